@@ -1,0 +1,51 @@
+# `make demo` and `make test` are all a newcomer needs; both create .venv first.
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first interpreter that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` overrides.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help setup demo test check format lock clean
+
+help:
+	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
+	@echo "make test    lint, type-check and the whole test suite"
+	@echo "make setup   the environment alone"
+	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
+	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
+	@echo "make clean   remove .venv, caches and the demo's output"
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock setup.py
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version); TensorFlow and Beam are large, this takes a few minutes."
+	@rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation --quiet -e .
+	@touch $@
+
+demo: setup
+	$(BIN)/beambert demo
+
+test: setup check
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:
+	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --output-file requirements.lock --quiet
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,130 @@
+"""`dataset.json`: what a directory of pretraining data holds, and all that a trainer needs to know of it.
+
+This file imports neither Beam nor TensorFlow, so that a training host reads it without the data extra.
+The manifest is written last: a directory without it is not a dataset.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "dataset.json"
+VOCAB_FILE_NAME = "vocab.txt"
+FORMAT = "beambert-pretraining-data"
+FORMAT_VERSION = 1
+
+
+class DatasetError(ValueError):
+    """A dataset that is missing, incomplete, or not what was asked for; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One TFRecord file.
+
+    Attributes:
+        name: path relative to the dataset's directory, with forward slashes.
+        split: "train" or "validation".
+        duplicate: which of the `dupe_factor` passes over the corpus it belongs to, from 0; one pass over all
+            train shards of one duplicate is one epoch.
+        examples: number of records.
+        bytes: file size.
+        sha256: hex digest of the file.
+    """
+
+    name: str
+    split: str
+    duplicate: int
+    examples: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """The content of `dataset.json`.
+
+    Attributes:
+        max_seq_length: length of input_ids, input_mask and segment_ids in every example.
+        max_predictions_per_seq: length of the masked_lm_* features in every example.
+        vocab_size: number of pieces in `vocab.txt` beside the manifest.
+        vocab_sha256: hex digest of that file.
+        do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
+        options: every option the data was built with, the random seed among them.
+        counts: numbers of documents, sentences, tokens, instances and what was rejected or cut, by split.
+        shards: every TFRecord file.
+        versions: packages and Unicode data the build ran with.
+    """
+
+    max_seq_length: int
+    max_predictions_per_seq: int
+    vocab_size: int
+    vocab_sha256: str
+    do_lower_case: bool
+    options: dict[str, Any]
+    counts: dict[str, Any]
+    shards: list[Shard]
+    versions: dict[str, str]
+
+    def shards_of(self, split: str) -> list[Shard]:
+        """The shards of "train" or "validation", by duplicate, then name."""
+        chosen = [shard for shard in self.shards if shard.split == split]
+        return sorted(chosen, key=lambda shard: (shard.duplicate, shard.name))
+
+    def num_examples(self, split: str) -> int:
+        """Records in all shards of a split, every duplicate counted."""
+        return sum(shard.examples for shard in self.shards_of(split))
+
+    def to_json(self) -> str:
+        """Serialises to the text of `dataset.json`, keys sorted."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, origin: str = FILE_NAME) -> "Dataset":
+        """Parses the text of a manifest.
+
+        Args:
+            text: the JSON text.
+            origin: the file it came from, for messages.
+
+        Raises:
+            DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
+        """
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DatasetError(f"{origin} is not valid JSON ({error}); build the data again") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise DatasetError(f"{origin} is not a manifest of pretraining data; give what `beambert build` made")
+        if content.get("format_version") != FORMAT_VERSION:
+            raise DatasetError(
+                f"{origin} has format_version {content.get('format_version')}, this beambert reads {FORMAT_VERSION}; "
+                "build the data again"
+            )
+        try:
+            fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
+            fields["shards"] = [Shard(**shard) for shard in fields["shards"]]
+        except (KeyError, TypeError) as error:
+            raise DatasetError(f"{origin} lacks or does not know a field ({error}); build the data again") from error
+        return cls(**fields)
+
+
+def load(directory: str | Path) -> Dataset:
+    """Reads the manifest of a local dataset directory.
+
+    Raises:
+        DatasetError: the directory holds no readable manifest.
+    """
+    path = Path(directory) / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DatasetError(
+            f"{path} does not exist: {directory} is not a dataset, or its build has not finished; "
+            f"run `beambert build --output {directory}`"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read ({error}); give a directory made by `beambert build`") from error
+    return Dataset.from_json(text, origin=str(path))

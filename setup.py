@@ -1,0 +1,64 @@
+"""Packaging. A `setup.py`, because Dataflow ships the code to its workers with `--setup_file`.
+
+The extras keep each machine slim: a data worker installs `[data]` and no TensorFlow, a training
+host installs `[train]` and no Beam. `requirements.lock` pins all of them together, with hashes.
+"""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+DATA = [
+    "apache-beam==2.77.*",
+    "google-crc32c>=1.5",
+    "pyarrow>=18",
+    "sentencex>=1.0.20",
+    "zstandard>=0.22",
+]
+WIKI = ["wikiextractor==3.1.*"]
+GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
+TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
+CONVERT = ["safetensors>=0.4", "tensorflow-text>=2.20,<2.22"]
+DEV = [
+    "hypothesis>=6.100",
+    "mypy>=1.11",
+    "pytest>=8",
+    "ruff>=0.6",
+    "setuptools>=77",
+    "types-setuptools",
+]
+
+setup(
+    name="beambert",
+    version="0.1.0",
+    description="From raw text to a pretrained BERT: Apache Beam data pipelines and TensorFlow trainers",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(
+        include=[
+            f"{package}{suffix}"
+            for package in ("tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+            for suffix in ("", ".*")
+        ]
+    ),
+    py_modules=["beambert"],
+    install_requires=["numpy>=1.26", "rich>=13"],
+    extras_require={
+        "data": DATA,
+        "wiki": WIKI,
+        "gcp": GCP,
+        "train": TRAIN,
+        "convert": CONVERT,
+        "dev": DEV,
+    },
+    entry_points={"console_scripts": ["beambert = beambert:main"]},
+    classifiers=[
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+)
