@@ -1,2 +1,126 @@
-def main():
-    print("hi")
+"""The front door: `beambert COMMAND ...`. Finds the command's module, reads its flags, and turns errors into a line."""
+
+import argparse
+import difflib
+import importlib
+import os
+import signal
+import sys
+from types import ModuleType
+from typing import NoReturn
+
+COMMANDS = {
+    "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
+    "corpus": ("deploy.corpus", "the first half of build: documents, sentences, vocabulary"),
+    "pretraining-data": ("deploy.pretraining_data", "the second half of build: a corpus to masked examples"),
+    "pretrain": ("trainers.pretrain", "train and evaluate BERT on what build made"),
+    "fill-mask": ("trainers.fill_mask", "let a trained model fill the [MASK] in your sentences"),
+    "demo": ("deploy.demo", "all of the above on documents that ship with Python, in a few minutes"),
+}
+_OVERVIEW = """usage: beambert COMMAND [--flags]
+
+From raw text to a pretrained BERT.
+
+{}
+
+beambert COMMAND --help tells more."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the message and where to read on, and exits with 2."""
+        print(f"{self.prog}: error: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(2)
+
+
+def overview() -> str:
+    """What `beambert --help` prints."""
+    return _OVERVIEW.format("\n".join(f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()))
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """ "; did you mean ...?" for a mistyped word, or nothing."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
+    """What neither the command nor (where it takes its flags) Beam knows, and Beam's flag names."""
+    if not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+        return rest, []
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    # A flag of Beam's that is declared twice is one flag; the engine itself reads these later.
+    for options in PipelineOptions.__subclasses__():
+        options._add_argparse_args(parser)
+    return parser.parse_known_args(rest)[1], list(parser._option_string_actions)
+
+
+def _run(command: str, argv: list[str]) -> int:
+    module = importlib.import_module(COMMANDS[command][0])
+    parser = Parser(
+        prog=f"beambert {command}",
+        description=module.DESCRIPTION,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+        epilog="Beam's own flags, such as --direct_num_workers and --runner, are passed on."
+        if getattr(module, "ACCEPTS_BEAM_FLAGS", False)
+        else None,
+    )
+    module.add_arguments(parser)
+    args, rest = parser.parse_known_args(argv)
+    unknown, beam_flags = _unknown_flags(rest, module)
+    if unknown:
+        flag = unknown[0].split("=")[0]
+        parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
+    if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+        return module.run(args, rest)
+    return module.run(args)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command and returns the exit code: 0 only when the output is whole."""
+    # Before anything imports TensorFlow, whose greeting would drown ours.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("--help", "-h", "help"):
+        print(overview())
+        return 0 if argv else 2
+    command = argv[0]
+    if command not in COMMANDS:
+        print(f"beambert: no command {command}{nearest(command, list(COMMANDS))}; see beambert --help", file=sys.stderr)
+        return 2
+    try:
+        return _run(command, argv[1:])
+    except KeyboardInterrupt:
+        print(f"beambert {command}: interrupted; the same command goes on from what is finished", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (ValueError, OSError, ImportError) as error:
+        if not _is_users(error):
+            raise
+        print(f"beambert {command}: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def _is_users(error: Exception) -> bool:
+    """Whether an error tells of the user's input or machine, rather than of a fault in beambert."""
+    ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
+    if isinstance(error, OSError):
+        return True
+    if isinstance(error, ImportError):
+        return error.name is not None and not f"{error.name}.".startswith(ours)
+    return type(error).__module__.startswith(ours)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"package {error.name} is not installed; pip install 'beambert[data,train]'"
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

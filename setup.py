@@ -13,7 +13,6 @@ DATA = [
     "google-crc32c>=1.5",
     "pyarrow>=18",
     "sentencex>=1.0.20",
-    "zstandard>=0.22",
 ]
 WIKI = ["wikiextractor==3.1.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]

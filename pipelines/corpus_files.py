@@ -1,0 +1,143 @@
+"""A corpus on disk: `corpus.json`, `corpus/*.parquet` and `rejected/*.jsonl`.
+
+A corpus is stored as the buckets it was grouped into, a Parquet part each, documents in order of their identity.
+The second job reads a part as one bucket and needs no shuffle of its own.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from pipelines.sources.files import SourceError
+from pipelines.writing import read_bytes, write_atomically
+
+FILE_NAME = "corpus.json"
+FORMAT = "beambert-corpus"
+FORMAT_VERSION = 1
+SCHEMA = pyarrow.schema(
+    [
+        ("id", pyarrow.string()),
+        ("title", pyarrow.string()),
+        ("source", pyarrow.string()),
+        ("language", pyarrow.string()),
+        ("sentences", pyarrow.list_(pyarrow.string())),
+    ]
+)
+_ROW_GROUP_CHARACTERS = 8 << 20
+_ROW_GROUP_DOCUMENTS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One Parquet file, which is one bucket.
+
+    Attributes:
+        name: path relative to the corpus directory.
+        split: "train" or "validation".
+        bucket, buckets: its number within the split, and how many the split has.
+        documents, sentences: how many it holds.
+        bytes, sha256: of the file.
+    """
+
+    name: str
+    split: str
+    bucket: int
+    buckets: int
+    documents: int
+    sentences: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """The content of `corpus.json`.
+
+    Attributes:
+        options: what the corpus was made with; with `files` the fingerprint by which a finished stage is known.
+        files: [path, bytes, time last changed] of every input.
+        counts: documents, sentences and characters, and documents rejected by reason.
+        vocab: "size" and "sha256" of vocab.txt.
+        parts: every Parquet file.
+        versions: packages the corpus was made with.
+    """
+
+    options: dict[str, Any]
+    files: list[list[Any]]
+    counts: dict[str, Any]
+    vocab: dict[str, Any]
+    parts: list[Part]
+    versions: dict[str, str]
+
+    def to_json(self) -> str:
+        """Serialises to the text of `corpus.json`, keys sorted."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def load(directory: str) -> Corpus | None:
+    """Reads the manifest of a corpus directory; None if there is none.
+
+    Raises:
+        SourceError: it is there but cannot be understood.
+    """
+    path = FileSystems.join(directory, FILE_NAME)
+    try:
+        content = json.loads(read_bytes(path))
+        if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
+            raise SourceError(
+                f"{path} is of format {content['format']} {content['format_version']}, this beambert reads {FORMAT} "
+                f"{FORMAT_VERSION}; build the corpus again into another directory"
+            )
+        fields = {field.name: content[field.name] for field in dataclasses.fields(Corpus)}
+        fields["parts"] = [Part(**part) for part in fields["parts"]]
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"{path} is not a corpus manifest ({error!r}); delete the directory and build the corpus again"
+        ) from error
+    return Corpus(**fields)
+
+
+def write_part(path: str, documents: Sequence[tuple[str, str, str, str, list[str]]]) -> tuple[int, str]:
+    """Writes documents as Parquet in row groups of bounded size.
+
+    Args:
+        path: the file to make.
+        documents: (id, title, source, language, sentences), in the order to write.
+
+    Returns:
+        Size in bytes and SHA-256 of the file.
+    """
+    with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        group: list[tuple[str, str, str, str, list[str]]] = []
+        characters = 0
+        for document in documents:
+            group.append(document)
+            characters += sum(map(len, document[4]))
+            if characters >= _ROW_GROUP_CHARACTERS or len(group) >= _ROW_GROUP_DOCUMENTS:
+                writer.write_table(_table(group))
+                group, characters = [], 0
+        if group:
+            writer.write_table(_table(group))
+    return file.bytes, file.sha256
+
+
+def _table(documents: list[tuple[str, str, str, str, list[str]]]) -> pyarrow.Table:
+    columns = [
+        pyarrow.array(column, field.type) for column, field in zip(zip(*documents, strict=True), SCHEMA, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def read_part(path: str) -> pyarrow.ChunkedArray:
+    """Reads the sentences of a part, a list of strings a document, in its order."""
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=["sentences"])["sentences"]

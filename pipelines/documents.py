@@ -1,0 +1,40 @@
+"""The document as it travels through the corpus pipeline, and its identity."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """One document as a reader found it.
+
+    Attributes:
+        paragraphs: its text; a sentence never crosses from one to the next.
+        title: may be empty.
+        source: the file it came from.
+        segmented: each paragraph is one sentence already, as the author of the file says.
+    """
+
+    paragraphs: list[str]
+    title: str = ""
+    source: str = ""
+    segmented: bool = False
+
+
+def identity(sentences: Sequence[str]) -> bytes:
+    """The 16 bytes that stand for a text: blake2b of its cleaned sentences.
+
+    Equal texts are one document wherever they were found, so that neither file names nor their order show in results.
+    """
+    return hashlib.blake2b("\n".join(sentences).encode("utf-8"), digest_size=16).digest()
+
+
+def is_validation(document_id: bytes, validation_fraction: float) -> bool:
+    """Whether a document is held out. Decided by its text alone: adding documents never moves one across."""
+    return int.from_bytes(document_id[8:12], "big") < validation_fraction * 2**32
+
+
+def bucket_of(document_id: bytes, num_buckets: int) -> int:
+    """The bucket of a document, uniform over `num_buckets`."""
+    return int.from_bytes(document_id[:8], "big") % num_buckets

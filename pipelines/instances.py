@@ -1,0 +1,200 @@
+"""Sentence pairs for next sentence prediction, sampled for all documents of a bucket at once.
+
+Follows `create_instances_from_document` and `truncate_seq_pair` of google-research/bert's
+create_pretraining_data.py. Where that walks one document at a time with Python lists, this moves every document one
+instance forward in one numpy step. A pair is held as two runs of the flat token array, not as tokens.
+"""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizedDocuments:
+    """Documents as flat arrays; no document and no sentence is empty.
+
+    Attributes:
+        token_ids: int32 [tokens].
+        sentence_starts: int64 [sentences + 1], where each sentence starts in token_ids; the last is their number.
+        document_starts: int64 [documents + 1], where each document starts among the sentences.
+    """
+
+    token_ids: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.document_starts) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Instances as runs of `TokenizedDocuments.token_ids`; every field int64 [instances] but is_random_next.
+
+    Attributes:
+        a_start, a_length: segment A.
+        b_start, b_length: segment B.
+        is_random_next: bool [instances]; B was drawn from another document (label 1).
+        tokens_truncated: tokens cut from all pairs to fit max_seq_length.
+        segments_dropped: single segments for which there was no other document to pair them with.
+    """
+
+    a_start: np.ndarray
+    a_length: np.ndarray
+    b_start: np.ndarray
+    b_length: np.ndarray
+    is_random_next: np.ndarray
+    tokens_truncated: int
+    segments_dropped: int
+
+    def __len__(self) -> int:
+        return len(self.a_start)
+
+
+def from_sentences(token_ids: np.ndarray, token_starts: np.ndarray, sentences: np.ndarray) -> TokenizedDocuments:
+    """Builds the arrays, leaving out sentences without tokens and documents without sentences.
+
+    Args:
+        token_ids: int32 [tokens].
+        token_starts: int64 [sentences + 1], offsets of the sentences in token_ids.
+        sentences: int64 [documents], number of sentences of each document, the empty ones counted.
+    """
+    filled = np.diff(token_starts) > 0
+    document_of_sentence = np.repeat(np.arange(len(sentences)), sentences)
+    remaining = np.bincount(document_of_sentence[filled], minlength=len(sentences))
+    return TokenizedDocuments(
+        token_ids=token_ids,
+        sentence_starts=np.concatenate([token_starts[:-1][filled], token_starts[-1:]]),
+        document_starts=np.concatenate([[0], np.cumsum(remaining[remaining > 0])]).astype(np.int64),
+    )
+
+
+def _end_of_run(starts: np.ndarray, first: np.ndarray, length: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """The first sentence after `first` by which at least `length` (>= 1) tokens have been gathered, at most `limit`."""
+    return np.minimum(np.searchsorted(starts, starts[first] + length, side="left"), limit)
+
+
+def truncation(a_length: np.ndarray, b_length: np.ndarray, max_num_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens each segment of a pair loses: one at a time from the longer, from B when equal.
+
+    Args:
+        a_length, b_length: int64 [n].
+        max_num_tokens: what both may have together.
+
+    Returns:
+        int64 [n] for A and for B.
+    """
+    excess = np.maximum(a_length + b_length - max_num_tokens, 0)
+    until_equal = np.minimum(excess, np.abs(a_length - b_length))
+    alternating = excess - until_equal
+    cut_a = np.where(a_length > b_length, until_equal, 0) + alternating // 2
+    cut_b = np.where(a_length > b_length, 0, until_equal) + (alternating + 1) // 2
+    return cut_a, cut_b
+
+
+def sample_pairs(
+    documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
+) -> Pairs:
+    """Packs every document's sentences into pairs.
+
+    A document's target length is max_seq_length - 3, or with probability short_seq_prob uniform from 2 to that.
+    Sentences are gathered up to the target; a random number of them are A. With probability 1/2, and always when
+    there is only one, B is gathered from a random sentence on of a random other document, and the sentences that
+    were not A are put back; otherwise they are B. Pairs are cut to fit, each token from a random end.
+
+    Args:
+        documents: the bucket; every other document of it is a candidate for a random B.
+        max_seq_length: including [CLS] and two [SEP]; at least 5.
+        short_seq_prob: 0 to 1.
+        rng: the only source of chance.
+
+    Returns:
+        The pairs, in no meaningful order.
+    """
+    max_num_tokens = max_seq_length - 3
+    starts, first_sentence = documents.sentence_starts, documents.document_starts
+    count = len(documents)
+    short = rng.random(count) < short_seq_prob
+    target = np.where(short, 2 + (rng.random(count) * (max_num_tokens - 1)).astype(np.int64), max_num_tokens)
+
+    position = first_sentence[:-1].copy()
+    active = np.arange(count)
+    steps: list[tuple[np.ndarray, ...]] = []
+    segments_dropped = 0
+    while active.size:
+        start, document_end, length = position[active], first_sentence[active + 1], target[active]
+        chunk_end = _end_of_run(starts, start, length, document_end)
+        in_chunk = chunk_end - start
+        draw = rng.random((4, active.size))
+        a_end = start + np.where(in_chunk > 1, 1 + (draw[0] * (in_chunk - 1)).astype(np.int64), 1)
+        random_next = (in_chunk == 1) | (draw[1] < 0.5)
+        a_length = starts[a_end] - starts[start]
+        if count > 1:
+            other = (draw[2] * (count - 1)).astype(np.int64)
+            other += other >= active
+            other_end = first_sentence[other + 1]
+            random_start = first_sentence[other] + (draw[3] * (other_end - first_sentence[other])).astype(np.int64)
+            random_end = _end_of_run(starts, random_start, np.maximum(length - a_length, 1), other_end)
+            b_start = np.where(random_next, random_start, a_end)
+            b_end = np.where(random_next, random_end, chunk_end)
+            position[active] = np.where(random_next, a_end, chunk_end)
+            steps.append((starts[start], a_length, starts[b_start], starts[b_end] - starts[b_start], random_next))
+        else:
+            if in_chunk[0] > 1:
+                b_length = starts[chunk_end] - starts[a_end]
+                steps.append((starts[start], a_length, starts[a_end], b_length, np.zeros(1, bool)))
+            else:
+                segments_dropped += 1
+            position[active] = chunk_end
+        active = active[position[active] < first_sentence[active + 1]]
+
+    if not steps:
+        empty = np.zeros(0, np.int64)
+        return Pairs(empty, empty, empty, empty, np.zeros(0, bool), 0, segments_dropped)
+    a_start, a_length, b_start, b_length, is_random_next = (
+        np.concatenate(column) for column in zip(*steps, strict=True)
+    )
+    cut_a, cut_b = truncation(a_length, b_length, max_num_tokens)
+    return Pairs(
+        a_start=a_start + rng.binomial(cut_a, 0.5),
+        a_length=a_length - cut_a,
+        b_start=b_start + rng.binomial(cut_b, 0.5),
+        b_length=b_length - cut_b,
+        is_random_next=is_random_next,
+        tokens_truncated=int(cut_a.sum() + cut_b.sum()),
+        segments_dropped=segments_dropped,
+    )
+
+
+def assemble(
+    token_ids: np.ndarray, pairs: Pairs, rows: np.ndarray, max_seq_length: int, cls_id: int, sep_id: int, pad_id: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Lays pairs out as `[CLS] A [SEP] B [SEP] [PAD]...`.
+
+    Args:
+        token_ids: int32 [tokens], what the pairs are runs of.
+        pairs: the instances.
+        rows: int64 [n], which instances, in which order.
+        max_seq_length: width of the result.
+        cls_id, sep_id, pad_id: ids of the special tokens.
+
+    Returns:
+        input_ids int32 [n, max_seq_length]; segment_ids uint8 [n, max_seq_length], 1 over B and its [SEP];
+        lengths int64 [n], tokens before the padding; from_text bool [n, max_seq_length], neither special nor padding.
+    """
+    column = np.arange(max_seq_length)[None, :]  # [1, L]
+    a_start, a_length = pairs.a_start[rows, None], pairs.a_length[rows, None]  # [n, 1]
+    b_start, b_length = pairs.b_start[rows, None], pairs.b_length[rows, None]
+    length = a_length + b_length + 3
+    in_a = (column >= 1) & (column <= a_length)  # [n, L]
+    in_b = (column >= a_length + 2) & (column < length - 1)
+    source = np.where(in_a, a_start + column - 1, np.where(in_b, b_start + column - a_length - 2, 0))
+    from_text = in_a | in_b
+    input_ids = np.where(from_text, token_ids[source], pad_id).astype(np.int32)
+    input_ids[:, 0] = cls_id
+    row = np.arange(len(rows))
+    input_ids[row, a_length[:, 0] + 1] = sep_id
+    input_ids[row, length[:, 0] - 1] = sep_id
+    segment_ids = ((column >= a_length + 2) & (column < length)).astype(np.uint8)
+    return input_ids, segment_ids, length[:, 0], from_text

@@ -1,0 +1,119 @@
+"""What every reader needs: finding files, undoing compression, decoding lines, and errors that name the place."""
+
+import codecs
+import dataclasses
+import io
+import lzma
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
+from apache_beam.io.filesystems import FileSystems
+
+_ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_BUFFER_BYTES = 1 << 20
+
+
+class SourceError(ValueError):
+    """An input that cannot be read as asked; the message names the file and the remedy in one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """How to read.
+
+    Attributes:
+        input_format: one of `pipelines.sources.FORMATS`; "auto" recognises each file from its content.
+        encoding: of text files; any that extends ASCII.
+        text_field: the field of a JSON line that holds the text.
+    """
+
+    input_format: str = "auto"
+    encoding: str = "utf-8"
+    text_field: str = "text"
+
+    def __post_init__(self) -> None:
+        try:
+            ascii_compatible = "\n{<".encode(self.encoding) == b"\n{<"
+        except LookupError:
+            ascii_compatible = False
+        if not ascii_compatible:
+            raise SourceError(
+                f"--encoding {self.encoding} is unknown or does not extend ASCII; "
+                f"convert the files first: iconv -f {self.encoding} -t utf-8 FILE"
+            )
+
+
+def match_files(patterns: list[str]) -> list[FileMetadata]:
+    """Expands globs into files, sorted by path, none twice; empty files and directories are left out.
+
+    Raises:
+        SourceError: a pattern matches nothing, or nothing but empty files.
+    """
+    files: dict[str, FileMetadata] = {}
+    for pattern in patterns:
+        try:
+            found = FileSystems.match([pattern])[0].metadata_list
+        except (BeamIOError, ValueError) as error:
+            raise SourceError(
+                f"--input {pattern} cannot be listed ({error}); check the path and your access"
+            ) from error
+        if not found:
+            raise SourceError(
+                f"--input {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
+            )
+        if not any(metadata.size_in_bytes for metadata in found):
+            raise SourceError(f"--input {pattern} matches only empty files; give files that hold text")
+        files.update((metadata.path, metadata) for metadata in found if metadata.size_in_bytes)
+    return [files[path] for path in sorted(files)]
+
+
+@contextmanager
+def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
+    """Opens a file for reading bytes, decompressed by its suffix.
+
+    Raises:
+        SourceError: the file cannot be opened, or (while it is read) its compressed data is damaged or cut short.
+    """
+    suffix = path[path.rfind(".") :].lower() if "." in path else ""
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
+            stream = raw
+            if suffix in _ARROW_CODECS:
+                stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), _ARROW_CODECS[suffix])
+            elif suffix == ".xz":
+                stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with raw
+            yield io.BufferedReader(stream, _BUFFER_BYTES)
+    except BeamIOError as error:
+        raise SourceError(
+            f"{path} cannot be opened ({error}); check that it exists and that you may read it"
+        ) from error
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        if suffix in _ARROW_CODECS or suffix == ".xz":
+            raise SourceError(
+                f"{path} is not a whole {suffix} file ({error}); fetch it again or leave it out of --input"
+            ) from error
+        raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
+
+
+def decode_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, str]]:
+    """Yields (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
+
+    Raises:
+        SourceError: a line is not valid in `encoding`.
+    """
+    for number, raw in enumerate(stream, start=1):
+        if number == 1:
+            if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and codecs.lookup(encoding).name == "utf-8":
+                raise SourceError(f"{path} is UTF-16; convert it first: iconv -f utf-16 -t utf-8")
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+        try:
+            line = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise SourceError(
+                f"{path}, line {number}: byte 0x{byte:02x} is not valid {encoding}; "
+                "name the true encoding, such as --encoding latin-1, or convert the file"
+            ) from error
+        yield number, line.rstrip("\r\n")

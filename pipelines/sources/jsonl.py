@@ -1,0 +1,37 @@
+"""JSON lines: an object a line, its text in a field (`--text_field`, "text"), its title in "title" if there is one."""
+
+import io
+import json
+from collections.abc import Iterator
+
+from pipelines.documents import Document
+from pipelines.sources.files import ReadOptions, SourceError, decode_lines
+
+
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields a document a line; every line of the text is a paragraph.
+
+    Raises:
+        SourceError: a line is not a JSON object or lacks the field.
+    """
+    for number, line in decode_lines(stream, path, options.encoding):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise SourceError(
+                f"{path}, line {number}: not valid JSON ({error}); mend the line, or name the true --input_format"
+            ) from error
+        text = record.get(options.text_field) if isinstance(record, dict) else None
+        if not isinstance(text, str):
+            found = ", ".join(sorted(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
+            raise SourceError(
+                f"{path}, line {number}: no text in field {options.text_field!r} (found: {found}); "
+                "name the field with --text_field"
+            )
+        # A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8.
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        title = record.get("title")
+        title = title.encode("utf-8", "replace").decode("utf-8") if isinstance(title, str) else ""
+        yield Document(text.splitlines(), title=title, source=path)

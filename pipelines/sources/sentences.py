@@ -1,0 +1,20 @@
+"""google-research/bert's own input: one sentence a line, an empty line between documents (its README)."""
+
+import io
+from collections.abc import Iterator
+
+from pipelines.documents import Document
+from pipelines.sources.files import ReadOptions, decode_lines
+
+
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields the documents of one file. Several empty lines, or lines of blanks, count as one; none is a document."""
+    lines: list[str] = []
+    for _, line in decode_lines(stream, path, options.encoding):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield Document(lines, source=path, segmented=True)
+            lines = []
+    if lines:
+        yield Document(lines, source=path, segmented=True)

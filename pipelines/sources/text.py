@@ -1,0 +1,24 @@
+"""Plain text, one document a file."""
+
+import io
+from collections.abc import Iterator
+
+from pipelines.documents import Document
+from pipelines.sources.files import ReadOptions, decode_lines
+
+
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields the one document of a file.
+
+    Empty lines separate paragraphs and the lines between them belong together, as in hard-wrapped text; a file
+    without any empty line has one paragraph a line. Yields the document even when it is empty, so that it is counted.
+    """
+    blocks: list[list[str]] = [[]]
+    for _, line in decode_lines(stream, path, options.encoding):
+        if line.strip():
+            blocks[-1].append(line.strip())
+        elif blocks[-1]:
+            blocks.append([])
+    blocks = [block for block in blocks if block]
+    paragraphs = blocks[0] if len(blocks) == 1 else [" ".join(block) for block in blocks]
+    yield Document(paragraphs, source=path)

@@ -1,0 +1,23 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data beside the repository; BEAMBERT_REQUIRE_DATA=1 makes its absence a failure."""
+    path = ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        message = f"real data is not here: {os.path.relpath(path, ROOT)} (see CONTRIBUTING.md)"
+        if os.environ.get("BEAMBERT_REQUIRE_DATA") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

@@ -1,0 +1,161 @@
+"""Each reader on small files of its format, and the errors of files that are not what they seem."""
+
+import bz2
+import gzip
+import json
+import lzma
+
+import pyarrow
+import pytest
+
+from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognise
+from pipelines.sources.files import match_files
+
+
+def read(path, content: bytes, **options):
+    path.write_bytes(content)
+    return list(read_file(str(path), ReadOptions(**options)))
+
+
+def test_sentences_are_grouped_by_empty_lines(tmp_path):
+    documents = read(tmp_path / "a.txt", b"\n\nOne.\nTwo.\n \n\t\n\nThree.\r\n\r\nFour.", input_format="sentences")
+    assert [document.paragraphs for document in documents] == [["One.", "Two."], ["Three."], ["Four."]]
+    assert all(document.segmented for document in documents)
+
+
+def test_text_joins_wrapped_lines_between_empty_ones(tmp_path):
+    (document,) = read(tmp_path / "a.txt", b"\xef\xbb\xbfA wrapped\nparagraph.\n\nAnother.\n")
+    assert document.paragraphs == ["A wrapped paragraph.", "Another."]
+    assert not document.segmented
+    (document,) = read(tmp_path / "b.txt", b"A paragraph.\nAnother.\n")
+    assert document.paragraphs == ["A paragraph.", "Another."]
+    (document,) = read(tmp_path / "c.txt", b"\n\n")
+    assert document.paragraphs == []
+
+
+def test_jsonl_takes_the_named_field(tmp_path):
+    lines = [{"body": "One.\nTwo.", "title": "T"}, {"body": "Lone \ud800 surrogate", "title": 3}]
+    content = "\n".join(json.dumps(line) for line in lines).encode() + b"\n\n"
+    first, second = read(tmp_path / "a.jsonl", content, text_field="body")
+    assert (first.paragraphs, first.title) == (["One.", "Two."], "T")
+    assert (second.paragraphs, second.title) == (["Lone ? surrogate"], "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"text": "a"}\n{"text": \n', "line 2: not valid JSON"),
+        (b'{"body": "a", "url": "u"}\n', "line 1: no text in field 'text' \\(found: body, url\\)"),
+        (b"[1]\n", "line 1: no text in field 'text' \\(found: a list\\)"),
+        (b"[" * 100_000, "line 1: not valid JSON"),
+    ],
+)
+def test_jsonl_errors_name_the_line(tmp_path, content, message):
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path / "a.jsonl", content, input_format="jsonl")
+
+
+def test_wikiextractor(tmp_path):
+    content = b"""<doc id="1" url="u" title="Tom &amp; "Jerry"">
+Tom & "Jerry"
+
+A &lt; B &amp; C.
+Second.
+</doc>
+<doc id="2" url="u" title="Empty">
+Empty
+
+</doc>
+
+<doc id="3" url="u" title="Cut short">
+Cut short
+
+As far as it"""
+    documents = read(tmp_path / "wiki_00", content)
+    assert [(document.title, document.paragraphs) for document in documents] == [
+        ('Tom & "Jerry"', ["A < B & C.", "Second."]),
+        ("Empty", []),
+        ("Cut short", ["As far as it"]),
+    ]
+
+
+def test_wikiextractor_refuses_text_outside(tmp_path):
+    with pytest.raises(SourceError, match="line 1: text outside of <doc"):
+        read(tmp_path / "a", b"no doc here\n", input_format="wikiextractor")
+
+
+def test_wikiextractor_on_real_output(shared_data):
+    path = shared_data / "wiki-extracted" / "enwiki-2015-00.bz2"
+    documents = list(read_file(str(path), ReadOptions()))
+    assert len(documents) == bz2.decompress(path.read_bytes()).count(b"<doc id=")
+    assert documents[0].title == "Anarchism"
+    assert documents[0].paragraphs[0].startswith("Anarchism is a political philosophy")
+    assert not any("&lt;" in paragraph for document in documents for paragraph in document.paragraphs)
+
+
+def test_language_reference():
+    documents = list(read_file("language_reference", ReadOptions("language_reference")))
+    assert len(documents) > 70
+    assertion = next(document for document in documents if document.title == "assert")
+    assert assertion.paragraphs[0] == 'The "assert" statement'
+    assert assertion.paragraphs[1] == (
+        "Assert statements are a convenient way to insert debugging assertions into a program:"
+    )
+    assert not any("****" in paragraph for document in documents for paragraph in document.paragraphs[:1])
+
+
+def compress(suffix: str, data: bytes) -> bytes:
+    if suffix == ".zst":
+        return pyarrow.compress(data, codec="zstd", asbytes=True)
+    return {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix].compress(data)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
+def test_compressed_files_and_damaged_ones(tmp_path, suffix):
+    text = b"\n".join(b"Sentence number %d." % number for number in range(20_000))
+    whole = compress(suffix, text)
+    path = tmp_path / f"a.txt{suffix}"
+    (document,) = read(path, whole, input_format="sentences")
+    assert len(document.paragraphs) == 20_000
+    twice = read(path, whole + compress(suffix, b"\n\n") + whole, input_format="sentences")
+    assert len(twice) == 2
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 0xFF
+    broken = [whole[: len(whole) // 2], whole[:-5], b"not compressed at all, but long enough"]
+    if suffix != ".zst":  # pyarrow writes zstd without the checksum that would tell of a changed byte
+        broken.append(bytes(damaged))
+    for content in broken:
+        with pytest.raises(SourceError, match=f"a.txt{suffix} is not a whole {suffix} file"):
+            read(path, content, input_format="sentences")
+
+
+def test_wrong_encoding_names_file_line_and_remedy(tmp_path):
+    with pytest.raises(SourceError, match=r"a.txt, line 2: byte 0xe4 is not valid utf-8; .*--encoding latin-1"):
+        read(tmp_path / "a.txt", "Gut.\nM\u00e4dchen.\n".encode("latin-1"))
+    (document,) = read(tmp_path / "a.txt", "M\u00e4dchen.\n".encode("latin-1"), encoding="latin-1")
+    assert document.paragraphs == ["M\u00e4dchen."]
+    with pytest.raises(SourceError, match="UTF-16; convert it first"):
+        read(tmp_path / "a.txt", "Gut.\n".encode("utf-16"))
+    for encoding in ("utf-16", "nonsense"):
+        with pytest.raises(SourceError, match=f"--encoding {encoding}"):
+            ReadOptions(encoding=encoding)
+
+
+def test_match_files_names_the_pattern(tmp_path):
+    (tmp_path / "a.txt").write_text("A.")
+    (tmp_path / "b.txt").write_text("B.")
+    (tmp_path / "empty.txt").write_text("")
+    found = match_files([f"{tmp_path}/*.txt", f"{tmp_path}/a.txt"])
+    assert [metadata.path for metadata in found] == [f"{tmp_path}/a.txt", f"{tmp_path}/b.txt"]
+    with pytest.raises(SourceError, match="nothing-here"):
+        match_files([f"{tmp_path}/nothing-here*"])
+    with pytest.raises(SourceError, match="only empty files"):
+        match_files([f"{tmp_path}/empty.txt"])
+
+
+def test_recognise():
+    assert recognise("x/wiki_00", b'<doc id="1">') == "wikiextractor"
+    assert recognise("a.jsonl.gz", b"") == "jsonl"
+    assert recognise("a", b'\xef\xbb\xbf {"text"') == "jsonl"
+    assert recognise("a.txt", b"Call me") == "text"
+    assert set(FORMATS) >= {"auto", "text", "jsonl", "wikiextractor"}
