@@ -24,6 +24,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
+    # A mistake in the second job's flags shows before the first job's hours.
+    deploy.pretraining_data.example_options(args, args.do_lower_case)
     corpus = deploy.corpus.make_corpus(args, beam_flags)
     # Job 1 has put the vocabulary, learnt or given, beside the corpus.
     args.vocab_file = None

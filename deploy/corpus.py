@@ -2,13 +2,14 @@
 
 import argparse
 import dataclasses
-import os
+import platform
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded
 from deploy.flags import boolean, fraction, positive_int
+from deploy.output import absolute, refuse_other, require_writable
 from deploy.progress import watch_files
 from pipelines import corpus_files, dataset
 from pipelines.corpus import CorpusOptions, build_corpus, choose_num_buckets
@@ -81,11 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def absolute(path: str) -> str:
-    """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
-
-
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     """Runs the command.
 
@@ -107,7 +103,7 @@ def _inputs(args: argparse.Namespace) -> list[list[Any]]:
     if args.input_format == "language_reference":
         if args.input:
             raise SourceError("--input_format language_reference reads no file; leave --input out")
-        return [["language_reference", _LANGUAGE_REFERENCE_BYTES, 0]]
+        return [["language_reference", _LANGUAGE_REFERENCE_BYTES, platform.python_version()]]
     if not args.input:
         raise SourceError("--input is missing; name files or quoted patterns, such as --input 'texts/*.txt'")
     found = {file[0]: file for pattern in args.input for file in _describe(absolute(pattern))}
@@ -167,6 +163,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
             f"--output {args.output} holds a dataset made from another corpus; "
             "choose another --output, or delete that directory"
         )
+    require_writable(args.output)
     # What a killed build left: the parts may be of other options.
     for pattern in ("corpus/*.parquet*", "rejected/*.jsonl*"):
         delete_matching(f"{output}/{pattern}")
@@ -176,21 +173,12 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
         embedded.run(
             lambda pipeline: build_corpus(pipeline, inputs, files, options, output),
             embedded.pipeline_options(beam_flags),
+            args.output,
         )
     corpus = corpus_files.load(output)
     if corpus is None:
         raise RuntimeError(f"the corpus job ended without {output}/{corpus_files.FILE_NAME}")
     return corpus
-
-
-def refuse_other(output: str, what: str, there: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raises DatasetError naming the options in which a finished result differs from what is asked for."""
-    names = sorted(name for name in there.keys() | asked.keys() if there.get(name) != asked.get(name))
-    if names:
-        differences = ", ".join(f"{name} {there.get(name)!r} there, {asked.get(name)!r} asked" for name in names)
-        raise DatasetError(
-            f"--output {output} holds another {what} ({differences}); choose another --output, or delete that directory"
-        )
 
 
 def print_summary(corpus: Corpus, output: str) -> None:

@@ -6,8 +6,8 @@ import hashlib
 from typing import Any
 
 from deploy import embedded
-from deploy.corpus import absolute, refuse_other
 from deploy.flags import fraction, positive_int
+from deploy.output import absolute, refuse_other, require_writable
 from deploy.progress import watch_files
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
@@ -79,6 +79,12 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     return 0
 
 
+def example_options(args: argparse.Namespace, do_lower_case: bool) -> PretrainingDataOptions:
+    """The flags of `add_example_arguments`. Raises DatasetError if one is out of range."""
+    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name != "do_lower_case"]
+    return PretrainingDataOptions(do_lower_case=do_lower_case, **{name: getattr(args, name) for name in names})
+
+
 def make_pretraining_data(
     args: argparse.Namespace, corpus: Corpus, corpus_directory: str, beam_flags: list[str]
 ) -> Dataset:
@@ -95,10 +101,7 @@ def make_pretraining_data(
     except FileNotFoundError as error:
         raise SourceError(f"--vocab_file {vocab_file} does not exist; check the path") from error
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
-    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name != "do_lower_case"]
-    options = PretrainingDataOptions(
-        do_lower_case=corpus.options["do_lower_case"], **{name: getattr(args, name) for name in names}
-    )
+    options = example_options(args, corpus.options["do_lower_case"])
     recorded: dict[str, Any] = {
         **dataclasses.asdict(options),
         "corpus": corpus.options,
@@ -115,6 +118,7 @@ def make_pretraining_data(
         print(f"Shards in {args.output} are up to date.", flush=True)
         return existing
 
+    require_writable(args.output)
     # What a killed build left: the shards may be of other options, and a trainer's glob would find them.
     delete_matching(f"{output}/shards/*.tfrecord*")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
@@ -127,6 +131,7 @@ def make_pretraining_data(
                 pipeline, corpus, source, options, recorded, {"size": len(vocab), "sha256": file.sha256}, output
             ),
             embedded.pipeline_options(beam_flags),
+            args.output,
         )
     try:
         return Dataset.from_json(read_bytes(manifest_path).decode("utf-8"), manifest_path)

@@ -1,0 +1,38 @@
+"""The output directory of a command: where it is, whether it can be written, and whether it holds something else."""
+
+import os
+from typing import Any
+
+from apache_beam.io.filesystem import BeamIOError
+
+from pipelines.dataset import DatasetError
+from pipelines.writing import delete_matching, write_text
+
+
+def absolute(path: str) -> str:
+    """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+
+def require_writable(output: str) -> None:
+    """Tries to write into a directory, made where needed, so that hours of work do not fail at their first file.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    probe = f"{absolute(output)}/.beambert-write-test"
+    try:
+        write_text(probe, "")
+        delete_matching(probe)
+    except (OSError, ValueError, BeamIOError) as error:
+        raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
+
+
+def refuse_other(output: str, what: str, there: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raises DatasetError naming the options in which a finished result differs from what is asked for."""
+    names = sorted(name for name in there.keys() | asked.keys() if there.get(name) != asked.get(name))
+    if names:
+        differences = ", ".join(f"{name} {there.get(name)!r} there, {asked.get(name)!r} asked" for name in names)
+        raise DatasetError(
+            f"--output {output} holds another {what} ({differences}); choose another --output, or delete that directory"
+        )

@@ -1,0 +1,62 @@
+"""The front door: help, mistyped commands and flags."""
+
+import pytest
+
+import beambert
+
+
+def run(capsys, *argv: str) -> tuple[int, str, str]:
+    try:
+        code = beambert.main(list(argv))
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_overview_names_every_command(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(f"  {command} " in out for command in beambert.COMMANDS)
+    assert run(capsys)[0] == 2
+
+
+@pytest.mark.parametrize("command", beambert.COMMANDS)
+def test_every_command_explains_itself(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert "--" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["biuld"], "no command biuld; did you mean build?"),
+        (["frobnicate"], "no command frobnicate; see beambert --help"),
+        (["build", "--output", "x", "--vocab_sze", "9"], "unknown argument --vocab_sze; did you mean --vocab_size?"),
+        (["build", "--output", "x", "--direct_num_worker=2"], "did you mean --direct_num_workers?"),
+        (["build", "--output", "x", "--vocab", "9"], "unknown argument --vocab; did you mean"),
+        (["pretrain", "--data", "d", "--output", "x", "--modle", "tiny"], "did you mean --model?"),
+        (["pretrain", "--data", "d", "--output", "x", "--runner", "FlinkRunner"], "unknown argument --runner"),
+        (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
+        (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
+        (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
+        (["build"], "the following arguments are required: --output"),
+    ],
+)
+def test_a_mistyped_flag_is_one_line(capsys, argv, says):
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+    from deploy import build
+
+    def fails(args, beam_flags):
+        raise ValueError("a fault in beambert")
+
+    monkeypatch.setattr(build, "run", fails)
+    with pytest.raises(ValueError, match="a fault in beambert"):
+        beambert.main(["build", "--output", "x"])
