@@ -4,14 +4,19 @@ Beam's own default, DirectRunner, first tries a binary that it downloads. Here t
 FnApiRunner, and its worker processes are given the pipeline options, which they otherwise lack.
 """
 
+import dataclasses
 import errno
 import logging
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
@@ -28,6 +33,8 @@ from tokenizer.vocabulary import VocabularyError
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
 # How an exception of a worker shows: as the last line of its traceback, with the step's name behind it.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
+# How the engine says that a signal ended a worker process.
+_KILLED = re.compile(r"exited with return code -(\d+)")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
@@ -74,6 +81,39 @@ def _embedded_runner(options: PipelineOptions, worker_log: str) -> FnApiRunner:
     )
 
 
+@dataclasses.dataclass
+class _Noise:
+    """What the embedded engine would print itself: Ctrl-C, taken for a worker's error, and failures of its threads."""
+
+    interrupted: bool = False
+    thread_failures: list[str] = dataclasses.field(default_factory=list)
+
+
+@contextmanager
+def _quiet_engine() -> Iterator[_Noise]:
+    """Keeps the embedded engine from printing tracebacks while the body runs; the exception it raises says it all."""
+    noise = _Noise()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        noise.interrupted = True
+        signal.default_int_handler(number, frame)
+
+    def thread_failed(arguments: threading.ExceptHookArgs) -> None:
+        noise.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before, threading.excepthook = threading.excepthook, thread_failed
+    handler = signal.signal(signal.SIGINT, interrupt) if in_main_thread else None
+    logging.disable(logging.CRITICAL)
+    try:
+        yield noise
+    finally:
+        logging.disable(logging.NOTSET)
+        if in_main_thread:
+            signal.signal(signal.SIGINT, handler)
+        threading.excepthook = before
+
+
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output: str) -> None:
     """Builds a pipeline, runs it and waits for its end.
 
@@ -84,24 +124,33 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
     Raises:
         SourceError, DatasetError, VocabularyError: raised by a worker, with its message alone; DatasetError too where
-            a worker could not write.
+            a worker could not write or was killed.
         RuntimeError: anything else that failed in a worker.
     """
-    # The engine logs a worker's traceback before it raises; the exception says it all.
-    logging.disable(logging.ERROR)
-    try:
-        with tempfile.NamedTemporaryFile("r", prefix="beambert-workers-", suffix=".log") as log:
-            runner = _embedded_runner(options, log.name) if is_embedded(options) else None
-            try:
-                with beam.Pipeline(runner=runner, options=options) as pipeline:
-                    build(pipeline)
-            except Exception as error:
-                known = _as_user_error(error, output)
-                if known is error:
-                    sys.stderr.write(log.read())
-                raise known from error
-    finally:
-        logging.disable(logging.NOTSET)
+    if not is_embedded(options):
+        try:
+            with beam.Pipeline(options=options) as pipeline:
+                build(pipeline)
+        except Exception as error:
+            raise _as_user_error(error, output) from error
+        return
+    with tempfile.NamedTemporaryFile("r", prefix="beambert-workers-", suffix=".log") as log, _quiet_engine() as noise:
+        try:
+            with beam.Pipeline(runner=_embedded_runner(options, log.name), options=options) as pipeline:
+                build(pipeline)
+        except Exception as error:
+            if noise.interrupted:
+                raise KeyboardInterrupt from error
+            killed = _KILLED.search("".join(noise.thread_failures))
+            if killed:
+                raise DatasetError(
+                    f"a worker process was killed (signal {killed.group(1)}), most often for lack of memory; "
+                    "use fewer --direct_num_workers or more --num_buckets, and run the same again"
+                ) from error
+            known = _as_user_error(error, output)
+            if known is error:
+                sys.stderr.write("".join(noise.thread_failures) + log.read())
+            raise known from error
 
 
 def _as_user_error(error: Exception, output: str) -> Exception:

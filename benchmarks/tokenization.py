@@ -1,0 +1,83 @@
+"""Speed of the tokenizer beside tensorflow_text's, speed of the vocabulary learner, and how long its spellings are.
+
+    python benchmarks/tokenization.py ../shared/data
+
+Times are CPU seconds of this process. (This file is not called tokenizer.py, which would hide the package.)
+"""
+
+import bz2
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizer.learner import count_words, learn_vocabulary
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.wordpiece import split_word
+
+BATCH = 4000
+
+
+def paragraphs(data: Path, number: int) -> list[str]:
+    """The lines of text of one file of extracted English Wikipedia, about 10 MB."""
+    with bz2.open(data / f"wiki-extracted/enwiki-2015-0{number}.bz2", "rt", encoding="utf-8") as file:
+        return [line for line in file.read().split("\n") if line and not line.startswith("<")]
+
+
+def megabytes(texts: list[str]) -> float:
+    return sum(len(text.encode()) for text in texts) / 1e6
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def compare_speed(vocabulary: Vocabulary, texts: list[str]) -> None:
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    size = megabytes(texts)
+
+    def rate(encode: Callable[[list[str]], object]) -> str:
+        return f"{size / seconds(lambda: [encode(batch) for batch in batches]):5.1f} MB/s"
+
+    tokenizer = Tokenizer(vocabulary)
+    print(f"encode_batch on {size:.1f} MB: cold {rate(tokenizer.encode_batch)}")
+    print("  warm", *(rate(tokenizer.encode_batch) for _ in range(3)))
+    try:
+        import tensorflow_text
+    except ImportError:
+        print("  tensorflow_text is not installed: nothing to compare with")
+        return
+    fast = tensorflow_text.FastBertTokenizer(list(vocabulary.pieces), lower_case_nfd_strip_accents=True)
+    print("  tensorflow_text.FastBertTokenizer", *(rate(fast.tokenize) for _ in range(3)))
+
+
+def pieces_per_word(word_counts: dict[str, int], pieces: list[str]) -> float:
+    known = set(pieces)
+    return sum(count * len(split_word(word, known)) for word, count in word_counts.items()) / sum(word_counts.values())
+
+
+def main(data: Path) -> None:
+    released = Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt")
+    texts = paragraphs(data, 0)
+    compare_speed(released, [sentence for text in texts for sentence in text.split(". ")])
+
+    held_out = count_words(paragraphs(data, 5), do_lower_case=True)
+    print(f"released vocabulary: {pieces_per_word(held_out, list(released.pieces)):.4f} pieces per held-out word")
+    for sources, vocab_size in ((texts, 8000), (texts + paragraphs(data, 1) + paragraphs(data, 2), 30000)):
+        start = time.process_time()
+        word_counts = count_words(sources, do_lower_case=True)
+        counted = time.process_time() - start
+        start = time.process_time()
+        pieces = learn_vocabulary(word_counts, vocab_size)
+        learnt = time.process_time() - start
+        print(
+            f"{megabytes(sources):.0f} MB, {len(word_counts)} words: counted in {counted:.1f} s, {vocab_size} pieces "
+            f"in {learnt:.1f} s, {pieces_per_word(held_out, pieces):.4f} pieces per held-out word"
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

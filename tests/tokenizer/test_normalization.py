@@ -1,0 +1,78 @@
+"""Hand-written cases of the published rules, most of them facts of google-research/bert's BasicTokenizer."""
+
+import pytest
+
+from tokenizer.normalization import is_cjk, is_control, is_punctuation, is_whitespace, prepare_chunks, split_words
+
+UNCASED = {
+    "Hello, world!": ["hello", ",", "world", "!"],
+    " \tHeLLo!how  \n Are yoU?  ": ["hello", "!", "how", "are", "you", "?"],
+    "H\u00e9llo": ["hello"],
+    "He\u0301llo": ["hello"],
+    "ah\u535a\u63a8zz": ["ah", "\u535a", "\u63a8", "zz"],
+    "don't $5.00 a_b ^~`": ["don", "'", "t", "$", "5", ".", "00", "a", "_", "b", "^", "~", "`"],
+    "\u00bfQu\u00e9\u2026\u201d": ["\u00bf", "que", "\u2026", "\u201d"],
+    # Symbols are not punctuation, except the ASCII ones.
+    "5\u20ac+2\u00a3": ["5\u20ac", "+", "2\u00a3"],
+    # Removed, joining what they stood between: NUL, replacement character, vertical tab, NEL, zero-width space, soft
+    # hyphen, byte-order mark, right-to-left mark.
+    "a\0b\ufffdc\x0bd\x85e\u200bf\u00adg\ufeffh\u200fi": ["abcdefghi"],
+    # Whitespace: no-break, em, ideographic space; carriage return.
+    "a\u00a0b\u2003c\u3000d\re": ["a", "b", "c", "d", "e"],
+    # Neither control nor Zs, but split by whitespace_tokenize: line and paragraph separator.
+    "a\u2028b\u2029c": ["a", "b", "c"],
+    # Kept by the last release, removed by the first: private use, unassigned.
+    "a\ue000b \u0378": ["a\ue000b", "\u0378"],
+    # Hangul and kana are written as words; NFD takes Hangul apart and strips the voicing mark of kana.
+    "\ud55c\uae00": ["\u1112\u1161\u11ab\u1100\u1173\u11af"],
+    "\u304c\u30ab": ["\u304b\u30ab"],
+    "\u1f44\u03c7\u03bf\u03a3 \u03a3\u0391": ["\u03bf\u03c7\u03bf\u03c2", "\u03c3\u03b1"],
+    "\u0130stanbul Stra\u00dfe \ufb01": ["istanbul", "stra\u00dfe", "\ufb01"],
+    # NFD makes ASCII punctuation of these: greek question mark, varia, not-equal.
+    "a\u037eb\u1fefc\u2260d": ["a", ";", "b", "`", "c", "=", "d"],
+    # A compatibility ideograph is set apart before NFD replaces it.
+    "a\uf900b": ["a", "\u8c48", "b"],
+    "\u0301 \u200b": [],
+    "": [],
+}
+
+CASED = {
+    "H\u00e9llo, W\u00f6rld": ["H\u00e9llo", ",", "W\u00f6rld"],
+    "He\u0301llo": ["He\u0301llo"],
+    "\u037e\u2260": ["\u037e", "\u2260"],
+    "\u535aX\u200bY": ["\u535a", "XY"],
+    "[MASK]": ["[", "MASK", "]"],
+}
+
+
+@pytest.mark.parametrize(("text", "words"), UNCASED.items())
+def test_uncased(text: str, words: list[str]) -> None:
+    assert split_words(text, do_lower_case=True) == words
+
+
+@pytest.mark.parametrize(("text", "words"), CASED.items())
+def test_cased(text: str, words: list[str]) -> None:
+    assert split_words(text, do_lower_case=False) == words
+
+
+def test_cjk_blocks_end_where_the_released_code_ends_them() -> None:
+    # First code point in, first out; the middle four blocks but one follow each other without a gap.
+    edges = [0x3400, 0x4DC0, 0x4E00, 0xA000, 0xF900, 0xFB00, 0x20000, 0x2A6E0, 0x2A700, 0x2CEB0, 0x2F800, 0x2FA20]
+    inside = False
+    for code in range(0x110000):
+        inside ^= code in edges
+        assert is_cjk(chr(code)) == inside, hex(code)
+
+
+def test_chunks() -> None:
+    texts = ["a\u535a\u63a8b", "c\x0bd\x85 e,\u2028f\u200b", "", "g\tH"]
+    chunks = [["a", "\u535a", "\u63a8", "b"], ["cd", "e,", "f\u200b"], [], ["g", "H"]]
+    assert [text.split() for text in prepare_chunks(texts)] == chunks
+
+
+def test_ascii_classes() -> None:
+    ascii_characters = [chr(code) for code in range(128)]
+    punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+    assert "".join(c for c in ascii_characters if is_punctuation(c)) == punctuation
+    assert [c for c in ascii_characters if is_whitespace(c)] == ["\t", "\n", "\r", " "]
+    assert [ord(c) for c in ascii_characters if is_control(c)] == [*range(9), 11, 12, *range(14, 32), 127]

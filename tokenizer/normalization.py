@@ -1,0 +1,119 @@
+"""Text to words: the rules of `BasicTokenizer` in google-research/bert, tokenization.py, as last released.
+
+The rules look characters up in the Unicode database of the running Python (`unicodedata.unidata_version`), as the
+released code does: two Python versions may differ on characters that are younger than the older of the two.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+# The blocks of ideographs, first and last code point. Hangul, Hiragana and Katakana are not in it: they are written as
+# words.
+CJK_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+def is_whitespace(character: str) -> bool:
+    """True for tab, newline, carriage return and the Unicode category Zs (space, no-break space, ...)."""
+    return character in "\t\n\r" or unicodedata.category(character) == "Zs"
+
+
+def is_control(character: str) -> bool:
+    """True for the categories Cc and Cf, without tab, newline and carriage return, which are whitespace.
+
+    The last released code names these two categories. Its first version took every category that starts with C, so
+    it also removed private-use (Co) and unassigned (Cn) characters, which are kept here.
+    """
+    return character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cf")
+
+
+def is_cjk(character: str) -> bool:
+    """True for an ideograph of the eight blocks in `CJK_RANGES`."""
+    return any(first <= ord(character) <= last for first, last in CJK_RANGES)
+
+
+def is_punctuation(character: str) -> bool:
+    """True for the Unicode categories P* and every printable ASCII character that is no letter, digit or space."""
+    return unicodedata.category(character).startswith("P") or (
+        "!" <= character <= "~" and not (character.isalpha() or character.isdigit())
+    )
+
+
+def _clean(character: str) -> str:
+    if character in "\0\ufffd" or is_control(character):
+        return ""
+    if is_whitespace(character):
+        return " "
+    return f" {character} " if is_cjk(character) else character
+
+
+def _strip_accent(character: str) -> str:
+    return "" if unicodedata.category(character) == "Mn" else character
+
+
+def _space_punctuation(character: str) -> str:
+    return f" {character} " if is_punctuation(character) else character
+
+
+class _Replacements(dict[int, str]):
+    """A table for `str.translate`: the rule is asked once for each character met, then its answer is remembered."""
+
+    def __init__(self, rule: Callable[[str], str]) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def __missing__(self, code_point: int) -> str:
+        replacement = self[code_point] = self.rule(chr(code_point))
+        return replacement
+
+
+_CLEANED = _Replacements(_clean)
+_WITHOUT_ACCENTS = _Replacements(_strip_accent)
+_WITH_SPACED_PUNCTUATION = _Replacements(_space_punctuation)
+
+
+def split_words(text: str, do_lower_case: bool) -> list[str]:
+    """Splits a text into words, each punctuation character and each ideograph being a word of its own.
+
+    Follows `BasicTokenizer.tokenize`: remove U+0000, U+FFFD and control characters; make whitespace plain spaces; set
+    ideographs apart; if do_lower_case, lower-case, decompose (NFD) and drop accents (category Mn); set punctuation
+    apart; split at whitespace.
+
+    The released code splits before it lower-cases. One pass over the whole text gives the same words, because neither
+    lower-casing (final sigma) nor NFD (order of accents) looks past a space.
+    """
+    text = text.translate(_CLEANED)
+    if do_lower_case:
+        text = unicodedata.normalize("NFD", text.lower()).translate(_WITHOUT_ACCENTS)
+    return text.translate(_WITH_SPACED_PUNCTUATION).split()
+
+
+# `str.split` takes these for whitespace, but the rules remove them as control characters, joining their neighbours.
+_SPLITTING_CONTROLS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+_SPLITTING_CONTROL = re.compile(f"[{_SPLITTING_CONTROLS}]")
+_CJK = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]")
+
+
+def prepare_chunks(texts: Sequence[str]) -> Sequence[str]:
+    """Texts of the same words whose whitespace-separated chunks can be split into words one by one.
+
+    For every text, the words of its chunks, one chunk after the other, are the words of the text:
+    `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, case)]` equals
+    `split_words(text, case)`. Chunks repeat so often that whoever remembers what became of each splits text hardly
+    slower than `str.split`. Ideographs are made chunks of their own, so that this holds for text without spaces too.
+    """
+    joined = "".join(texts)
+    if any(control in joined for control in _SPLITTING_CONTROLS):
+        texts = [_SPLITTING_CONTROL.sub("", text) for text in texts]
+    if not joined.isascii():
+        texts = [text if text.isascii() else _CJK.sub(r" \g<0> ", text) for text in texts]
+    return texts

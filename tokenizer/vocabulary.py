@@ -1,0 +1,131 @@
+"""The vocabulary file: one piece a line, the line's number (from 0) being the piece's id."""
+
+import codecs
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_RESERVED = re.compile(r"\[unused\d+\]")
+
+
+class VocabularyError(ValueError):
+    """A vocabulary that cannot be used or made; the message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The pieces of a vocabulary in the order of their ids.
+
+    Attributes:
+        pieces: piece i has id i; those that continue a word start with "##".
+        origin: the file's name, for messages; two vocabularies are equal if their pieces are.
+
+    Raises:
+        VocabularyError: a piece occurs twice, or one of `SPECIAL_TOKENS` is missing.
+    """
+
+    pieces: tuple[str, ...] = field(repr=False)
+    origin: str = field(default="vocabulary", compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.ids) < len(self.pieces):
+            first: dict[str, int] = {}
+            for number, piece in enumerate(self.pieces, start=1):
+                if first.setdefault(piece, number) < number:
+                    raise VocabularyError(
+                        f"{self.origin}: line {number} repeats the piece {piece!r} of line {first[piece]}; "
+                        "a piece has one id: take the vocabulary from its source again, or remove it if you made it"
+                    )
+        missing = [token for token in SPECIAL_TOKENS if token not in self.ids]
+        if missing:
+            raise VocabularyError(
+                f"{self.origin}: no {', '.join(missing)} among its {len(self.pieces)} pieces; a BERT vocabulary has "
+                "each on a line of its own: name the vocab.txt of a BERT model, or learn one with `beambert build --vocab_size`"
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """Reads a local file; see `from_bytes`. Raises VocabularyError if it cannot be read."""
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise VocabularyError(f"{path}: {error.strerror}; name a vocabulary file with --vocab_file") from error
+        return cls.from_bytes(data, str(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, origin: str) -> "Vocabulary":
+        """Reads the content of a vocabulary file.
+
+        Repaired without a word: a byte-order mark, CRLF line ends, spaces and tabs around a piece (the released
+        `load_vocab` strips them too), blank lines at the end of the file.
+
+        Args:
+            data: UTF-8 text.
+            origin: the file's name, for messages.
+
+        Raises:
+            VocabularyError: invalid UTF-8, a blank line before the last piece, a piece twice, a special token missing.
+        """
+        data = data.removeprefix(codecs.BOM_UTF8)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise VocabularyError(f"{origin}: line {line} is not UTF-8; convert the file to UTF-8") from error
+        # Not str.splitlines: it also breaks at characters that may be pieces, such as U+2028.
+        pieces = [line.strip(" \t\r") for line in text.split("\n")]
+        while pieces and not pieces[-1]:
+            pieces.pop()
+        if "" in pieces:
+            raise VocabularyError(
+                f"{origin}: line {pieces.index('') + 1} is blank, which would shift the id of every piece after it; "
+                "take the vocabulary from its source again, or remove the line if no model was trained with it"
+            )
+        return cls(tuple(pieces), origin)
+
+    def to_bytes(self) -> bytes:
+        """The content of the vocabulary file: UTF-8, each piece followed by a newline."""
+        return "".join(f"{piece}\n" for piece in self.pieces).encode("utf-8")
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each piece."""
+        return {piece: number for number, piece in enumerate(self.pieces)}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hexadecimal SHA-256 of `to_bytes()`, so that a file repaired in reading counts as the file it stands for."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def pad_id(self) -> int:
+        return self.ids["[PAD]"]
+
+    @property
+    def unk_id(self) -> int:
+        return self.ids["[UNK]"]
+
+    @property
+    def cls_id(self) -> int:
+        return self.ids["[CLS]"]
+
+    @property
+    def sep_id(self) -> int:
+        return self.ids["[SEP]"]
+
+    @property
+    def mask_id(self) -> int:
+        return self.ids["[MASK]"]
+
+    def special_ids(self) -> np.ndarray:
+        """Ids of the pieces that stand for no text: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
+        special = [i for i, piece in enumerate(self.pieces) if piece in SPECIAL_TOKENS or _RESERVED.fullmatch(piece)]
+        return np.array(special, dtype=np.int32)
