@@ -35,6 +35,14 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Adds the default to a flag's help where there is one to tell and the help does not tell it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        tells = action.default in (None, False, []) or "(default" in (action.help or "")
+        return action.help if tells else super()._get_help_string(action)
+
+
 def overview() -> str:
     """What `beambert --help` prints."""
     return _OVERVIEW.format("\n".join(f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()))
@@ -59,18 +67,25 @@ def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list
     return parser.parse_known_args(rest)[1], list(parser._option_string_actions)
 
 
-def _run(command: str, argv: list[str]) -> int:
+def make_parser(command: str) -> tuple[Parser, ModuleType]:
+    """The parser of a command, and the module that runs it."""
     module = importlib.import_module(COMMANDS[command][0])
+    takes_beam_flags = getattr(module, "ACCEPTS_BEAM_FLAGS", False)
     parser = Parser(
         prog=f"beambert {command}",
         description=module.DESCRIPTION,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
         epilog="Beam's own flags, such as --direct_num_workers and --runner, are passed on."
-        if getattr(module, "ACCEPTS_BEAM_FLAGS", False)
+        if takes_beam_flags
         else None,
     )
     module.add_arguments(parser)
+    return parser, module
+
+
+def _run(command: str, argv: list[str]) -> int:
+    parser, module = make_parser(command)
     args, rest = parser.parse_known_args(argv)
     unknown, beam_flags = _unknown_flags(rest, module)
     if unknown:

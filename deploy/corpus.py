@@ -46,14 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input_format",
         choices=FORMATS,
         default="auto",
+        metavar="FORMAT",
         help="sentences: one a line, an empty line between documents (google-research/bert's input). "
         "text: one document a file. jsonl: an object a line. wikiextractor: <doc ...> as WikiExtractor writes it. "
         "language_reference: the Python language reference inside this Python, needs no --input. "
         "auto: wikiextractor or jsonl where the content shows it, else text",
     )
-    group.add_argument("--encoding", default="utf-8", help="of the text files")
-    group.add_argument("--text_field", default="text", help="field of a JSON line that holds the text")
-    group.add_argument("--language", default="en", help="ISO 639 code of the text, for splitting sentences")
+    group.add_argument("--encoding", default="utf-8", metavar="NAME", help="of the text files")
+    group.add_argument("--text_field", default="text", metavar="NAME", help="field of a JSON line that holds the text")
+    group.add_argument(
+        "--language", default="en", metavar="CODE", help="ISO 639 code of the text, for splitting sentences"
+    )
 
     group = parser.add_argument_group("what to make of it")
     group.add_argument("--output", required=True, metavar="DIR", help="directory for the result")
@@ -72,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--validation_fraction",
         type=fraction,
         default=0.02,
+        metavar="SHARE",
         help="share of documents held out for evaluation, chosen by their text",
     )
     group.add_argument(

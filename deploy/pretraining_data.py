@@ -37,28 +37,42 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = PretrainingDataOptions()
     group = parser.add_argument_group("the examples")
     group.add_argument(
-        "--max_seq_length", type=positive_int, default=defaults.max_seq_length, help="tokens in an example"
+        "--max_seq_length", type=positive_int, metavar="N", default=defaults.max_seq_length, help="tokens in an example"
     )
     group.add_argument(
         "--max_predictions_per_seq",
         type=positive_int,
+        metavar="N",
         default=defaults.max_predictions_per_seq,
         help="most masked tokens in an example; about max_seq_length * masked_lm_prob",
     )
     group.add_argument(
-        "--masked_lm_prob", type=fraction, default=defaults.masked_lm_prob, help="share of tokens to predict"
+        "--masked_lm_prob",
+        type=fraction,
+        metavar="SHARE",
+        default=defaults.masked_lm_prob,
+        help="share of tokens to predict",
     )
     group.add_argument(
-        "--short_seq_prob", type=fraction, default=defaults.short_seq_prob, help="share of documents packed shorter"
+        "--short_seq_prob",
+        type=fraction,
+        metavar="SHARE",
+        default=defaults.short_seq_prob,
+        help="share of documents packed shorter",
     )
     group.add_argument(
         "--dupe_factor",
         type=positive_int,
+        metavar="N",
         default=defaults.dupe_factor,
         help="passes over the corpus, each with fresh pairs and masks; a pass is an epoch of training",
     )
     group.add_argument(
-        "--random_seed", type=int, default=defaults.random_seed, help="same seed, corpus and options: same bytes"
+        "--random_seed",
+        type=int,
+        metavar="N",
+        default=defaults.random_seed,
+        help="same seed, corpus and options: same bytes",
     )
 
 

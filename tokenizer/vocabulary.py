@@ -45,7 +45,7 @@ class Vocabulary:
         if missing:
             raise VocabularyError(
                 f"{self.origin}: no {', '.join(missing)} among its {len(self.pieces)} pieces; a BERT vocabulary has "
-                "each on a line of its own: name the vocab.txt of a BERT model, or learn one with `beambert build --vocab_size`"
+                "each on a line of its own: name a BERT model's vocab.txt, or let `beambert build` learn one"
             )
 
     @classmethod

@@ -1,0 +1,63 @@
+"""What the documents say can be typed."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import beambert
+from tests.conftest import ROOT
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every `beambert ...` line of the shell blocks, without its comment, as a list of arguments."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    joined = "\n".join(blocks).replace("\\\n", " ")
+    return [shlex.split(line, comments=True)[1:] for line in joined.splitlines() if line.startswith("beambert ")]
+
+
+def test_the_tour_runs_as_written(tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    tour = commands(text[text.index("<!-- tour -->") :].split("With your own text")[0])
+    assert [command[0] for command in tour] == ["build", "pretrain", "fill-mask"]
+    for command in tour:
+        result = subprocess.run(
+            [sys.executable, "-m", "beambert", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stderr
+    assert (tmp_path / "data" / "dataset.json").is_file()
+    assert (tmp_path / "model" / "eval_results.txt").is_file()
+    assert "%" in result.stdout
+
+
+def test_every_flag_in_the_documents_exists(capsys):
+    """Parses every command with the command's own parser, stopping before it does anything."""
+    seen = 0
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        inline = re.findall(r"`(beambert [a-z-]+ --[^`]+)`", text)
+        for argv in commands(text) + [shlex.split(line)[1:] for line in inline]:
+            parser, _ = beambert.make_parser(argv[0])
+            known = set(parser._option_string_actions) | {"--direct_num_workers", "--runner"}
+            flags = {word.split("=")[0] for word in argv if word.startswith("--")}
+            assert flags <= known, f"{document.name}: {argv}"
+            seen += 1
+    assert seen >= 8
+
+
+def test_every_command_is_in_the_readme_and_nothing_else_is():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("## Commands") : text.index("## Map")]
+    assert set(re.findall(r"^\| `beambert ([a-z-]+)`", table, re.MULTILINE)) == set(beambert.COMMANDS)
+
+
+def test_links_and_folders_in_the_documents_exist():
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+        for folder in re.findall(r"^\| `([a-z_/]+/)` \|", text, re.MULTILINE):
+            assert Path(ROOT / folder).is_dir(), f"{document.name}: {folder}"
