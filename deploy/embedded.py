@@ -102,16 +102,17 @@ def _quiet_engine() -> Iterator[_Noise]:
         noise.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    before, threading.excepthook = threading.excepthook, thread_failed
     handler = signal.signal(signal.SIGINT, interrupt) if in_main_thread else None
+    threading.excepthook = thread_failed
     logging.disable(logging.CRITICAL)
     try:
         yield noise
-    finally:
+        # Not after a failure: the engine's threads end, each with its own complaint, when they get to it.
+        threading.excepthook = threading.__excepthook__
         logging.disable(logging.NOTSET)
+    finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, handler)
-        threading.excepthook = before
 
 
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output: str) -> None:

@@ -1,0 +1,89 @@
+"""The forward pass of BERT in float64 numpy, one example at a time, written from the paper and the TF1 names alone."""
+
+import math
+
+import numpy as np
+
+
+def normalise(x, gamma, beta):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-12) * gamma + beta
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def softmax(x):
+    exponentials = np.exp(x - x.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def encode(weights, layers, heads, input_ids, input_mask, segment_ids, scales=None):
+    """One example, [S] -> [S, H] and [H].
+
+    `scales`, a function of the number of a dropout site, gives what dropout multiplies by there: [S, H], or
+    [heads, S, S] for attention probabilities.
+    """
+    w = weights
+    if scales is None:
+
+        def scales(site):
+            return np.ones((heads, 1, 1)) if site % 3 == 1 else 1.0
+
+    length = len(input_ids)
+    x = w["bert/embeddings/word_embeddings"][input_ids]
+    x = x + w["bert/embeddings/token_type_embeddings"][segment_ids] + w["bert/embeddings/position_embeddings"][:length]
+    x = normalise(x, w["bert/embeddings/LayerNorm/gamma"], w["bert/embeddings/LayerNorm/beta"]) * scales(0)
+    for index in range(layers):
+        scope = f"bert/encoder/layer_{index}"
+        query, key, value = (
+            x @ w[f"{scope}/attention/self/{name}/kernel"] + w[f"{scope}/attention/self/{name}/bias"]
+            for name in ("query", "key", "value")
+        )
+        width = query.shape[1] // heads
+        context = np.zeros_like(query)
+        for head in range(heads):
+            part = slice(head * width, (head + 1) * width)
+            scores = query[:, part] @ key[:, part].T / math.sqrt(width) + (1 - input_mask) * -10000.0
+            context[:, part] = (softmax(scores) * scales(1 + 3 * index)[head]) @ value[:, part]
+        attended = context @ w[f"{scope}/attention/output/dense/kernel"] + w[f"{scope}/attention/output/dense/bias"]
+        names = (f"{scope}/attention/output/LayerNorm/gamma", f"{scope}/attention/output/LayerNorm/beta")
+        x = normalise(x + attended * scales(2 + 3 * index), w[names[0]], w[names[1]])
+        inner = gelu(x @ w[f"{scope}/intermediate/dense/kernel"] + w[f"{scope}/intermediate/dense/bias"])
+        outer = inner @ w[f"{scope}/output/dense/kernel"] + w[f"{scope}/output/dense/bias"]
+        x = normalise(
+            x + outer * scales(3 + 3 * index), w[f"{scope}/output/LayerNorm/gamma"], w[f"{scope}/output/LayerNorm/beta"]
+        )
+    pooled = np.tanh(x[0] @ w["bert/pooler/dense/kernel"] + w["bert/pooler/dense/bias"])
+    return x, pooled
+
+
+def pretraining(weights, layers, heads, features):
+    """A batch -> logits and losses."""
+    w = weights
+    masked_lm, next_sentence = [], []
+    lm_total, lm_weight, ns_total = 0.0, 0.0, 0.0
+    for row in range(len(features["input_ids"])):
+        example = {name: values[row] for name, values in features.items()}
+        hidden, pooled = encode(
+            weights, layers, heads, example["input_ids"], example["input_mask"], example["segment_ids"]
+        )
+        y = hidden[example["masked_lm_positions"]]
+        y = gelu(y @ w["cls/predictions/transform/dense/kernel"] + w["cls/predictions/transform/dense/bias"])
+        names = ("cls/predictions/transform/LayerNorm/gamma", "cls/predictions/transform/LayerNorm/beta")
+        y = normalise(y, w[names[0]], w[names[1]])
+        masked_lm.append(y @ w["bert/embeddings/word_embeddings"].T + w["cls/predictions/output_bias"])
+        next_sentence.append(
+            pooled @ w["cls/seq_relationship/output_weights"].T + w["cls/seq_relationship/output_bias"]
+        )
+        for logits, label, weight in zip(
+            masked_lm[-1], example["masked_lm_ids"], example["masked_lm_weights"], strict=True
+        ):
+            lm_total -= weight * math.log(softmax(logits)[label])
+            lm_weight += weight
+        ns_total -= math.log(softmax(next_sentence[-1])[example["next_sentence_labels"][0]])
+    lm_loss = lm_total / (lm_weight + 1e-5)
+    ns_loss = ns_total / len(masked_lm)
+    return np.array(masked_lm), np.array(next_sentence), lm_loss, ns_loss, lm_loss + ns_loss

@@ -1,0 +1,42 @@
+from argparse import ArgumentParser, Namespace
+
+import pytest
+
+from bert_model.config import BertConfig
+from trainers import pretrain
+from trainers.startup import start_tensorflow
+
+start_tensorflow()
+
+from pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402  (it needs TensorFlow started)
+
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=LENGTH,
+)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A directory with a small pretraining dataset."""
+    write_dataset(tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def options(tmp_path, data):
+    """A function from flags to what the command line would give: a small model on `data`, unless told otherwise."""
+    model = tmp_path / "model.json"
+    model.write_text(CONFIG.to_json(), encoding="utf-8")
+
+    def parse(*flags: str) -> Namespace:
+        parser = ArgumentParser()
+        pretrain.add_arguments(parser)
+        defaults = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
+        return parser.parse_args([*defaults, "--num_train_steps", "6", "--train_batch_size", "4", *flags])
+
+    return parse

@@ -1,0 +1,54 @@
+import argparse
+
+import pytest
+from pretraining_shards import LENGTH, VOCABULARY
+
+from tokenizer.tokenizer import Tokenizer
+from trainers import fill_mask, pretrain
+from trainers.errors import TrainingError
+from trainers.fill_mask import encode, fill_masks
+
+
+@pytest.fixture
+def output(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    return tmp_path / "output"
+
+
+def test_encode_puts_masks_between_the_pieces():
+    ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY), LENGTH)
+    pieces = [VOCABULARY.pieces[number] for number in ids]
+    assert pieces == ["[CLS]", "[MASK]", "ba", "be", "##s", "[MASK]", "fu", ".", "[MASK]", "[SEP]"]
+
+
+def test_fillings_are_the_best_of_a_distribution(output):
+    (one, two) = fill_masks(output, ["ba [MASK].", "[MASK] be [MASK]"], top_k=len(VOCABULARY))
+    assert [len(one), len(two)] == [1, 2]
+    for fillings in (*one, *two):
+        probabilities = [filling.probability for filling in fillings]
+        assert sum(probabilities) == pytest.approx(1)
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert {filling.piece for filling in fillings} == set(VOCABULARY.pieces)
+    assert fill_masks(output, ["ba [MASK]."], top_k=3) == [[one[0][:3]]]
+
+
+def test_errors(tmp_path, output):
+    with pytest.raises(TrainingError, match=r"'ba' has no \[MASK\]"):
+        fill_masks(output, ["ba"])
+    with pytest.raises(TrainingError, match=rf"has {LENGTH + 1} pieces .* at most {LENGTH}"):
+        fill_masks(output, ["ba " * (LENGTH - 2) + "[MASK]"])
+    fill_masks(output, ["ba " * (LENGTH - 3) + "[MASK]"])
+    with pytest.raises(TrainingError, match="--top_k is 0"):
+        fill_masks(output, ["[MASK]"], top_k=0)
+    with pytest.raises(TrainingError, match=r"has no run.json"):
+        fill_masks(tmp_path, ["[MASK]"])
+
+
+def test_printed(output, capsys):
+    parser = argparse.ArgumentParser()
+    fill_mask.add_arguments(parser)
+    assert fill_mask.run(parser.parse_args([str(output), "ba [MASK] [MASK]", "--top_k", "2"])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ba [MASK] [MASK]"
+    assert [line.strip() for line in lines if "[MASK]" in line][1:] == ["[MASK] 1", "[MASK] 2"]
+    assert len(lines) == 7

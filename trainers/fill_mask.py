@@ -1,0 +1,132 @@
+"""`beambert fill-mask`: the pieces that a pretrained model would put in the place of [MASK]."""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_model.config import BertConfig
+from pipelines.dataset import VOCAB_FILE_NAME
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+from trainers import run_record
+from trainers.errors import TrainingError
+from trainers.startup import start_tensorflow
+
+DESCRIPTION = "Fills every [MASK] of a text with the pieces that a model trained by `beambert pretrain` finds likely."
+MASK = "[MASK]"
+
+
+class Filling(NamedTuple):
+    """A candidate for one [MASK]: a piece of the vocabulary, and its probability in [0, 1]."""
+
+    piece: str
+    probability: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument("directory", metavar="DIR", help="the --output of `beambert pretrain`")
+    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text in quotes with one [MASK] or more")
+    parser.add_argument(
+        "--top_k", type=int, default=5, metavar="K", help="candidates for each [MASK] (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints each text with the candidates for each of its masks.
+
+    Raises:
+        ConfigError, TrainingError, VocabularyError: one line for the user.
+    """
+    for text, masks in zip(args.texts, fill_masks(Path(args.directory), args.texts, args.top_k), strict=True):
+        print(text)
+        for number, fillings in enumerate(masks, start=1):
+            if len(masks) > 1:
+                print(f"  {MASK} {number}")
+            for filling in fillings:
+                print(f"  {filling.probability:6.1%}  {filling.piece}")
+    return 0
+
+
+def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[list[Filling]]]:
+    """The likeliest pieces for every [MASK].
+
+    Args:
+        directory: the output of `beambert pretrain`; its last checkpoint is used.
+        texts: each with one literal [MASK] or more.
+        top_k: candidates for each mask, at least 1.
+
+    Returns:
+        For each text, for each of its masks in order, the candidates, likeliest first.
+
+    Raises:
+        TrainingError: no run or no checkpoint there, a text without [MASK], or longer than the model reads.
+        ConfigError, VocabularyError: the directory's configuration or vocabulary cannot be read.
+    """
+    record = run_record.load(directory)
+    if record is None:
+        raise TrainingError(f"{directory} has no {run_record.FILE_NAME}; give the --output of `beambert pretrain`")
+    config = BertConfig.load(directory / run_record.CONFIG_FILE_NAME)
+    vocabulary = Vocabulary.load(directory / VOCAB_FILE_NAME)
+    if not 1 <= top_k <= len(vocabulary):
+        raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
+    tokenizer = Tokenizer(vocabulary, do_lower_case=record.do_lower_case)
+    rows = [encode(text, tokenizer, record.max_seq_length) for text in texts]
+
+    start_tensorflow()
+    from bert_model.names import variables_by_tf1_name
+    from bert_model.pretraining import BertForPretraining
+    from trainers import checkpointing
+
+    model = BertForPretraining(config)
+    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+    checkpointing.restore(checkpointing.find(directory), variables)
+    return [_fillings(model, row, vocabulary, top_k) for row in rows]
+
+
+def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
+    """[CLS], the pieces of a text with the id of [MASK] where the text has it, [SEP].
+
+    Returns:
+        int32 [S], S at most max_seq_length.
+
+    Raises:
+        TrainingError: no [MASK], or more pieces than max_seq_length.
+    """
+    between = text.split(MASK)
+    if len(between) == 1:
+        raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
+    vocabulary = tokenizer.vocabulary
+    flat, splits = tokenizer.encode_batch(between)
+    ids = [vocabulary.cls_id]
+    for index in range(len(between)):
+        if index:
+            ids.append(vocabulary.mask_id)
+        ids.extend(flat[splits[index] : splits[index + 1]])
+    ids.append(vocabulary.sep_id)
+    if len(ids) > max_seq_length:
+        raise TrainingError(
+            f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model was trained on at most "
+            f"{max_seq_length}; shorten it"
+        )
+    return np.array(ids, np.int32)
+
+
+def _fillings(model: object, ids: np.ndarray, vocabulary: Vocabulary, top_k: int) -> list[list[Filling]]:
+    positions = np.flatnonzero(ids == vocabulary.mask_id)  # [P]
+    features = {
+        "input_ids": ids[None],  # [1, S]
+        "input_mask": np.ones_like(ids)[None],
+        "segment_ids": np.zeros_like(ids)[None],
+        "masked_lm_positions": positions[None].astype(np.int32),  # [1, P]
+    }
+    logits = np.asarray(model(features).masked_lm, np.float64)[0]  # type: ignore[operator]  # [P, V]
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [P, V]
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]  # [P, K]
+    return [
+        [Filling(vocabulary.pieces[piece], float(row[piece])) for piece in pieces]
+        for row, pieces in zip(probabilities, best, strict=True)
+    ]

@@ -1,0 +1,90 @@
+"""What a person sees of a training run: one live line on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+# A run reports, to a log and to TensorBoard, so many times or every so many steps, whichever is more often.
+LEAST_REPORTS = 20
+MOST_STEPS_A_REPORT = 100
+
+
+def steps_a_report(num_train_steps: int) -> int:
+    """Steps between two reports of a run."""
+    return max(1, min(MOST_STEPS_A_REPORT, num_train_steps // LEAST_REPORTS))
+
+
+class Progress:
+    """Shows step, metrics, sequences/s and the time left; use as a context manager.
+
+    Args:
+        last_step: the step the run ends at.
+        batch_size: sequences a step.
+        rate_window: number of updates of the display that sequences/s is measured over.
+    """
+
+    def __init__(self, last_step: int, batch_size: int, rate_window: int) -> None:
+        self.last_step = last_step
+        self.batch_size = batch_size
+        self.console = Console(highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
+        self.times: deque[tuple[int, float]] = deque(maxlen=rate_window + 1)
+
+    def __enter__(self) -> "Progress":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def update(self, step: int, metrics: Mapping[str, float], report: bool) -> float | None:
+        """Shows the state after `step` updates.
+
+        Args:
+            step: updates made.
+            metrics: in the order and by the names to be shown.
+            report: whether the line is to stay in a log; a terminal shows every update, in one place.
+
+        Returns:
+            Sequences per second over the last updates, None at the first, which includes compilation.
+        """
+        self.times.append((step, time.monotonic()))
+        (step_then, time_then), (step_now, time_now) = self.times[0], self.times[-1]
+        rate = (step_now - step_then) / (time_now - time_then) if step_now > step_then else None
+        parts = [f"step {step}/{self.last_step}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
+        if rate:
+            left = _duration((self.last_step - step) / rate)
+            parts += [f"{rate * self.batch_size:.1f} sequences/s", f"{left} left"]
+        line = "  ".join(parts)
+        if self.live:
+            self.live.update(Text(line), refresh=True)
+        elif report:
+            say(line)
+        return rate * self.batch_size if rate else None
+
+
+def say(line: str) -> None:
+    """Prints a line, flushed, so that a log file shows it at once."""
+    print(line, flush=True)
+
+
+def warn(line: str) -> None:
+    """Prints a warning line to standard error."""
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}d " if days else "") + f"{hours}:{minutes:02}:{seconds:02}"

@@ -1,0 +1,34 @@
+"""Imports TensorFlow without its chatter, set up so that the same seed gives the same weights."""
+
+import os
+import sys
+import tempfile
+
+
+def start_tensorflow() -> None:
+    """Imports TensorFlow and Keras, looks for devices and makes every operation deterministic.
+
+    TensorFlow 2.21 reports found and missing libraries on standard error before any setting of its own can stop it,
+    so the file descriptor itself is turned away meanwhile; if the import fails, what was said is shown.
+    Call it before the first import of a module that needs TensorFlow; a second call changes nothing.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            import keras  # noqa: F401
+            import tensorflow as tf
+
+            tf.get_logger().setLevel("ERROR")
+            tf.config.list_logical_devices()
+            tf.config.experimental.enable_op_determinism()
+        except BaseException:
+            said.seek(0)
+            os.write(kept, said.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
