@@ -7,21 +7,23 @@ import sys
 import time
 from pathlib import Path
 
+from deploy.flags import positive_int
+
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
 it, pretrains a tiny BERT for two minutes, evaluates it on held-out documents and lets it fill masked words."""
 
 _SENTENCES = (
-    "The following [MASK] is equivalent to the original.",
+    "Changed in [MASK] 3.8: the call is allowed.",
+    "A class definition defines a class [MASK].",
+    "This method should return a new [MASK].",
     "If the expression is true, the [MASK] is executed.",
-    "The [MASK] statement raises an exception.",
-    "A function definition is an executable [MASK].",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert demo`."""
     parser.add_argument("--output", default="beambert-demo", metavar="DIR", help="directory for data and model")
-    parser.add_argument("--num_train_steps", type=int, default=600, help="fewer for a quicker look")
+    parser.add_argument("--num_train_steps", type=positive_int, default=2000, help="fewer for a quicker look")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     steps = (
         (
             "From documents to a vocabulary and masked sentence pairs",
-            f"build --input_format language_reference --output {data} --vocab_size 4000 --validation_fraction 0.15",
+            f"build --input_format language_reference --output {data} --vocab_size 2000 --validation_fraction 0.15"
+            " --max_seq_length 64 --max_predictions_per_seq 10",
         ),
         (
             "Pretraining, then evaluation on the documents held out",

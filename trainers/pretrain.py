@@ -27,6 +27,7 @@ DESCRIPTION = (
     " the same command goes on from the last checkpoint."
 )
 DEFAULT_MODEL = "tiny"
+LEAST_WARMUP_STEPS = 1000
 MOST_WARMUP_STEPS = 10_000
 
 
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--num_warmup_steps",
         "updates over which the learning rate climbs to its peak, from where it falls in a line to 0 (default: a tenth "
-        f"of num_train_steps, at most {MOST_WARMUP_STEPS})",
+        f"of num_train_steps, from {LEAST_WARMUP_STEPS} to {MOST_WARMUP_STEPS}, but never more than half)",
         type=_natural,
         metavar="N",
     )
@@ -224,8 +225,12 @@ def default_learning_rate(config: BertConfig) -> float:
 
 
 def default_warmup_steps(num_train_steps: int) -> int:
-    """A tenth of the steps, at most the 10,000 of the paper."""
-    return min(num_train_steps // 10, MOST_WARMUP_STEPS)
+    """A tenth of the steps, at least 1,000 of them, at most the 10,000 of the paper and half of the run.
+
+    BERT's Adam does not correct its bias, so that its first updates are several times too long. With a shorter warm-up
+    they leave a small model predicting word frequencies for the rest of a short run.
+    """
+    return min(max(num_train_steps // 10, LEAST_WARMUP_STEPS), num_train_steps // 2, MOST_WARMUP_STEPS)
 
 
 def _config(model: str | None, output: Path, old: RunRecord | None, dataset: Dataset) -> BertConfig:

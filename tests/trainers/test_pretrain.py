@@ -278,7 +278,9 @@ def test_a_damaged_shard_is_named(data, options):
         pretrain.run(options("--num_train_steps", "10"))
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(5, 0), (1000, 100), (100_000, 10_000), (1_000_000, 10_000)])
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(5, 2), (1000, 500), (5000, 1000), (20_000, 2000), (100_000, 10_000), (1_000_000, 10_000)]
+)
 def test_default_warmup(steps, expected):
     assert pretrain.default_warmup_steps(steps) == expected
 
