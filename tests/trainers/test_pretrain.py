@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from pretraining_shards import LENGTH, VOCABULARY, random_features, write_dataset
 
-from bert_model.config import BertConfig, ConfigError
+from bert_model.config import PRESETS, BertConfig, ConfigError
 from bert_model.pretraining import BertForPretraining
 from pipelines.dataset import DatasetError, load
 from tokenizer.vocabulary import Vocabulary
@@ -283,6 +283,18 @@ def test_a_damaged_shard_is_named(data, options):
 )
 def test_default_warmup(steps, expected):
     assert pretrain.default_warmup_steps(steps) == expected
+
+
+def test_default_learning_rates():
+    rates = [pretrain.default_learning_rate(BertConfig.preset(name, 9)) for name in PRESETS]
+    assert dict(zip(PRESETS, rates, strict=True)) == {
+        "tiny": 1e-3,
+        "mini": 5e-4,
+        "small": 2e-4,
+        "medium": 2e-4,
+        "base": 1e-4,
+        "large": 1e-4,
+    }
 
 
 @pytest.mark.parametrize(
