@@ -3,7 +3,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from bert_model.config import BertConfig
-from trainers import pretrain
+from trainers.pretrain_options import add_arguments
 from trainers.startup import start_tensorflow
 
 start_tensorflow()
@@ -35,7 +35,7 @@ def options(tmp_path, data):
 
     def parse(*flags: str) -> Namespace:
         parser = ArgumentParser()
-        pretrain.add_arguments(parser)
+        add_arguments(parser)
         defaults = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
         return parser.parse_args([*defaults, "--num_train_steps", "6", "--train_batch_size", "4", *flags])
 

@@ -18,6 +18,7 @@ from tokenizer.vocabulary import Vocabulary
 from trainers import pretrain
 from trainers.errors import TrainingError
 from trainers.loop import Schedule, Trainer, evaluate
+from trainers.pretrain_options import add_arguments, default_learning_rate, default_warmup_steps
 from trainers.pretraining_task import pretraining_task
 
 
@@ -107,7 +108,7 @@ def test_finished_run_is_evaluated_and_a_longer_one_goes_on(tmp_path, options, c
     assert pretrain.run(options("--num_train_steps", "8")) == 0
     said = capsys.readouterr().out
     assert "from step 6 of 8" in said
-    assert "changes: num_train_steps 6 to 8\n" in said
+    assert "changes: num_train_steps 6 to 8" in said
 
 
 def test_overfits_a_handful_of_examples():
@@ -282,11 +283,11 @@ def test_a_damaged_shard_is_named(data, options):
     ("steps", "expected"), [(5, 2), (1000, 500), (5000, 1000), (20_000, 2000), (100_000, 10_000), (1_000_000, 10_000)]
 )
 def test_default_warmup(steps, expected):
-    assert pretrain.default_warmup_steps(steps) == expected
+    assert default_warmup_steps(steps) == expected
 
 
 def test_default_learning_rates():
-    rates = [pretrain.default_learning_rate(BertConfig.preset(name, 9)) for name in PRESETS]
+    rates = [default_learning_rate(BertConfig.preset(name, 9)) for name in PRESETS]
     assert dict(zip(PRESETS, rates, strict=True)) == {
         "tiny": 1e-3,
         "mini": 5e-4,
@@ -302,7 +303,7 @@ def test_default_learning_rates():
 )
 def test_bad_numbers_are_refused_by_the_parser(flags, capsys):
     parser = argparse.ArgumentParser()
-    pretrain.add_arguments(parser)
+    add_arguments(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["--data", "x", "--output", "y", *flags])
     assert flags[0] in capsys.readouterr().err
