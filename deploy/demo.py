@@ -23,7 +23,7 @@ _SENTENCES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert demo`."""
     parser.add_argument("--output", default="beambert-demo", metavar="DIR", help="directory for data and model")
-    parser.add_argument("--num_train_steps", type=positive_int, default=2000, help="fewer for a quicker look")
+    parser.add_argument("--num_train_steps", type=positive_int, default=2500, help="fewer for a quicker look")
 
 
 def run(args: argparse.Namespace) -> int:
