@@ -73,6 +73,11 @@ def replacement_ids(vocab: Vocabulary) -> np.ndarray:
     return np.setdiff1d(np.arange(len(vocab), dtype=np.int32), vocab.special_ids())
 
 
+def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.random.Generator:
+    """The source of all that is random in one shard: a function of what the shard is, not of who writes it or when."""
+    return np.random.default_rng([random_seed, _SPLITS.index(split), bucket, duplicate])
+
+
 def tokenize_part(path: str, tokenizer: Tokenizer) -> TokenizedDocuments:
     """Reads one Parquet part into flat arrays of token ids."""
     documents = corpus_files.read_part(path)
@@ -112,7 +117,7 @@ class WriteShards(beam.DoFn):
 
     def _write_shard(self, part: Part, documents: TokenizedDocuments, duplicate: int) -> tuple[Shard, dict[str, int]]:
         options, vocab = self._options, self._vocab
-        rng = np.random.default_rng([options.random_seed, _SPLITS.index(part.split), part.bucket, duplicate])
+        rng = generator(options.random_seed, part.split, part.bucket, duplicate)
         pairs = sample_pairs(documents, options.max_seq_length, options.short_seq_prob, rng)
         order = rng.permutation(len(pairs))
         counts = {

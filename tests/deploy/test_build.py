@@ -146,6 +146,23 @@ def test_examples_are_what_the_documents_say(built, split):
     assert abs(share - 0.15) < 0.005
 
 
+def test_examples_of_a_shard_are_shuffled(built):
+    """Documents are sampled in step, so that unshuffled shards would begin with the beginning of every document."""
+    tokenizer = Tokenizer(Vocabulary.load(built / "vocab.txt"), True)
+    beginnings = set()
+    for path in built.glob("corpus/train-*.parquet"):
+        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
+            beginnings.add(tuple(tokenizer.encode_batch(sentences)[0][:3].tolist()))
+    examples = records(built, "train")
+    ids = examples["input_ids"].copy()
+    rows, slots = np.nonzero(examples["masked_lm_weights"])
+    ids[rows, examples["masked_lm_positions"][rows, slots]] = examples["masked_lm_ids"][rows, slots]
+    first_shard = dataset.load(built).shards_of("train")[0].examples
+    begins = [tuple(row[1:4].tolist()) in beginnings for row in ids[:first_shard]]
+    assert sum(begins) >= 10
+    assert sum(begins[:10]) < 6
+
+
 def test_duplicates_of_one_bucket_differ(built):
     names = [shard.sha256 for shard in dataset.load(built).shards]
     assert len(set(names)) == len(names)

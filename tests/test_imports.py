@@ -1,0 +1,35 @@
+"""The walls of the house: what a room may import, so that each machine installs only what it needs."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+FORBIDDEN = {
+    "tokenizer.tokenizer, tokenizer.learner": ("apache_beam", "keras", "tensorflow", "pipelines", "trainers"),
+    "bert_model.config, bert_model.names": ("apache_beam", "keras", "tensorflow", "pipelines", "tokenizer", "trainers"),
+    "pipelines.dataset": ("apache_beam", "tensorflow", "keras", "pyarrow"),
+    "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),
+    "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
+    "trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
+    # What `--help` and a mistyped flag wait for.
+    "trainers.pretrain": ("tensorflow", "keras"),
+    "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
+}
+
+
+@pytest.mark.parametrize("modules", FORBIDDEN)
+def test_a_room_imports_nothing_it_must_not(modules):
+    code = f"import sys, {modules}; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = {name.split(".")[0] for name in result.stdout.split()}
+    assert not imported.intersection(FORBIDDEN[modules])
+
+
+def test_the_model_names_no_tensorflow():
+    for path in (ROOT / "bert_model").glob("*.py"):
+        imported = re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert "tensorflow" not in imported, path.name
