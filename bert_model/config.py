@@ -122,7 +122,8 @@ class BertConfig:
         """
         if name not in PRESETS:
             nearest = _nearest(name, PRESETS)
-            raise ConfigError(f"no model is called {name!r}{nearest}; choose from {', '.join(PRESETS)}")
+            known = ", ".join(PRESETS)
+            raise ConfigError(f"no model is called {name!r}{nearest}; choose from {known}, or give a FILE.json")
         layers, hidden = PRESETS[name]
         return cls(
             vocab_size=vocab_size,

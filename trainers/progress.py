@@ -61,13 +61,13 @@ class Progress:
         self.times.append((step, time.monotonic()))
         (step_then, time_then), (step_now, time_now) = self.times[0], self.times[-1]
         rate = (step_now - step_then) / (time_now - time_then) if step_now > step_then else None
-        parts = [f"step {step}/{self.last_step}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
+        parts = [f"step {step}/{self.last_step}"]
         if rate:
-            left = _duration((self.last_step - step) / rate)
-            parts += [f"{rate * self.batch_size:.1f} sequences/s", f"{left} left"]
+            parts += [f"ETA {_duration((self.last_step - step) / rate)}", f"{rate * self.batch_size:.0f} sequences/s"]
+        parts += [f"{name} {value:.3f}" for name, value in metrics.items()]
         line = "  ".join(parts)
         if self.live:
-            self.live.update(Text(line), refresh=True)
+            self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         elif report:
             say(line)
         return rate * self.batch_size if rate else None
