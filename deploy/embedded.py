@@ -139,6 +139,9 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         try:
             with beam.Pipeline(runner=_embedded_runner(options, log.name), options=options) as pipeline:
                 build(pipeline)
+            # The engine swallows an exception that reaches it while it closes its workers.
+            if noise.interrupted:
+                raise KeyboardInterrupt
         except Exception as error:
             if noise.interrupted:
                 raise KeyboardInterrupt from error

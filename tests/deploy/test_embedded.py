@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy import embedded
+from pipelines import dataset
 from pipelines.dataset import DatasetError
 
 
@@ -57,7 +58,10 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, w
     assert [line for line in err.splitlines() if "shards after" not in line and "parts after" not in line] == [
         "beambert build: interrupted; the same command goes on from what is finished"
     ]
-    assert not (tmp_path / "out" / "dataset.json").exists()
+    again = start(long_input, tmp_path / "out", 1)
+    again.communicate(timeout=120)
+    assert again.returncode == 0
+    assert dataset.load(tmp_path / "out").num_examples("train")
 
 
 def test_a_killed_worker_is_one_line(long_input, tmp_path):
