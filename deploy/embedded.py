@@ -101,9 +101,18 @@ def _quiet_engine() -> Iterator[_Noise]:
     def thread_failed(arguments: threading.ExceptHookArgs) -> None:
         noise.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
 
+    def unraisable(arguments: "sys.UnraisableHookArgs") -> None:
+        # Ctrl-C that falls into a callback of the garbage collector is lost there: try again when that is over.
+        if noise.interrupted and in_main_thread:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        else:
+            sys.__unraisablehook__(arguments)
+
     in_main_thread = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, interrupt) if in_main_thread else None
+    signals = (signal.SIGINT, signal.SIGALRM) if in_main_thread else ()
+    handlers = {number: signal.signal(number, interrupt) for number in signals}
     threading.excepthook = thread_failed
+    sys.unraisablehook = unraisable
     logging.disable(logging.CRITICAL)
     try:
         yield noise
@@ -111,8 +120,10 @@ def _quiet_engine() -> Iterator[_Noise]:
         threading.excepthook = threading.__excepthook__
         logging.disable(logging.NOTSET)
     finally:
-        if in_main_thread:
-            signal.signal(signal.SIGINT, handler)
+        sys.unraisablehook = sys.__unraisablehook__
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output: str) -> None:
