@@ -103,13 +103,15 @@ def _quiet_engine() -> Iterator[_Noise]:
 
     def unraisable(arguments: "sys.UnraisableHookArgs") -> None:
         # Ctrl-C that falls into a callback of the garbage collector is lost there: try again when that is over.
-        if noise.interrupted and in_main_thread:
+        if noise.interrupted and listens:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
         else:
             sys.__unraisablehook__(arguments)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGINT, signal.SIGALRM) if in_main_thread else ()
+    # Whoever started us in the background, where Ctrl-C is ignored, wants it so.
+    listens = in_main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    signals = (signal.SIGINT, signal.SIGALRM) if listens else ()
     handlers = {number: signal.signal(number, interrupt) for number in signals}
     threading.excepthook = thread_failed
     sys.unraisablehook = unraisable

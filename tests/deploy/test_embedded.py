@@ -36,6 +36,8 @@ def start(long_input: Path, output: Path, workers: int) -> subprocess.Popen:
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
+        # The suite itself may run in the background, where Ctrl-C is ignored and stays so in what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
