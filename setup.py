@@ -6,7 +6,7 @@ host installs `[train]` and no Beam. `requirements.lock` pins all of them togeth
 
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 DATA = [
     "apache-beam==2.77.*",
@@ -24,6 +24,7 @@ DEV = [
     "pytest>=8",
     "ruff>=0.6",
     "setuptools>=77",
+    "tokenizers>=0.20",  # to measure against
     "types-setuptools",
 ]
 
@@ -43,6 +44,8 @@ setup(
         ]
     ),
     py_modules=["beambert"],
+    # Where there is no C compiler the tokenizer runs in Python, with the same results.
+    ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
     install_requires=["numpy>=1.26", "rich>=13"],
     extras_require={
         "data": DATA,

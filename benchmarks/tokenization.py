@@ -1,82 +1,106 @@
-"""Speed of the tokenizer beside tensorflow_text's, speed of the vocabulary learner, and how long its spellings are.
+"""Speed of the tokenizer beside tensorflow_text's and Hugging Face's, on English and on text in mixed scripts.
 
+    make bench-tokenizer
     python benchmarks/tokenization.py ../shared/data
 
-Times are CPU seconds of this process. (This file is not called tokenizer.py, which would hide the package.)
+CPU seconds of this process, one thread, from a list of str to ids; every tokenizer starts with an empty memory each
+time. (This file is not called tokenizer.py, which would hide the package.)
 """
 
 import bz2
+import json
+import os
+import statistics
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenizer.learner import count_words, learn_vocabulary
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import tensorflow_text
+import tokenizers
+
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import split_word
 
 BATCH = 4000
+ROUNDS = 5
+MIXED_BYTES = 3_000_000
+
+Encode = Callable[[list[str]], object]
 
 
-def paragraphs(data: Path, number: int) -> list[str]:
-    """The lines of text of one file of extracted English Wikipedia, about 10 MB."""
-    with bz2.open(data / f"wiki-extracted/enwiki-2015-0{number}.bz2", "rt", encoding="utf-8") as file:
-        return [line for line in file.read().split("\n") if line and not line.startswith("<")]
+def english(data: Path) -> list[str]:
+    """Sentences, roughly, of one file of extracted English Wikipedia, about 10 MB."""
+    with bz2.open(data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
+        paragraphs = [line for line in file.read().split("\n") if line and not line.startswith("<")]
+    return [sentence for paragraph in paragraphs for sentence in paragraph.split(". ")]
 
 
-def megabytes(texts: list[str]) -> float:
-    return sum(len(text.encode()) for text in texts) / 1e6
+def mixed_scripts(data: Path) -> list[str]:
+    """Lines that are a quarter or more not Latin, from Wikipedia's source and sentences in 23 languages; repeated."""
+    golden = (data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = [json.loads(line)["text"] for line in golden]
+    for name in ("enwiki-206-pages", "enwiki-2022-251-pages-truncated"):
+        source = bz2.BZ2Decompressor().decompress((data / f"wiki-dump/{name}.xml.bz2").read_bytes())
+        lines += source.decode("utf-8", "ignore").split("\n")
+    chosen = [line for line in lines if 4 * sum(not _is_latin(character) for character in line) > len(line) > 0]
+    return chosen * -(-MIXED_BYTES // sum(len(line.encode()) for line in chosen))
 
 
-def seconds(work: Callable[[], object]) -> float:
+def _is_latin(character: str) -> bool:
+    return character.isascii() or unicodedata.name(character, "LATIN").startswith("LATIN")
+
+
+def makers(vocabulary: Vocabulary, vocab_file: Path) -> dict[str, Callable[[], Encode]]:
+    """Functions that make each tokenizer anew."""
+
+    def hugging_face() -> Encode:
+        made = tokenizers.BertWordPieceTokenizer(str(vocab_file), lowercase=True)
+        encode = made._tokenizer.encode_batch_fast
+        return lambda texts: [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
+
+    def tensorflow() -> Encode:
+        return tensorflow_text.FastBertTokenizer(list(vocabulary.pieces), lower_case_nfd_strip_accents=True).tokenize
+
+    return {
+        "tensorflow_text.FastBertTokenizer": tensorflow,
+        "Hugging Face BertWordPieceTokenizer": hugging_face,
+        "beambert, compiled": lambda: Tokenizer(vocabulary, compiled=True).encode_batch,
+        "beambert, compiled, with offsets": lambda: Tokenizer(vocabulary, compiled=True).encode_batch_with_offsets,
+        "beambert, Python": lambda: Tokenizer(vocabulary, compiled=False).encode_batch,
+    }
+
+
+def megabytes_a_second(make: Callable[[], Encode], batches: list[list[str]], size: float) -> float:
+    encode = make()
     start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def compare_speed(vocabulary: Vocabulary, texts: list[str]) -> None:
-    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-    size = megabytes(texts)
-
-    def rate(encode: Callable[[list[str]], object]) -> str:
-        return f"{size / seconds(lambda: [encode(batch) for batch in batches]):5.1f} MB/s"
-
-    tokenizer = Tokenizer(vocabulary)
-    print(f"encode_batch on {size:.1f} MB: cold {rate(tokenizer.encode_batch)}")
-    print("  warm", *(rate(tokenizer.encode_batch) for _ in range(3)))
-    try:
-        import tensorflow_text
-    except ImportError:
-        print("  tensorflow_text is not installed: nothing to compare with")
-        return
-    fast = tensorflow_text.FastBertTokenizer(list(vocabulary.pieces), lower_case_nfd_strip_accents=True)
-    print("  tensorflow_text.FastBertTokenizer", *(rate(fast.tokenize) for _ in range(3)))
-
-
-def pieces_per_word(word_counts: dict[str, int], pieces: list[str]) -> float:
-    known = set(pieces)
-    return sum(count * len(split_word(word, known)) for word, count in word_counts.items()) / sum(word_counts.values())
+    for batch in batches:
+        encode(batch)
+    return size / (time.process_time() - start)
 
 
 def main(data: Path) -> None:
-    released = Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt")
-    texts = paragraphs(data, 0)
-    compare_speed(released, [sentence for text in texts for sentence in text.split(". ")])
-
-    held_out = count_words(paragraphs(data, 5), do_lower_case=True)
-    print(f"released vocabulary: {pieces_per_word(held_out, list(released.pieces)):.4f} pieces per held-out word")
-    for sources, vocab_size in ((texts, 8000), (texts + paragraphs(data, 1) + paragraphs(data, 2), 30000)):
-        start = time.process_time()
-        word_counts = count_words(sources, do_lower_case=True)
-        counted = time.process_time() - start
-        start = time.process_time()
-        pieces = learn_vocabulary(word_counts, vocab_size)
-        learnt = time.process_time() - start
-        print(
-            f"{megabytes(sources):.0f} MB, {len(word_counts)} words: counted in {counted:.1f} s, {vocab_size} pieces "
-            f"in {learnt:.1f} s, {pieces_per_word(held_out, pieces):.4f} pieces per held-out word"
-        )
+    vocab_file = data / "tokenizer/bert-base-uncased-vocab.txt"
+    tokenizers_by_name = makers(Vocabulary.load(vocab_file), vocab_file)
+    for title, texts in (("English", english(data)), ("mixed scripts", mixed_scripts(data))):
+        size = sum(len(text.encode()) for text in texts) / 1e6
+        batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        rates: dict[str, list[float]] = {name: [] for name in tokenizers_by_name}
+        # Round by round, so that whatever slows the machine down slows all of them.
+        for _ in range(ROUNDS):
+            for name, make in tokenizers_by_name.items():
+                rates[name].append(megabytes_a_second(make, batches, size))
+        medians = {name: statistics.median(found) for name, found in rates.items()}
+        fast_bert, hugging_face, *_ = medians.values()
+        print(f"\n{title}, {size:.1f} MB of UTF-8")
+        print(f"{'':36}{'MB a CPU second':>22}{'x FastBert':>12}{'x HF':>8}")
+        for name, median in medians.items():
+            spread = f"{median:.1f} ({min(rates[name]):.1f}-{max(rates[name]):.1f})"
+            print(f"{name:36}{spread:>22}{median / fast_bert:12.2f}{median / hugging_face:8.1f}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.pretraining_data import PretrainingDataOptions, build_pretraining_data
 from pipelines.sources import SourceError
+from pipelines.versions import require_same_rules
 from pipelines.writing import delete_matching, read_bytes, write_atomically
 from tokenizer.vocabulary import Vocabulary
 
@@ -95,8 +96,9 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
 
 def example_options(args: argparse.Namespace, do_lower_case: bool) -> PretrainingDataOptions:
     """The flags of `add_example_arguments`. Raises DatasetError if one is out of range."""
-    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name != "do_lower_case"]
-    return PretrainingDataOptions(do_lower_case=do_lower_case, **{name: getattr(args, name) for name in names})
+    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name in args]
+    flags = {name: getattr(args, name) for name in names}
+    return PretrainingDataOptions(**{**flags, "do_lower_case": do_lower_case})
 
 
 def make_pretraining_data(
@@ -115,6 +117,12 @@ def make_pretraining_data(
     except FileNotFoundError as error:
         raise SourceError(f"--vocab_file {vocab_file} does not exist; check the path") from error
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
+    require_same_rules(corpus.options.get("character_rules", "unknown Unicode"), f"the corpus {corpus_directory}")
+    if source == output and vocab.sha256 != corpus.vocab["sha256"]:
+        raise DatasetError(
+            f"--output {args.output} is the corpus, which has another vocab.txt than --vocab_file {args.vocab_file}; "
+            "choose another --output"
+        )
     options = example_options(args, corpus.options["do_lower_case"])
     recorded: dict[str, Any] = {
         **dataclasses.asdict(options),

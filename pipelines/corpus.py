@@ -18,9 +18,10 @@ from pipelines.corpus_files import Corpus, Part
 from pipelines.documents import Document, bucket_of, identity, is_validation
 from pipelines.segmentation import document_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file
-from pipelines.versions import versions
+from pipelines.versions import require_same_rules, versions
 from pipelines.writing import read_bytes, write_atomically, write_text
 from tokenizer.learner import count_words, learn_vocabulary
+from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
 
 # Word counts are merged in this many groups; enough for any cluster, few enough to cost nothing on a laptop.
@@ -46,6 +47,7 @@ class CorpusOptions:
         vocab_file: a vocabulary to take over instead, or "".
         num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
         validation_fraction: share of documents held out.
+        character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
     """
 
     read: ReadOptions
@@ -55,6 +57,7 @@ class CorpusOptions:
     vocab_file: str
     num_buckets: int
     validation_fraction: float
+    character_rules: str = CHARACTER_RULES
 
     def num_buckets_of(self, split: str) -> int:
         """Parts of a split; those of the held-out documents are about as large as the others."""
@@ -112,6 +115,10 @@ class WritePart(beam.DoFn):
     def __init__(self, output: str, options: CorpusOptions) -> None:
         self._output = output
         self._options = options
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
 
     def process(self, element: tuple[Bucket, Iterable[Record]]) -> Iterator[Any]:
         """Drops equal texts, writes one part and what was rejected from it."""

@@ -18,8 +18,9 @@ from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.examples import ExampleEncoder
 from pipelines.instances import TokenizedDocuments, assemble, from_sentences, sample_pairs
 from pipelines.masking import mask_tokens
-from pipelines.versions import versions
+from pipelines.versions import require_same_rules, versions
 from pipelines.writing import read_bytes, write_atomically, write_text
+from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
@@ -40,6 +41,7 @@ class PretrainingDataOptions:
         short_seq_prob: share of documents packed to a shorter random length.
         dupe_factor: passes over the corpus, each with fresh pairs and masks.
         random_seed: the same seed, corpus and options give the same bytes.
+        character_rules: what the tokenizer knows of Unicode; a worker with another Python refuses to take part.
 
     Raises:
         DatasetError: a value is out of range.
@@ -52,6 +54,7 @@ class PretrainingDataOptions:
     short_seq_prob: float = 0.1
     dupe_factor: int = 10
     random_seed: int = 12345
+    character_rules: str = CHARACTER_RULES
 
     def __post_init__(self) -> None:
         limits = {
@@ -96,6 +99,7 @@ class WriteShards(beam.DoFn):
 
     def setup(self) -> None:
         """Loads the vocabulary, once a worker thread."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
         path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
         self._vocab = Vocabulary.from_bytes(read_bytes(path), path)
         self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)

@@ -1,5 +1,6 @@
 """What the documents say can be typed."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -61,3 +62,23 @@ def test_links_and_folders_in_the_documents_exist():
             assert (document.parent / target).exists(), f"{document.name}: {target}"
         for folder in re.findall(r"^\| `([a-z_/]+/)` \|", text, re.MULTILINE):
             assert Path(ROOT / folder).is_dir(), f"{document.name}: {folder}"
+
+
+def test_the_tokenizer_page_prints_what_it_says(tmp_path, monkeypatch, shared_data):
+    """Runs its Python line by line; a comment that starts with a quote or a bracket is the value it must have."""
+    release = tmp_path / "uncased_L-12_H-768_A-12"
+    release.mkdir()
+    (release / "vocab.txt").write_bytes((shared_data / "tokenizer/bert-base-uncased-vocab.txt").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/TOKENIZER.md").read_text(encoding="utf-8")
+    lines = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    names = {"texts": ["Some text.", "More."]}
+    seen = 0
+    for line in lines:
+        code, _, comment = line.partition("  # ")
+        if comment.startswith(("[", '"')):
+            assert eval(code, names) == ast.literal_eval(comment), line
+            seen += 1
+        else:
+            exec(code, names)
+    assert seen == 2

@@ -1,12 +1,19 @@
 """Text to words: the rules of `BasicTokenizer` in google-research/bert, tokenization.py, as last released.
 
-The rules look characters up in the Unicode database of the running Python (`unicodedata.unidata_version`), as the
-released code does: two Python versions may differ on characters that are younger than the older of the two.
+The rules look characters up in the Unicode database of the running Python, as the released code does: see
+`CHARACTER_RULES`.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+
+# Names what the Unicode database of this Python makes of characters: equal names, equal words for every text. Python
+# 3.11 (Unicode 14.0) differs from 3.12 (15.0) on 66 characters uncased and 30 cased, all unassigned in 14.0 and hardly
+# ever met; 3.12 and 3.13 (15.1) agree. Builds record it and refuse to mix (`pipelines.versions.require_same_rules`).
+_AGREEING = {"15.1.0": "15.0.0"}
+CHARACTER_RULES = f"Unicode {_AGREEING.get(unicodedata.unidata_version, unicodedata.unidata_version)}"
 
 # The blocks of ideographs, first and last code point. Hangul, Hiragana and Katakana are not in it: they are written as
 # words.
@@ -95,6 +102,64 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
     if do_lower_case:
         text = unicodedata.normalize("NFD", text.lower()).translate(_WITHOUT_ACCENTS)
     return text.translate(_WITH_SPACED_PUNCTUATION).split()
+
+
+def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None, bool]:
+    """What becomes of one character, spaces included, wherever it stands.
+
+    Of characters that need no neighbours, `split_words` of a text is their replacements joined and split at whitespace.
+
+    Returns:
+        (replacement, whether it is an accent, which `split_words` drops); the replacement is None if the neighbours
+        decide: capital sigma, whose lower case is another at the end of a word, and the few characters that are no
+        accents and yet change places in NFD.
+    """
+    cleaned = _CLEANED[code_point]
+    replacement = cleaned
+    if do_lower_case:
+        decomposed = unicodedata.normalize("NFD", cleaned.lower())
+        replacement = decomposed.translate(_WITHOUT_ACCENTS)
+        if cleaned == "\u03a3" or any(unicodedata.combining(character) for character in replacement):
+            return None, False
+    return replacement.translate(_WITH_SPACED_PUNCTUATION), bool(cleaned) and not replacement
+
+
+def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, list[int]]]:
+    """`split_words`, and for each character of each word the index in the text of the character that it comes from."""
+    cleaned = [(made, i) for i, character in enumerate(text) for made in _CLEANED[ord(character)]]
+    words: list[tuple[str, list[int]]] = []
+    for is_space, group in itertools.groupby(cleaned, key=lambda pair: pair[0].isspace()):
+        chunk = list(group)
+        if is_space:
+            continue
+        if do_lower_case:
+            chunk = _lower_without_accents(chunk)
+        spaced = [(made, i) for character, i in chunk for made in _WITH_SPACED_PUNCTUATION[ord(character)]]
+        for apart, letters in itertools.groupby(spaced, key=lambda pair: pair[0] == " "):
+            if not apart:
+                characters, sources = zip(*letters, strict=True)
+                words.append(("".join(characters), list(sources)))
+    return words
+
+
+def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Lower case, NFD and no accents, each character keeping its source."""
+    # What a final sigma becomes hangs on its neighbours, but how many characters a character becomes does not.
+    lowered = "".join(character for character, _ in chunk).lower()
+    sources = [i for character, i in chunk for _ in character.lower()]
+    decomposed = [
+        (made, i)
+        for character, i in zip(lowered, sources, strict=True)
+        for made in unicodedata.normalize("NFD", character)
+    ]
+    # NFD sorts each run of combining characters by class.
+    ordered: list[tuple[str, int]] = []
+    for is_combining, run in itertools.groupby(decomposed, key=lambda pair: unicodedata.combining(pair[0]) > 0):
+        characters = list(run)
+        if is_combining:
+            characters.sort(key=lambda pair: unicodedata.combining(pair[0]))
+        ordered += characters
+    return [(character, i) for character, i in ordered if _WITHOUT_ACCENTS[ord(character)]]
 
 
 # `str.split` takes these for whitespace, but the rules remove them as control characters, joining their neighbours.

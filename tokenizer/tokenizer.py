@@ -1,45 +1,111 @@
-"""Text to piece ids, exactly as google-research/bert's `FullTokenizer`, not much slower than splitting at whitespace.
+"""Text to piece ids, exactly as google-research/bert's `FullTokenizer`, and back to the places in the text.
 
-BERT's rules never look past whitespace, and text repeats itself: most chunks between two spaces were met before. So
-each distinct chunk is split once and remembered as the bytes of its int32 ids; the ids of a text are the bytes of its
-chunks joined, without a Python object a token.
+The rules stand in `normalization.py` and `wordpiece.py` as they are published. Here they run in one compiled pass over
+the text (`_native.c`), or, where that was not built, by a memory of chunks in Python (`python_encoder.py`); the results
+are the same.
 """
 
-from array import array
+import json
+import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tokenizer.normalization import prepare_chunks, split_words
+from tokenizer.normalization import replace_character, split_words_with_sources
+from tokenizer.python_encoder import PythonEncoder
 from tokenizer.vocabulary import Vocabulary, VocabularyError
-from tokenizer.wordpiece import CONTINUATION, split_word
+from tokenizer.wordpiece import CONTINUATION
 
-# Some 50 MB. Four times as many make running text a tenth faster.
-MAX_CHUNKS = 250_000
-MAX_CHUNK_CHARACTERS = 64
+try:
+    from tokenizer import _native
+except ImportError:  # Installed on a machine without a C compiler.
+    _native = None  # type: ignore[assignment]
+
+VOCABULARY_FILE_NAME = "vocab.txt"
+TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
 
 class Tokenizer:
     """Splits texts into the pieces of a vocabulary.
 
-    Not thread-safe: give each thread its own. Pickles without its memory of chunks.
-
-    The memory holds at most `MAX_CHUNKS` chunks and as many words, none longer than `MAX_CHUNK_CHARACTERS`, plus those
-    of one batch. It has no influence on results.
+    Not thread-safe: give each thread its own. Pickles small.
 
     Args:
         vocabulary: the pieces.
         do_lower_case: True for uncased models: lower-case and strip accents.
+        never_split: pieces such as "[MASK]" that stand for themselves where they are written in a text, as if with
+            spaces around them. The released tokenizer splits them like other text, and so does this one by default.
+        compiled: which encoder to run: the compiled one (True), the Python one (False), the faster that there is
+            (None).
+
+    Raises:
+        VocabularyError: a piece of never_split is not in the vocabulary.
+        ImportError: compiled is True where the compiled encoder was not built.
     """
 
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        do_lower_case: bool = True,
+        never_split: Sequence[str] = (),
+        compiled: bool | None = None,
+    ) -> None:
+        for piece in never_split:
+            if piece not in vocabulary.ids:
+                raise VocabularyError(f"never_split names {piece!r}, which {vocabulary.origin} does not have")
         self.vocabulary = vocabulary
         self.do_lower_case = do_lower_case
-        self._chunks = _Chunks(vocabulary, do_lower_case)
+        self.never_split = tuple(never_split)
+        self.compiled = _native is not None if compiled is None else compiled
+        # Longer ones first, so that one which starts like another is found.
+        self._whole = re.compile("(" + "|".join(map(re.escape, sorted(never_split, reverse=True))) + ")")
+        self._encoder: Any
+        if not self.compiled:
+            self._encoder = PythonEncoder(vocabulary, do_lower_case)
+        elif _native is None:
+            raise ImportError("tokenizer._native was not built; install a C compiler, then beambert again")
+        else:
+            self._encoder = _native.Encoder(
+                list(vocabulary.pieces),
+                vocabulary.unk_id,
+                partial(replace_character, do_lower_case=do_lower_case),
+                partial(split_words_with_sources, do_lower_case=do_lower_case),
+            )
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[Vocabulary, bool]]:
-        return Tokenizer, (self.vocabulary, self.do_lower_case)
+    @classmethod
+    def load(cls, path: str | Path, do_lower_case: bool | None = None, never_split: Sequence[str] = ()) -> "Tokenizer":
+        """The tokenizer of a released or trained model.
+
+        Args:
+            path: a vocab.txt, or the directory that holds it: an unpacked TF1 release, a Hugging Face model, what
+                `beambert` wrote.
+            do_lower_case: None finds out: from tokenizer_config.json beside the vocabulary (Hugging Face), else the
+                text is lower-cased unless a piece of the vocabulary has a capital letter.
+            never_split: see `Tokenizer`.
+
+        Raises:
+            VocabularyError: no vocabulary there, or one that cannot be used.
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / VOCABULARY_FILE_NAME
+            if not path.is_file():
+                raise VocabularyError(
+                    f"{path.parent} has no {path.name}; name a directory of a BERT model, or the file"
+                )
+        vocabulary = Vocabulary.load(path)
+        if do_lower_case is None:
+            do_lower_case = _configured_lower_case(path.with_name(TOKENIZER_CONFIG_FILE_NAME))
+        if do_lower_case is None:
+            do_lower_case = not vocabulary.has_capitals()
+        return cls(vocabulary, do_lower_case, never_split)
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[Any, ...]]:
+        # Not which encoder runs here: the other machine may have another.
+        return Tokenizer, (self.vocabulary, self.do_lower_case, self.never_split)
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of a text, "[UNK]" for a word that cannot be spelt; no [CLS] or [SEP] is added."""
@@ -47,7 +113,7 @@ class Tokenizer:
         return [self.vocabulary.pieces[piece_id] for piece_id in piece_ids]
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The piece ids of N texts, without [CLS] and [SEP]; fastest with some thousands of texts at a time.
+        """The ids of many texts, without [CLS] and [SEP]; fastest with some thousands of texts at a time.
 
         Returns:
             ids: int32 [T], the ids of all texts, one text after the other.
@@ -56,14 +122,76 @@ class Tokenizer:
         Raises:
             TypeError: texts is one string instead of a sequence of them.
         """
+        ids, row_splits, _ = self._encode(texts, with_offsets=False)
+        return ids, row_splits
+
+    def encode_batch_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The ids of many texts, and where in its text each piece stands.
+
+        `text[start:end]` is what a piece was made from: with its capitals and accents, and with characters inside that
+        are not in the piece because the rules remove them. Accents that follow are the last character's; "[UNK]" has
+        the whole word. Two pieces share a character that decomposes and falls apart, such as a Hangul syllable.
+
+        Returns:
+            ids, row_splits: as `encode_batch` returns them.
+            offsets: int32 [T, 2], start and end of each piece in its text, in characters (code points).
+
+        Raises:
+            TypeError: texts is one string instead of a sequence of them.
+        """
+        ids, row_splits, offsets = self._encode(texts, with_offsets=True)
+        assert offsets is not None
+        return ids, row_splits, offsets
+
+    def _encode(self, texts: Sequence[str], with_offsets: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         if isinstance(texts, str):
             raise TypeError("encode_batch takes a sequence of texts; put the one text into a list")
-        ids_of_chunk = self._chunks.__getitem__
-        encoded = [b"".join(map(ids_of_chunk, text.split())) for text in prepare_chunks(texts)]
-        self._chunks.shrink()
-        row_splits = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=row_splits[1:])
-        return np.frombuffer(bytearray().join(encoded), np.int32), row_splits // np.int32().itemsize
+        if self.never_split:
+            return self._encode_around_whole_pieces(texts, with_offsets)
+        encoded = self._encoder.encode(list(texts), with_offsets)
+        offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) if with_offsets else None
+        return np.frombuffer(encoded[0], np.int32), np.frombuffer(encoded[1], np.int64), offsets
+
+    def _encode_around_whole_pieces(
+        self, texts: Sequence[str], with_offsets: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        # Of each text: what stands before the first whole piece, that piece, what stands between, ...
+        split = [self._whole.split(text) for text in texts]
+        parts = [part for pieces in split for part in pieces[::2]]
+        whole = [[self.vocabulary.ids[piece] for piece in pieces[1::2]] for pieces in split]
+        encoded = self._encoder.encode(parts, with_offsets)
+        part_splits = np.frombuffer(encoded[1], np.int64)
+        last_parts = np.cumsum([0, *(len(pieces) + 1 for pieces in whole)])
+        inserted = np.cumsum([0, *map(len, whole)])
+        row_splits = part_splits[last_parts] + inserted
+        # After every part but a text's last.
+        places = np.delete(part_splits[1:], last_parts[1:] - 1)
+        ids = np.insert(
+            np.frombuffer(encoded[0], np.int32), places, np.array([i for pieces in whole for i in pieces], np.int32)
+        )
+        if not with_offsets:
+            return ids, row_splits, None
+        starts = [np.cumsum([0, *map(len, pieces)]) for pieces in split]
+        # Where each part starts in its text, once for every piece of it.
+        part_starts = np.array([place for start in starts for place in start[:-1:2]], np.int32)
+        shifts = np.repeat(part_starts, np.diff(part_splits))
+        offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) + shifts[:, None]
+        bounds = [pair for start in starts for pair in zip(start[1:-1:2], start[2:-1:2], strict=True)]
+        offsets = np.insert(offsets, places, np.array(bounds, np.int32).reshape(-1, 2), axis=0)
+        return ids, row_splits, offsets
+
+    def align_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of a text given as words, and the first piece of each, for tasks that label words.
+
+        Follows the recipe for `orig_to_tok_map` in the README of google-research/bert, without [CLS] and [SEP].
+
+        Returns:
+            ids: int32 [T].
+            orig_to_tok_map: int64 [W], place in ids of the first piece of each word; -1 for a word of which the rules
+                leave nothing (a lone control character or accent).
+        """
+        ids, row_splits = self.encode_batch(words)
+        return ids, np.where(row_splits[1:] > row_splits[:-1], row_splits[:-1], -1)
 
     def encode(
         self, text: str, pair: str | None = None, max_seq_length: int = 512
@@ -118,45 +246,14 @@ class Tokenizer:
         return " ".join(pieces).replace(f" {CONTINUATION}", "")
 
 
-class _Memory(dict[str, bytes]):
-    """From a chunk of text, or a word, to the bytes of its piece ids (int32), worked out when it is first met."""
-
-    def shrink(self) -> None:
-        """Forgets what was met last if there is too much: what is frequent is met early."""
-        if len(self) > MAX_CHUNKS:
-            kept = dict(islice(self.items(), MAX_CHUNKS // 2))
-            self.clear()
-            self.update(kept)
-
-
-class _Words(_Memory):
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.ids = vocabulary.ids
-        self.longest_piece = max(map(len, vocabulary.pieces))
-
-    def __missing__(self, word: str) -> bytes:
-        pieces = split_word(word, self.ids, self.longest_piece)
-        encoded = array("i", [self.ids[piece] for piece in pieces]).tobytes()
-        if len(word) <= MAX_CHUNK_CHARACTERS:
-            self[word] = encoded
-        return encoded
-
-
-class _Chunks(_Memory):
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
-        super().__init__()
-        self.do_lower_case = do_lower_case
-        # A word is met in several chunks, with one or another punctuation.
-        self.words = _Words(vocabulary)
-
-    def __missing__(self, chunk: str) -> bytes:
-        encoded = b"".join(map(self.words.__getitem__, split_words(chunk, self.do_lower_case)))
-        # Long chunks (links, text without spaces) hardly ever come again.
-        if len(chunk) <= MAX_CHUNK_CHARACTERS:
-            self[chunk] = encoded
-        return encoded
-
-    def shrink(self) -> None:
-        super().shrink()
-        self.words.shrink()
+def _configured_lower_case(path: Path) -> bool | None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise VocabularyError(f"{path} cannot be read ({error}); mend it or say do_lower_case") from error
+    value = config.get("do_lower_case") if isinstance(config, dict) else None
+    if value is not None and not isinstance(value, bool):
+        raise VocabularyError(f"{path}: do_lower_case is {value!r}, neither true nor false; mend it")
+    return value

@@ -125,6 +125,11 @@ class Vocabulary:
     def mask_id(self) -> int:
         return self.ids["[MASK]"]
 
+    def has_capitals(self) -> bool:
+        """Whether a piece that stands for text has a capital letter, as only cased vocabularies do."""
+        special = set(self.special_ids().tolist())
+        return any(piece != piece.lower() for i, piece in enumerate(self.pieces) if i not in special)
+
     def special_ids(self) -> np.ndarray:
         """Ids of the pieces that stand for no text: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
         special = [i for i, piece in enumerate(self.pieces) if piece in SPECIAL_TOKENS or _RESERVED.fullmatch(piece)]

@@ -72,7 +72,7 @@ def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[l
     vocabulary = Vocabulary.load(directory / VOCAB_FILE_NAME)
     if not 1 <= top_k <= len(vocabulary):
         raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
-    tokenizer = Tokenizer(vocabulary, do_lower_case=record.do_lower_case)
+    tokenizer = Tokenizer(vocabulary, record.do_lower_case, never_split=[MASK])
     rows = [encode(text, tokenizer, record.max_seq_length) for text in texts]
 
     start_tensorflow()
@@ -87,7 +87,12 @@ def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[l
 
 
 def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
-    """[CLS], the pieces of a text with the id of [MASK] where the text has it, [SEP].
+    """[CLS], the pieces of a text, [SEP].
+
+    Args:
+        text: to fill.
+        tokenizer: one that never splits [MASK].
+        max_seq_length: what the model reads at most.
 
     Returns:
         int32 [S], S at most max_seq_length.
@@ -95,23 +100,16 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
     Raises:
         TrainingError: no [MASK], or more pieces than max_seq_length.
     """
-    between = text.split(MASK)
-    if len(between) == 1:
-        raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
     vocabulary = tokenizer.vocabulary
-    flat, splits = tokenizer.encode_batch(between)
-    ids = [vocabulary.cls_id]
-    for index in range(len(between)):
-        if index:
-            ids.append(vocabulary.mask_id)
-        ids.extend(flat[splits[index] : splits[index + 1]])
-    ids.append(vocabulary.sep_id)
+    ids = np.array([vocabulary.cls_id, *tokenizer.encode_batch([text])[0], vocabulary.sep_id], np.int32)
+    if vocabulary.mask_id not in ids:
+        raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
     if len(ids) > max_seq_length:
         raise TrainingError(
             f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model was trained on at most "
             f"{max_seq_length}; shorten it"
         )
-    return np.array(ids, np.int32)
+    return ids
 
 
 def _fillings(model: object, ids: np.ndarray, vocabulary: Vocabulary, top_k: int) -> list[list[Filling]]:

@@ -1,63 +1,63 @@
 """The words and the ids of every character, of generated and of real text, against the published rules spelt out."""
 
+import bz2
 import json
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mixed_scripts import ARTICLE_1
+from reference_tokenizer import published_pieces, published_words
 
 from tokenizer import normalization
-from tokenizer.normalization import split_words
+from tokenizer.normalization import split_words, split_words_with_sources
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 
 
-def published_words(text: str, do_lower_case: bool) -> list[str]:
-    """BasicTokenizer step by step, a character at a time, sharing nothing with the code under test."""
-    cleaned = ""
-    for character in text:
-        category = unicodedata.category(character)
-        if character in (" ", "\t", "\n", "\r") or category == "Zs":
-            cleaned += " "
-        elif category in ("Cc", "Cf") or character in ("\x00", "\ufffd"):
-            pass
-        elif (
-            "\u4e00" <= character <= "\u9fff"
-            or "\u3400" <= character <= "\u4dbf"
-            or "\uf900" <= character <= "\ufaff"
-            or "\U00020000" <= character <= "\U0002a6df"
-            or "\U0002a700" <= character <= "\U0002ceaf"
-            or "\U0002f800" <= character <= "\U0002fa1f"
-        ):
-            cleaned += " " + character + " "
-        else:
-            cleaned += character
-    spaced = ""
-    for token in cleaned.split():
-        if do_lower_case:
-            decomposed = unicodedata.normalize("NFD", token.lower())
-            token = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
-        for character in token:
-            mark = unicodedata.category(character)[0] == "P" or character in "$+<=>^`|~"
-            spaced += " " + character + " " if mark else character
-        spaced += " "
-    return spaced.split()
-
-
-def assert_same_words_and_ids(texts: list[str], do_lower_case: bool) -> None:
+def assert_same_words_and_ids(texts: list[str], do_lower_case: bool, encoders: list[bool]) -> None:
     expected = [published_words(text, do_lower_case) for text in texts]
     assert [split_words(text, do_lower_case) for text in texts] == expected
     # A vocabulary of just these words, so that an id stands for a word and none is unknown.
-    words = dict.fromkeys(word for text in expected for word in text)
+    words = dict.fromkeys(word for text in expected for word in text if len(word) <= 200)
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
-    ids, row_splits = Tokenizer(vocabulary, do_lower_case).encode_batch(texts)
-    assert [vocabulary.pieces[i] for i in ids] == [word for text in expected for word in text]
-    assert (row_splits[1:] - row_splits[:-1]).tolist() == [len(text) for text in expected]
+    flat = [word if len(word) <= 200 else "[UNK]" for text in expected for word in text]
+    for compiled in encoders:
+        ids, row_splits = Tokenizer(vocabulary, do_lower_case, compiled=compiled).encode_batch(texts)
+        assert [vocabulary.pieces[i] for i in ids] == flat, compiled
+        assert np.diff(row_splits).tolist() == [len(text) for text in expected], compiled
+
+
+def assert_same_offsets(texts: list[str], do_lower_case: bool, encoders: list[bool]) -> None:
+    """Offsets of the compiled encoder are those of the Python one; each word is what its place in the text makes."""
+    words = [word for text in texts for word in published_words(text, do_lower_case) if len(word) <= 200]
+    vocabulary = Vocabulary(tuple(dict.fromkeys((*SPECIAL_TOKENS, *words))))
+    results = []
+    for compiled in encoders:
+        tokenizer = Tokenizer(vocabulary, do_lower_case, compiled=compiled)
+        ids, row_splits, offsets = tokenizer.encode_batch_with_offsets(texts)
+        plain_ids, plain_splits = tokenizer.encode_batch(texts)
+        assert ids.tolist() == plain_ids.tolist()
+        assert row_splits.tolist() == plain_splits.tolist()
+        results.append(offsets)
+    for offsets in results[1:]:
+        assert offsets.tolist() == results[0].tolist()
+    for text, (first, last) in zip(texts, pairwise(row_splits), strict=True):
+        for piece_id, (start, end) in zip(ids[first:last], results[0][first:last].tolist(), strict=True):
+            assert 0 <= start < end <= len(text)
+            piece = vocabulary.pieces[piece_id]
+            if piece == "[UNK]":
+                continue
+            # Not what looks beyond the slice: final sigma, and one character that falls apart into several words.
+            made = published_words(text[start:end], do_lower_case)
+            assert piece.replace("\u03c2", "\u03c3") in [word.replace("\u03c2", "\u03c3") for word in made], text
 
 
 @pytest.fixture
@@ -69,13 +69,29 @@ def forgotten_characters() -> Iterator[None]:
 
 @CASES
 @pytest.mark.usefixtures("forgotten_characters")
-def test_every_unicode_scalar_value(do_lower_case: bool) -> None:
+def test_every_unicode_scalar_value(do_lower_case: bool, encoders: list[bool]) -> None:
     scalars = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
     assert len(scalars) == 1_112_064
-    # Between letters, where removing it joins and spacing it parts, and at the start of a chunk.
-    texts = [" ".join(f"a{c}b {c}1" for c in scalars[start : start + 32]) for start in range(0, len(scalars), 32)]
+    # Between letters, where removing it joins and spacing it parts; at the start of a chunk; alone; doubled.
+    texts = [" ".join(f"a{c}b {c}1 {c} {c}{c}" for c in scalars[start : start + 32]) for start in range(0, 1112064, 32)]
     for start in range(0, len(texts), 1024):
-        assert_same_words_and_ids(texts[start : start + 1024], do_lower_case)
+        assert_same_words_and_ids(texts[start : start + 1024], do_lower_case, encoders)
+
+
+@CASES
+@pytest.mark.usefixtures("forgotten_characters")
+def test_every_character_among_combining_ones(do_lower_case: bool, encoders: list[bool]) -> None:
+    """Accents of three classes out of order, a tone mark that is no accent (U+302E), sigma before and after."""
+    assigned = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
+    assert len(assigned) > 140_000
+    texts = [f"e{c}\u0301\u0327x \u302e{c}\u0345\u0f71 A\u03a3{c} {c}\u03a3\u0301" for c in assigned]
+    for start in range(0, len(texts), 16384):
+        assert_same_words_and_ids(texts[start : start + 16384], do_lower_case, encoders)
+        sample = texts[start : start + 16384 : 16]
+        assert_same_offsets(sample, do_lower_case, encoders)
+        for text in sample:
+            words = [word for word, _ in split_words_with_sources(text, do_lower_case)]
+            assert words == published_words(text, do_lower_case)
 
 
 # Characters the rules treat specially, next to each other far more often than in plain random text.
@@ -83,7 +99,7 @@ REMOVED_OR_SPACE = (
     " \t\n\r\x00\x0b\x0c\x1c\x1f\x7f\x85\xa0\xad\u1680\u200b\u2028\u2029\u3000\ufeff\ufffd\ue000\u0301\u0327\u0345"
 )
 LETTERS_AND_MARKS = (
-    "aAzZ09\u0130\u03a3\u03c3\u00df\u00c9#[].,'_$^`\u2026\u037e\u1fef\u2260"
+    "aAzZ09\u0130\u03a3\u03c3\u00df\u00c9#[].,'_$^`\u2026\u037e\u1fef\u2260\u302e\u1d16d\u0344\u1f82"
     "\u4e00\uf900\U0002a700\ud55c\u304c\u0e19\u0e31\ud800"
 )
 TEXT = st.text(st.one_of(st.sampled_from(REMOVED_OR_SPACE + LETTERS_AND_MARKS), st.characters()), max_size=60)
@@ -91,15 +107,53 @@ TEXT = st.text(st.one_of(st.sampled_from(REMOVED_OR_SPACE + LETTERS_AND_MARKS), 
 
 @CASES
 @given(texts=st.lists(TEXT, max_size=5))
-def test_generated_text(do_lower_case: bool, texts: list[str]) -> None:
-    assert_same_words_and_ids(texts, do_lower_case)
+def test_generated_text(do_lower_case: bool, encoders: list[bool], texts: list[str]) -> None:
+    assert_same_words_and_ids(texts, do_lower_case, encoders)
+    assert_same_offsets(texts, do_lower_case, encoders)
 
 
 @CASES
-def test_real_text(do_lower_case: bool, shared_data: Path) -> None:
+def test_words_of_two_hundred_characters_and_more(do_lower_case: bool, encoders: list[bool]) -> None:
+    texts = ["x" * 200, "x" * 201, "\u00e9" * 200, "e\u0301" * 201, "\ud55c" * 66 + "ab", "\ud55c" * 67, "\u03a3" * 201]
+    assert_same_words_and_ids([*texts, " ".join(texts)], do_lower_case, encoders)
+    assert_same_offsets([*texts, " ".join(texts)], do_lower_case, encoders)
+
+
+@CASES
+def test_text_in_thirty_scripts(do_lower_case: bool, encoders: list[bool]) -> None:
+    letters = {character for text in ARTICLE_1.values() for character in text if character.isalpha()}
+    assert len({unicodedata.name(letter).split()[0] for letter in letters}) >= 30
+    texts = [*ARTICLE_1.values(), " ".join(ARTICLE_1.values()), "".join(ARTICLE_1.values())]
+    assert_same_words_and_ids(texts, do_lower_case, encoders)
+    assert_same_offsets(texts, do_lower_case, encoders)
+
+
+@CASES
+def test_real_text(do_lower_case: bool, encoders: list[bool], shared_data: Path) -> None:
     german = json.loads((shared_data / "squad/xquad.de.json").read_text(encoding="utf-8"))
     texts = [paragraph["context"] for article in german["data"] for paragraph in article["paragraphs"]]
     for book in ("pg74.txt", "8isbl10.txt", "7hckb10.txt"):
         texts += (shared_data / "gutenberg" / book).read_bytes()[:200_000].decode("latin-1").split("\n\n")
-    assert sum(map(len, texts)) > 500_000
-    assert_same_words_and_ids(texts, do_lower_case)
+    golden = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8")
+    texts += [json.loads(line)["text"] for line in golden.splitlines()]
+    # Markup, and words in a few dozen languages.
+    with bz2.open(shared_data / "wiki-dump/enwiki-206-pages.xml.bz2", "rt", encoding="utf-8") as file:
+        texts += [line for line in file if not line.isascii()][::4]
+    assert sum(map(len, texts)) > 1_000_000
+    assert_same_words_and_ids(texts, do_lower_case, encoders)
+    assert_same_offsets([text[:300] for text in texts[::10]], do_lower_case, encoders)
+
+
+@given(
+    text=st.text(st.sampled_from("abc\u00e9\u03a3# ,"), max_size=40),
+    pieces=st.sets(st.text("abe\u03c3\u03c2#,c", min_size=1, max_size=4), max_size=30),
+)
+def test_generated_vocabularies(encoders: list[bool], text: str, pieces: set[str]) -> None:
+    # "#" makes pieces such as "##", "###" and "##a" of its own.
+    vocabulary = Vocabulary(
+        tuple(dict.fromkeys([*SPECIAL_TOKENS, *sorted(pieces), *(f"##{p}" for p in sorted(pieces))]))
+    )
+    known = set(vocabulary.pieces)
+    expected = [piece for word in published_words(text, True) for piece in published_pieces(word, known)]
+    for compiled in encoders:
+        assert Tokenizer(vocabulary, compiled=compiled).tokenize(text) == expected, compiled

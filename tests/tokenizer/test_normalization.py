@@ -1,8 +1,19 @@
 """Hand-written cases of the published rules, most of them facts of google-research/bert's BasicTokenizer."""
 
+import hashlib
+
 import pytest
 
-from tokenizer.normalization import is_cjk, is_control, is_punctuation, is_whitespace, prepare_chunks, split_words
+from tokenizer.normalization import (
+    CHARACTER_RULES,
+    is_cjk,
+    is_control,
+    is_punctuation,
+    is_whitespace,
+    prepare_chunks,
+    replace_character,
+    split_words,
+)
 
 UNCASED = {
     "Hello, world!": ["hello", ",", "world", "!"],
@@ -76,3 +87,17 @@ def test_ascii_classes() -> None:
     assert "".join(c for c in ascii_characters if is_punctuation(c)) == punctuation
     assert [c for c in ascii_characters if is_whitespace(c)] == ["\t", "\n", "\r", " "]
     assert [ord(c) for c in ascii_characters if is_control(c)] == [*range(9), 11, 12, *range(14, 32), 127]
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
+def test_the_name_of_the_rules_stands_for_them(do_lower_case: bool) -> None:
+    """The replacements of all code points, as Python 3.11.7, 3.12.1 and 3.13.0 gave them."""
+    recorded = {
+        ("Unicode 14.0.0", True): "b2e8886e43bdf3be",
+        ("Unicode 14.0.0", False): "437882233c395ce8",
+        ("Unicode 15.0.0", True): "4dbbf118226b89fb",
+        ("Unicode 15.0.0", False): "47ecfa38067b09e3",
+    }
+    lines = ["\t".join(map(str, replace_character(code, do_lower_case))) for code in range(0x110000)]
+    digest = hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+    assert digest[:16] == recorded[CHARACTER_RULES, do_lower_case]

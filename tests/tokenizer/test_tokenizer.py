@@ -1,4 +1,5 @@
 import bz2
+import json
 import pickle
 import unicodedata
 from itertools import pairwise
@@ -6,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import tokenizer.tokenizer
+import tokenizer.python_encoder
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
@@ -41,15 +40,27 @@ def rows(ids: np.ndarray, row_splits: np.ndarray) -> list[list[int]]:
     return [ids[start:end].tolist() for start, end in pairwise(row_splits)]
 
 
-def test_released_cases() -> None:
-    tokenizer = Tokenizer(SMALL)
+@pytest.fixture(params=[False, True], ids=["Python", "compiled"])
+def compiled(request: pytest.FixtureRequest, encoders: list[bool]) -> bool:
+    """Which encoder a test runs with; the compiled one where it was built."""
+    if request.param not in encoders:
+        pytest.skip("tokenizer._native was not built: no C compiler when beambert was installed")
+    return request.param
+
+
+def test_released_cases(compiled: bool) -> None:
+    tokenizer = Tokenizer(SMALL, compiled=compiled)
     assert tokenizer.tokenize("UNwant\u00e9d,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
     assert tokenizer.tokenize("lowest unwantedX running") == ["low", "##est", "[UNK]", "runn", "##ing"]
-    assert Tokenizer(SMALL, do_lower_case=False).tokenize("UNwant running") == ["[UNK]", "runn", "##ing"]
+    assert Tokenizer(SMALL, do_lower_case=False, compiled=compiled).tokenize("UNwant running") == [
+        "[UNK]",
+        "runn",
+        "##ing",
+    ]
 
 
-def test_batch_types_and_empty_texts() -> None:
-    tokenizer = Tokenizer(SMALL)
+def test_batch_types_and_empty_texts(compiled: bool) -> None:
+    tokenizer = Tokenizer(SMALL, compiled=compiled)
     ids, row_splits = tokenizer.encode_batch(["", "running", " \u200b ", "un, \x0b\u0301", ""])
     assert (ids.dtype, row_splits.dtype) == (np.int32, np.int64)
     assert rows(ids, row_splits) == [[], [10, 11], [], [9, 12], []]
@@ -57,35 +68,37 @@ def test_batch_types_and_empty_texts() -> None:
     assert tokenizer.tokenize("running") == ["runn", "##ing"]
     ids, row_splits = tokenizer.encode_batch([])
     assert (ids.dtype, ids.tolist(), row_splits.dtype, row_splits.tolist()) == (np.int32, [], np.int64, [0])
+    ids, row_splits, offsets = tokenizer.encode_batch_with_offsets([])
+    assert (ids.dtype, row_splits.tolist(), offsets.dtype, offsets.shape) == (np.int32, [0], np.int32, (0, 2))
     with pytest.raises(TypeError, match="sequence of texts"):
         tokenizer.encode_batch("running")
+    with pytest.raises(TypeError):
+        tokenizer.encode_batch(["running", None])
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
-def test_real_text_with_released_vocabulary(released: Vocabulary, sentences: list[str], do_lower_case: bool) -> None:
+def test_real_text_with_released_vocabulary(
+    released: Vocabulary, sentences: list[str], do_lower_case: bool, compiled: bool
+) -> None:
     expected = [reference_ids(text, released, do_lower_case) for text in sentences]
-    assert rows(*Tokenizer(released, do_lower_case).encode_batch(sentences)) == expected
-
-
-@given(texts=st.lists(st.text(st.sampled_from("wanted,un. \u535a\u00e9"), max_size=90)))
-def test_generated_text(texts: list[str]) -> None:
-    assert rows(*Tokenizer(SMALL).encode_batch(texts)) == [reference_ids(text, SMALL, True) for text in texts]
+    assert rows(*Tokenizer(released, do_lower_case, compiled=compiled).encode_batch(sentences)) == expected
 
 
 def test_memory_is_bounded_and_has_no_influence(
     released: Vocabulary, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Tokenizer(released).encode_batch(sentences)
-    monkeypatch.setattr(tokenizer.tokenizer, "MAX_CHUNKS", 1000)
-    bounded = Tokenizer(released)
+    monkeypatch.setattr(tokenizer.python_encoder, "MAX_CHUNKS", 1000)
+    bounded = Tokenizer(released, compiled=False)
+    memory = bounded._encoder.chunks
     parts = []
     for start in range(0, len(sentences), 50):
         batch = sentences[start : start + 50]
         # A long chunk that never comes again, and one with more words than the memory holds.
         parts.append(bounded.encode_batch([f"http://{start}" * 20 + "z" * 70, *batch, f",{start}a" * 1200]))
-        assert len(bounded._chunks) <= 1000
-        assert len(bounded._chunks.words) <= 1000
-        assert not any(len(chunk) > 64 for chunk in (*bounded._chunks, *bounded._chunks.words))
+        assert len(memory) <= 1000
+        assert len(memory.words) <= 1000
+        assert not any(len(chunk) > 64 for chunk in (*memory, *memory.words))
     together = [row for part in parts for row in rows(*part)[1:-1]]
     assert together == rows(*whole)
 
@@ -93,10 +106,108 @@ def test_memory_is_bounded_and_has_no_influence(
 def test_pickles_without_its_memory() -> None:
     tokenizer = Tokenizer(SMALL, do_lower_case=False)
     empty = len(pickle.dumps(tokenizer))
-    tokenizer.encode_batch([f"{i} un" for i in range(1000)])
+    tokenizer.encode_batch([f"{i} un" for i in range(10_000)])
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert len(pickle.dumps(tokenizer)) < empty + 1000
     assert copy.tokenize("UN un") == ["[UNK]", "un"]
+
+
+def test_offsets_by_hand(compiled: bool) -> None:
+    tokenizer = Tokenizer(SMALL, compiled=compiled)
+
+    def places(text: str) -> list[tuple[str, str]]:
+        ids, _, offsets = tokenizer.encode_batch_with_offsets([text])
+        return [(SMALL.pieces[i], text[start:end]) for i, (start, end) in zip(ids, offsets, strict=True)]
+
+    assert places("UNw\u00c1nt\u00c9d, lowest") == [
+        ("un", "UN"),
+        ("##want", "w\u00c1nt"),
+        ("##ed", "\u00c9d"),
+        (",", ","),
+        ("low", "low"),
+        ("##est", "est"),
+    ]
+    # Accents belong to the character they follow, also the last; what the rules remove is covered inside a piece only.
+    assert places("u\u0301n\u0301\u0327 \u200bw\u00ada\u200b,\u0301") == [
+        ("un", "u\u0301n\u0301\u0327"),
+        ("wa", "w\u00ada"),
+        (",", ",\u0301"),
+    ]
+    # The whole word where it cannot be spelt, is too long to be looked at, or its characters changed places.
+    assert places("low\u00cb\u0301 x" + "y" * 300 + " z") == [
+        ("[UNK]", "low\u00cb\u0301"),
+        ("[UNK]", "x" + "y" * 300),
+        ("[UNK]", "z"),
+    ]
+    assert places("un \u302e\U00016ff0un un") == [("un", "un"), ("[UNK]", "\u302e\U00016ff0un"), ("un", "un")]
+    assert places("\u302e" * 100 + "\U00016ff0" * 101) == [("[UNK]", "\u302e" * 100 + "\U00016ff0" * 101)]
+
+
+def test_offsets_in_each_text_of_a_batch(compiled: bool) -> None:
+    tokenizer = Tokenizer(SMALL, compiled=compiled)
+    _, row_splits, offsets = tokenizer.encode_batch_with_offsets(["", "un running", "\U0001f600 un"])
+    assert row_splits.tolist() == [0, 0, 3, 5]
+    assert offsets.tolist() == [[0, 2], [3, 7], [7, 10], [0, 1], [2, 4]]
+
+
+def test_never_split(compiled: bool) -> None:
+    tokenizer = Tokenizer(SMALL, never_split=("[MASK]", "[SEP]"), compiled=compiled)
+    assert tokenizer.tokenize("un[MASK]ed [sep] [SEP]") == ["un", "[MASK]", "[UNK]", *["[UNK]"] * 3, "[SEP]"]
+    texts = ["[MASK]", "", "un [MASK][SEP] un", "un", "[SEP]low[MASK]"]
+    ids, row_splits, offsets = tokenizer.encode_batch_with_offsets(texts)
+    assert rows(ids, row_splits) == [[4], [], [9, 4, 3, 9], [9], [3, 13, 4]]
+    assert [a.tolist() for a in tokenizer.encode_batch(texts)] == [ids.tolist(), row_splits.tolist()]
+    assert [offsets.dtype, ids.dtype, row_splits.dtype] == [np.int32, np.int32, np.int64]
+    slices = [
+        text[start:end]
+        for text, (first, last) in zip(texts, pairwise(row_splits), strict=True)
+        for start, end in offsets[first:last]
+    ]
+    assert slices == ["[MASK]", "un", "[MASK]", "[SEP]", "un", "un", "[SEP]", "low", "[MASK]"]
+    assert [part.size for part in tokenizer.encode_batch_with_offsets([])] == [0, 1, 0]
+    assert pickle.loads(pickle.dumps(tokenizer)).tokenize("[MASK]") == ["[MASK]"]
+    # The published rules, unless asked.
+    assert Tokenizer(SMALL, compiled=compiled).tokenize("[MASK]") == ["[UNK]"] * 3
+    with pytest.raises(VocabularyError, match=r"never_split names '\[X\]', which vocabulary does not have"):
+        Tokenizer(SMALL, never_split=("[X]",), compiled=compiled)
+
+
+def test_align_words() -> None:
+    """The example of google-research/bert's README, and a word of which nothing is left."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "john", "johan", "##son", "'", "s", "house"))
+    ids, orig_to_tok_map = Tokenizer(vocabulary).align_words(["John", "Johanson", "'s", "\u200b", "house"])
+    assert [vocabulary.pieces[i] for i in ids] == ["john", "johan", "##son", "'", "s", "house"]
+    assert (orig_to_tok_map.dtype, orig_to_tok_map.tolist()) == (np.int64, [0, 1, 3, -1, 5])
+    ids, orig_to_tok_map = Tokenizer(vocabulary).align_words([])
+    assert (ids.tolist(), orig_to_tok_map.tolist()) == ([], [])
+
+
+def test_load(tmp_path: Path) -> None:
+    uncased, cased = (*SPECIAL_TOKENS, "un"), (*SPECIAL_TOKENS, "UN", "un")
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary(uncased).to_bytes())
+    assert Tokenizer.load(tmp_path).tokenize("UN") == ["un"]
+    assert Tokenizer.load(tmp_path / "vocab.txt").tokenize("UN") == ["un"]
+    assert Tokenizer.load(tmp_path, do_lower_case=False).tokenize("UN") == ["[UNK]"]
+    assert Tokenizer.load(tmp_path, never_split=["[MASK]"]).tokenize("[MASK]") == ["[MASK]"]
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary(cased).to_bytes())
+    assert Tokenizer.load(tmp_path).tokenize("UN") == ["UN"]
+    # As Hugging Face writes it; it is believed before the pieces are looked at.
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    assert Tokenizer.load(tmp_path).tokenize("UN") == ["un"]
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert Tokenizer.load(tmp_path).tokenize("UN") == ["UN"]
+    for content, message in (("{", "cannot be read"), ('{"do_lower_case": "yes"}', "neither true nor false")):
+        (tmp_path / "tokenizer_config.json").write_text(content)
+        with pytest.raises(VocabularyError, match=f"tokenizer_config.json.*{message}"):
+            Tokenizer.load(tmp_path)
+    with pytest.raises(VocabularyError, match=r"has no vocab\.txt; name a directory"):
+        Tokenizer.load(tmp_path / "..")
+    with pytest.raises(VocabularyError, match=r"none\.txt: No such file"):
+        Tokenizer.load(tmp_path / "none.txt")
+
+
+def test_load_released(shared_data: Path) -> None:
+    assert Tokenizer.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt").do_lower_case
 
 
 def test_encode_single() -> None:
@@ -152,6 +263,14 @@ def test_decode() -> None:
     for wrong in (-1, len(SMALL)):
         with pytest.raises(VocabularyError, match=f"id {wrong} is not in vocabulary, which has 15 pieces"):
             tokenizer.decode([0, wrong])
+
+
+def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tokenizer.tokenizer._native", None)
+    assert not Tokenizer(SMALL).compiled
+    assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
+    with pytest.raises(ImportError, match="C compiler"):
+        Tokenizer(SMALL, compiled=True)
 
 
 def test_against_tensorflow_text(released: Vocabulary, sentences: list[str]) -> None:

@@ -16,7 +16,7 @@ def output(tmp_path, options):
 
 
 def test_encode_puts_masks_between_the_pieces():
-    ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY), LENGTH)
+    ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY, never_split=["[MASK]"]), LENGTH)
     pieces = [VOCABULARY.pieces[number] for number in ids]
     assert pieces == ["[CLS]", "[MASK]", "ba", "be", "##s", "[MASK]", "fu", ".", "[MASK]", "[SEP]"]
 

@@ -1,0 +1,543 @@
+/* BERT's tokenizer in one pass over the text: characters -> words -> pieces.
+
+   The rules are not here. What becomes of a character is asked of Python once, when the character is first met
+   (`tokenizer.normalization.replace_character`), and remembered in a table; a chunk with a character whose neighbours
+   decide is split by Python as a whole. WordPiece (longest match first) walks a trie of the vocabulary.
+   tests/tokenizer/test_every_character.py holds this file to the published rules. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#define CODE_POINTS 0x110000
+#define MAX_WORD_CHARACTERS 200
+
+/* An entry of the table: what to do (high byte), and a code point or a place in `sequences` (low 24 bits). */
+enum { APPEND, ALONE, REMOVED, ACCENT, SPACE, SEQUENCE, NEIGHBOURS_DECIDE, UNSEEN = 0xFF };
+#define ENTRY(action, value) (((uint32_t)(action) << 24) | (uint32_t)(value))
+#define ACTION(entry) ((entry) >> 24)
+#define VALUE(entry) ((entry) & 0xFFFFFF)
+
+enum { WORD_START, CONTINUATION }; /* The two roots of the trie. */
+
+typedef struct {
+    uint64_t key; /* (parent << 21 | code point) + 1; 0 if the slot is free */
+    int32_t child;
+} Slot;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *replace_character; /* code point -> (replacement or None, whether it is an accent) */
+    PyObject *split_chunk;       /* chunk -> [(word, index in the chunk of each of its characters)] */
+    uint32_t *table;             /* [CODE_POINTS] */
+    uint32_t *sequences;         /* a length, then so many entries, again and again */
+    size_t sequences_used, sequences_size;
+    Slot *slots; /* open addressing, a power of two */
+    uint64_t slot_mask;
+    int32_t *piece_ids; /* of each node of the trie, -1 if no piece ends there */
+    int32_t nodes;
+    int32_t unknown_id;
+} Encoder;
+
+typedef struct {
+    int32_t *ids;
+    int32_t *offsets; /* two a piece; NULL if nobody asked */
+    size_t used, size;
+    int with_offsets;
+} Pieces;
+
+typedef struct {
+    uint32_t characters[MAX_WORD_CHARACTERS];
+    Py_ssize_t sources[MAX_WORD_CHARACTERS]; /* index in the text that each came from */
+    Py_ssize_t first_source, last_source;    /* the least and the greatest of them, of a word too long as well */
+    size_t length;                           /* true length, also where it is more than MAX_WORD_CHARACTERS */
+} Word;
+
+typedef struct {
+    PyObject *object;
+    int kind;
+    const void *data;
+    Py_ssize_t length;
+} Text;
+
+/* ---- trie ---- */
+
+static inline uint64_t hash_key(uint64_t key)
+{
+    key *= 0x9E3779B97F4A7C15ULL;
+    return key ^ (key >> 32);
+}
+
+static inline int32_t find_child(const Encoder *self, int32_t node, uint32_t code_point)
+{
+    uint64_t key = (((uint64_t)node << 21) | code_point) + 1;
+    for (uint64_t i = hash_key(key) & self->slot_mask;; i = (i + 1) & self->slot_mask) {
+        if (self->slots[i].key == key)
+            return self->slots[i].child;
+        if (!self->slots[i].key)
+            return -1;
+    }
+}
+
+static int32_t add_child(Encoder *self, int32_t node, uint32_t code_point)
+{
+    int32_t child = find_child(self, node, code_point);
+    if (child >= 0)
+        return child;
+    uint64_t key = (((uint64_t)node << 21) | code_point) + 1;
+    uint64_t i = hash_key(key) & self->slot_mask;
+    while (self->slots[i].key)
+        i = (i + 1) & self->slot_mask;
+    child = self->nodes++;
+    self->slots[i].key = key;
+    self->slots[i].child = child;
+    return child;
+}
+
+static int build_trie(Encoder *self, PyObject *pieces)
+{
+    Py_ssize_t count = PyList_GET_SIZE(pieces);
+    uint64_t characters = 2;
+    for (Py_ssize_t id = 0; id < count; id++) {
+        PyObject *piece = PyList_GET_ITEM(pieces, id);
+        if (!PyUnicode_Check(piece)) {
+            PyErr_SetString(PyExc_TypeError, "pieces must be a list of str");
+            return -1;
+        }
+        characters += (uint64_t)PyUnicode_GET_LENGTH(piece);
+    }
+    if (count > INT32_MAX / 2 || characters > INT32_MAX / 2) {
+        PyErr_SetString(PyExc_ValueError, "the vocabulary is too large");
+        return -1;
+    }
+    uint64_t size = 16;
+    while (size < 2 * characters)
+        size *= 2;
+    self->slot_mask = size - 1;
+    self->slots = PyMem_Calloc(size, sizeof(Slot));
+    self->piece_ids = PyMem_Malloc(characters * sizeof(int32_t));
+    if (!self->slots || !self->piece_ids) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(self->piece_ids, 0xFF, characters * sizeof(int32_t));
+    self->nodes = 2;
+    for (Py_ssize_t id = 0; id < count; id++) {
+        PyObject *piece = PyList_GET_ITEM(pieces, id);
+        Py_ssize_t length = PyUnicode_GET_LENGTH(piece);
+        Py_ssize_t i = 0;
+        int32_t node = WORD_START;
+        if (length > 2 && PyUnicode_READ_CHAR(piece, 0) == '#' && PyUnicode_READ_CHAR(piece, 1) == '#') {
+            node = CONTINUATION;
+            i = 2;
+        }
+        for (; i < length; i++)
+            node = add_child(self, node, PyUnicode_READ_CHAR(piece, i));
+        self->piece_ids[node] = (int32_t)id;
+    }
+    return 0;
+}
+
+/* ---- pieces ---- */
+
+static int add_piece(Encoder *self, Pieces *pieces, int32_t id, Py_ssize_t start, Py_ssize_t end, const Text *text)
+{
+    if (pieces->used == pieces->size) {
+        size_t size = pieces->size ? 2 * pieces->size : 4096;
+        int32_t *ids = PyMem_Realloc(pieces->ids, size * sizeof(int32_t));
+        if (!ids) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        pieces->ids = ids;
+        if (pieces->with_offsets) {
+            int32_t *offsets = PyMem_Realloc(pieces->offsets, 2 * size * sizeof(int32_t));
+            if (!offsets) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            pieces->offsets = offsets;
+        }
+        pieces->size = size;
+    }
+    if (pieces->with_offsets) {
+        while (end < text->length && ACTION(self->table[PyUnicode_READ(text->kind, text->data, end)]) == ACCENT)
+            end++;
+        pieces->offsets[2 * pieces->used] = (int32_t)start;
+        pieces->offsets[2 * pieces->used + 1] = (int32_t)end;
+    }
+    pieces->ids[pieces->used++] = id;
+    return 0;
+}
+
+static inline void append_character(Word *word, uint32_t character, Py_ssize_t source)
+{
+    if (!word->length)
+        word->first_source = word->last_source = source;
+    if (source < word->first_source)
+        word->first_source = source;
+    if (source > word->last_source)
+        word->last_source = source;
+    if (word->length < MAX_WORD_CHARACTERS) {
+        word->characters[word->length] = character;
+        word->sources[word->length] = source;
+    }
+    word->length++;
+}
+
+/* Adds the pieces of the word, or [UNK], and empties the word. */
+static int end_word(Encoder *self, Pieces *pieces, Word *word, const Text *text)
+{
+    size_t length = word->length, start = 0, before = pieces->used;
+    int32_t root = WORD_START;
+    word->length = 0;
+    if (length <= MAX_WORD_CHARACTERS) {
+        while (start < length) {
+            int32_t node = root, found = -1;
+            size_t end = start;
+            for (size_t i = start; i < length; i++) {
+                node = find_child(self, node, word->characters[i]);
+                if (node < 0)
+                    break;
+                if (self->piece_ids[node] >= 0) {
+                    found = self->piece_ids[node];
+                    end = i + 1;
+                }
+            }
+            if (found < 0)
+                break;
+            Py_ssize_t first = word->sources[start], last = first;
+            if (pieces->with_offsets)
+                for (size_t i = start + 1; i < end; i++) {
+                    first = word->sources[i] < first ? word->sources[i] : first;
+                    last = word->sources[i] > last ? word->sources[i] : last;
+                }
+            if (add_piece(self, pieces, found, first, last + 1, text) < 0)
+                return -1;
+            start = end;
+            root = CONTINUATION;
+        }
+    }
+    if (start < length) {
+        pieces->used = before;
+        return add_piece(self, pieces, self->unknown_id, word->first_source, word->last_source + 1, text);
+    }
+    return 0;
+}
+
+/* ---- characters ---- */
+
+/* Asks Python what becomes of a character and writes the answer into the table. */
+static int learn_character(Encoder *self, uint32_t character)
+{
+    int accent;
+    PyObject *replacement;
+    PyObject *answer = PyObject_CallFunction(self->replace_character, "I", (unsigned int)character);
+    if (!answer)
+        return -1;
+    if (!PyArg_ParseTuple(answer, "Op", &replacement, &accent))
+        goto failed;
+    if (replacement == Py_None) {
+        self->table[character] = ENTRY(NEIGHBOURS_DECIDE, 0);
+        Py_DECREF(answer);
+        return 0;
+    }
+    if (!PyUnicode_Check(replacement)) {
+        PyErr_SetString(PyExc_TypeError, "a replacement must be a str or None");
+        goto failed;
+    }
+    Py_ssize_t length = PyUnicode_GET_LENGTH(replacement);
+#define AT(i) ((uint32_t)PyUnicode_READ_CHAR(replacement, (i)))
+    if (length == 0)
+        self->table[character] = ENTRY(accent ? ACCENT : REMOVED, 0);
+    else if (length == 1)
+        self->table[character] = Py_UNICODE_ISSPACE(AT(0)) ? ENTRY(SPACE, 0) : ENTRY(APPEND, AT(0));
+    else if (length == 3 && AT(0) == ' ' && AT(2) == ' ' && !Py_UNICODE_ISSPACE(AT(1)))
+        self->table[character] = ENTRY(ALONE, AT(1));
+    else {
+        size_t needed = self->sequences_used + 1 + (size_t)length;
+        if (needed >= 0xFFFFFF) {
+            PyErr_SetString(PyExc_OverflowError, "too many characters have long replacements");
+            goto failed;
+        }
+        if (needed > self->sequences_size) {
+            uint32_t *sequences = PyMem_Realloc(self->sequences, 2 * needed * sizeof(uint32_t));
+            if (!sequences) {
+                PyErr_NoMemory();
+                goto failed;
+            }
+            self->sequences = sequences;
+            self->sequences_size = 2 * needed;
+        }
+        self->table[character] = ENTRY(SEQUENCE, self->sequences_used);
+        self->sequences[self->sequences_used++] = (uint32_t)length;
+        for (Py_ssize_t i = 0; i < length; i++)
+            self->sequences[self->sequences_used++] =
+                Py_UNICODE_ISSPACE(AT(i)) ? ENTRY(SPACE, 0) : ENTRY(APPEND, AT(i));
+    }
+#undef AT
+    Py_DECREF(answer);
+    return 0;
+failed:
+    Py_DECREF(answer);
+    return -1;
+}
+
+/* Adds the pieces of text[start:end], which Python splits into words. */
+static int encode_chunk(Encoder *self, Pieces *pieces, Word *word, const Text *text, Py_ssize_t start, Py_ssize_t end)
+{
+    PyObject *chunk = PyUnicode_Substring(text->object, start, end);
+    if (!chunk)
+        return -1;
+    PyObject *words = PyObject_CallOneArg(self->split_chunk, chunk);
+    Py_DECREF(chunk);
+    if (!words)
+        return -1;
+    if (!PyList_Check(words)) {
+        PyErr_SetString(PyExc_TypeError, "words must be a list");
+        goto failed;
+    }
+    for (Py_ssize_t w = 0; w < PyList_GET_SIZE(words); w++) {
+        PyObject *characters, *sources;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(words, w), "UO!", &characters, &PyList_Type, &sources))
+            goto failed;
+        if (PyList_GET_SIZE(sources) != PyUnicode_GET_LENGTH(characters)) {
+            PyErr_SetString(PyExc_ValueError, "each character of a word needs its index in the chunk");
+            goto failed;
+        }
+        word->length = 0;
+        for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(characters); i++) {
+            Py_ssize_t source = PyLong_AsSsize_t(PyList_GET_ITEM(sources, i));
+            if (source == -1 && PyErr_Occurred())
+                goto failed;
+            append_character(word, PyUnicode_READ_CHAR(characters, i), start + source);
+        }
+        if (word->length && end_word(self, pieces, word, text) < 0)
+            goto failed;
+    }
+    Py_DECREF(words);
+    return 0;
+failed:
+    Py_DECREF(words);
+    return -1;
+}
+
+static int encode_text(Encoder *self, Pieces *pieces, const Text *text)
+{
+    Word word;
+    word.length = 0;
+    Py_ssize_t chunk_start = 0;
+    size_t pieces_before_chunk = pieces->used;
+    if (pieces->with_offsets) {
+        if (text->length > INT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "a text of more than 2**31 - 1 characters has no int32 offsets");
+            return -1;
+        }
+        /* add_piece looks ahead for accents. */
+        for (Py_ssize_t i = 0; i < text->length; i++) {
+            uint32_t character = PyUnicode_READ(text->kind, text->data, i);
+            if (ACTION(self->table[character]) == UNSEEN && learn_character(self, character) < 0)
+                return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < text->length; i++) {
+        uint32_t character = PyUnicode_READ(text->kind, text->data, i);
+        uint32_t entry = self->table[character];
+        if (ACTION(entry) == UNSEEN) {
+            if (learn_character(self, character) < 0)
+                return -1;
+            entry = self->table[character];
+        }
+        switch (ACTION(entry)) {
+        case APPEND:
+            append_character(&word, VALUE(entry), i);
+            break;
+        case ALONE:
+            if (word.length && end_word(self, pieces, &word, text) < 0)
+                return -1;
+            append_character(&word, VALUE(entry), i);
+            if (end_word(self, pieces, &word, text) < 0)
+                return -1;
+            break;
+        case SPACE:
+            if (word.length && end_word(self, pieces, &word, text) < 0)
+                return -1;
+            chunk_start = i + 1;
+            pieces_before_chunk = pieces->used;
+            break;
+        case SEQUENCE: {
+            const uint32_t *sequence = self->sequences + VALUE(entry);
+            for (uint32_t k = 1; k <= sequence[0]; k++) {
+                if (ACTION(sequence[k]) == APPEND)
+                    append_character(&word, VALUE(sequence[k]), i);
+                else if (word.length && end_word(self, pieces, &word, text) < 0)
+                    return -1;
+            }
+            break;
+        }
+        case NEIGHBOURS_DECIDE: {
+            Py_ssize_t end = i + 1;
+            for (; end < text->length; end++) {
+                uint32_t next = PyUnicode_READ(text->kind, text->data, end);
+                if (ACTION(self->table[next]) == UNSEEN && learn_character(self, next) < 0)
+                    return -1;
+                if (ACTION(self->table[next]) == SPACE)
+                    break;
+            }
+            pieces->used = pieces_before_chunk;
+            if (encode_chunk(self, pieces, &word, text, chunk_start, end) < 0)
+                return -1;
+            word.length = 0;
+            /* The space that ends the chunk, if there is one, comes next. */
+            i = end - 1;
+            break;
+        }
+        default: /* REMOVED, ACCENT */
+            break;
+        }
+    }
+    return word.length ? end_word(self, pieces, &word, text) : 0;
+}
+
+/* ---- the type ---- */
+
+PyDoc_STRVAR(encode_doc,
+             "encode(texts: list[str], with_offsets: bool) -> (ids, row_splits, offsets)\n\n"
+             "int32 ids of all texts; int64 bounds of each text in them; int32 (start, end) of each piece in its text,\n"
+             "or None. All as bytearray.");
+
+static PyObject *encode(Encoder *self, PyObject *args)
+{
+    PyObject *texts, *ids = NULL, *row_splits = NULL, *offsets = NULL, *result = NULL;
+    Pieces pieces = {NULL, NULL, 0, 0, 0};
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &texts, &pieces.with_offsets))
+        return NULL;
+    /* A tuple, so that no callback can change it meanwhile. */
+    texts = PyList_AsTuple(texts);
+    if (!texts)
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(texts);
+    row_splits = PyByteArray_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int64_t));
+    if (!row_splits)
+        goto done;
+    int64_t split = 0;
+    memcpy(PyByteArray_AS_STRING(row_splits), &split, sizeof split);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Text text;
+        text.object = PyTuple_GET_ITEM(texts, i);
+        if (!PyUnicode_Check(text.object)) {
+            PyErr_Format(PyExc_TypeError, "texts[%zd] is a %s, not a str", i, Py_TYPE(text.object)->tp_name);
+            goto done;
+        }
+        text.kind = PyUnicode_KIND(text.object);
+        text.data = PyUnicode_DATA(text.object);
+        text.length = PyUnicode_GET_LENGTH(text.object);
+        if (encode_text(self, &pieces, &text) < 0)
+            goto done;
+        split = (int64_t)pieces.used;
+        memcpy(PyByteArray_AS_STRING(row_splits) + (i + 1) * (Py_ssize_t)sizeof split, &split, sizeof split);
+    }
+    ids = PyByteArray_FromStringAndSize((const char *)pieces.ids, (Py_ssize_t)(pieces.used * sizeof(int32_t)));
+    if (pieces.with_offsets)
+        offsets =
+            PyByteArray_FromStringAndSize((const char *)pieces.offsets, (Py_ssize_t)(2 * pieces.used * sizeof(int32_t)));
+    else
+        offsets = Py_NewRef(Py_None);
+    if (ids && offsets)
+        result = PyTuple_Pack(3, ids, row_splits, offsets);
+done:
+    PyMem_Free(pieces.ids);
+    PyMem_Free(pieces.offsets);
+    Py_XDECREF(ids);
+    Py_XDECREF(row_splits);
+    Py_XDECREF(offsets);
+    Py_DECREF(texts);
+    return result;
+}
+
+static PyObject *encoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *pieces, *replace_character, *split_chunk;
+    int unknown_id;
+    static char *names[] = {"pieces", "unknown_id", "replace_character", "split_chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOO", names, &PyList_Type, &pieces, &unknown_id,
+                                     &replace_character, &split_chunk))
+        return NULL;
+    Encoder *self = (Encoder *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->replace_character = Py_NewRef(replace_character);
+    self->split_chunk = Py_NewRef(split_chunk);
+    self->unknown_id = unknown_id;
+    self->table = PyMem_Malloc(CODE_POINTS * sizeof(uint32_t));
+    if (!self->table) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memset(self->table, 0xFF, CODE_POINTS * sizeof(uint32_t));
+    if (build_trie(self, pieces) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void encoder_dealloc(Encoder *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyMem_Free(self->table);
+    PyMem_Free(self->sequences);
+    PyMem_Free(self->slots);
+    PyMem_Free(self->piece_ids);
+    Py_XDECREF(self->replace_character);
+    Py_XDECREF(self->split_chunk);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef encoder_methods[] = {
+    {"encode", (PyCFunction)encode, METH_VARARGS, encode_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot encoder_slots[] = {
+    {Py_tp_new, encoder_new},
+    {Py_tp_dealloc, encoder_dealloc},
+    {Py_tp_methods, encoder_methods},
+    {0, NULL},
+};
+
+static PyType_Spec encoder_spec = {
+    .name = "tokenizer._native.Encoder",
+    .basicsize = sizeof(Encoder),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = encoder_slots,
+};
+
+static int module_exec(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&encoder_spec);
+    if (!type)
+        return -1;
+    int status = PyModule_AddObjectRef(module, "Encoder", type);
+    Py_DECREF(type);
+    return status;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "tokenizer._native",
+    .m_size = 0,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&module_definition);
+}

@@ -1,0 +1,11 @@
+from collections.abc import Callable
+
+class Encoder:
+    def __init__(
+        self,
+        pieces: list[str],
+        unknown_id: int,
+        replace_character: Callable[[int], tuple[str | None, bool]],
+        split_chunk: Callable[[str], list[tuple[str, list[int]]]],
+    ) -> None: ...
+    def encode(self, texts: list[str], with_offsets: bool) -> tuple[bytearray, bytearray, bytearray | None]: ...
