@@ -1,0 +1,287 @@
+"""The tokenizer inside a TensorFlow graph against the exact one."""
+
+import json
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer import normalization
+from tokenizer.in_graph import InGraphTokenizer
+from tokenizer.normalization import is_cjk, split_words
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tokenizer.wordpiece import CONTINUATION
+
+CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
+
+# Characters that act on each other. NFD moves some of MARKS (Mc with a combining class) and makes such of COMPOSED.
+SIGMAS = (
+    "\u03a3\u03a3\u03a3\u03c3\u03c2aAb\u0391\u0130\u01c5\u02b0\u00aa'.:\u00ad\u0301\u0345\u200b\x01\u2160 -1\u4e00"
+    "\u2028"
+)
+MARKS = "\u1734\u1b44\u302e\u302f\u0301\u0327\u0345\u0344\u0e31\u200d\U00016ff0\U0001d165\U0001d16d\U0001d16e\U000111c0"
+COMPOSED = "\u00e9\u1e69\U0001d15e\U0001d160\U0001d1bf\U0001d15f"
+OTHERS = (
+    "zZ09#[]_,\u2026\u037e\u1fef\u2260 \t\n\r\x00\x0b\x0c\x1c\x1f\x7f\x85\xa0\u1680\u2029\u3000"
+    "\ufeff\ufffd\ue000\uf900\U0002a700\ud55c\uac00\u304c"
+)
+ALPHABET = "".join(dict.fromkeys(SIGMAS + MARKS + COMPOSED + OTHERS))
+PIECES = ["ab", "abab", "##ba", "##bab", "##\u03c3\u03c2"]
+TEXT = st.one_of(
+    st.text(st.sampled_from(SIGMAS)),
+    st.text(st.sampled_from("ab " + MARKS + COMPOSED)),
+    st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))),
+    st.text(st.sampled_from("ab.\u0301"), min_size=195, max_size=210),
+)
+
+
+def vocabulary_of(characters: Sequence[str], pieces: Sequence[str] = ()) -> Vocabulary:
+    """Each character as a piece of its own, at the start of a word and in it: ids tell all characters apart."""
+    continued = [CONTINUATION + character for character in characters]
+    return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *characters, *continued, *pieces])))
+
+
+def assert_same_ids(in_graph: InGraphTokenizer, exact: Tokenizer, texts: list[str]) -> None:
+    ids, row_splits = exact.encode_batch(texts)
+    found = in_graph(tf.constant(texts, tf.string))
+    assert found.dtype == tf.int32
+    if not np.array_equal(found.row_splits, row_splits) or not np.array_equal(found.flat_values, ids):
+        for text, row in zip(texts, found, strict=True):
+            assert [exact.vocabulary.pieces[i] for i in row] == exact.tokenize(text), ascii(text)
+        pytest.fail("rows are equal, the whole is not")
+
+
+def both(vocabulary: Vocabulary, do_lower_case: bool) -> tuple[InGraphTokenizer, Tokenizer]:
+    return InGraphTokenizer(vocabulary, do_lower_case), Tokenizer(vocabulary, do_lower_case)
+
+
+@pytest.fixture(scope="module")
+def generated_text_tokenizers() -> dict[bool, tuple[InGraphTokenizer, Tokenizer]]:
+    tokenizers = {}
+    for do_lower_case in (True, False):
+        characters = sorted({c for a in ALPHABET for word in split_words(f"a{a}b", do_lower_case) for c in word})
+        vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], PIECES)
+        tokenizers[do_lower_case] = both(vocabulary, do_lower_case)
+    return tokenizers
+
+
+@pytest.fixture
+def forgotten_characters() -> Iterator[None]:
+    yield
+    for table in (normalization._CLEANED, normalization._WITHOUT_ACCENTS, normalization._WITH_SPACED_PUNCTUATION):
+        table.clear()
+
+
+@CASES
+@pytest.mark.usefixtures("forgotten_characters")
+def test_every_assigned_character(do_lower_case: bool) -> None:
+    assigned = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
+    assert len(assigned) > 140_000
+    size = len(assigned) // 2 + 1
+    for part in (assigned[:size], assigned[size:]):
+        text = "".join(part)
+        vocabulary = vocabulary_of(sorted({*text, *unicodedata.normalize("NFD", text.lower())}))
+        # Alone, doubled, between letters, where removing it joins and spacing it parts, and at the start of a chunk.
+        texts = [" ".join(f"{c} {c}{c} a{c}b {c}1" for c in part[at : at + 32]) for at in range(0, size, 32)]
+        assert_same_ids(*both(vocabulary, do_lower_case), texts)
+
+
+@CASES
+def test_every_other_character(do_lower_case: bool) -> None:
+    """Unassigned and private-use characters are letters: unknown to the vocabulary, they make their word [UNK].
+
+    The exact tokenizer is asked about some only; `test_every_character.py` asks it about all.
+    """
+    others = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cn", "Co")]
+    ideographs = [c for c in others if is_cjk(c)]
+    letters = [c for c in others if not is_cjk(c)]
+    assert len(letters) > 900_000
+    in_graph, exact = both(vocabulary_of([*"ab1", *ideographs, *letters[::1000]]), do_lower_case)
+    some = [*ideographs, *letters[::20]]
+    assert_same_ids(in_graph, exact, [" ".join(f"{c} a{c}{c}b {c}1" for c in some[at::1000]) for at in range(1000)])
+
+    in_graph = InGraphTokenizer(vocabulary_of("ab1"), do_lower_case)
+    size = 2**18
+    for start in range(0, len(letters), size):
+        part = letters[start : start + size]
+        found = in_graph([" ".join(f"a{c}{c}b {c}1" for c in part[at : at + 32]) for at in range(0, len(part), 32)])
+        assert found.row_lengths().numpy().tolist() == [2 * len(part[at : at + 32]) for at in range(0, len(part), 32)]
+        assert np.all(found.flat_values == exact.vocabulary.unk_id)
+
+
+@CASES
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(TEXT, max_size=5))
+def test_generated_text(
+    generated_text_tokenizers: dict[bool, tuple[InGraphTokenizer, Tokenizer]], do_lower_case: bool, texts: list[str]
+) -> None:
+    assert_same_ids(*generated_text_tokenizers[do_lower_case], texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "sigma"),
+    [
+        ("\u0391\u03a3", "\u03c2"),
+        ("\u0391\u03a3\u0391\u03a3\u03a3", "\u03c2"),
+        ("\u03a3", "\u03c3"),
+        ("\u0391 \u03a3", "\u03c3"),
+        ("0\u03a3", "\u03c3"),
+        # What is case-ignorable, or removed, does not count on either side.
+        ("\u0391\u0301\u00ad\x01\u03a3\u0301\ufffd", "\u03c2"),
+        ("\u0391.\u03a3", "\u03c2"),
+    ],
+)
+def test_a_sigma_at_the_end_of_a_word(
+    generated_text_tokenizers: dict[bool, tuple[InGraphTokenizer, Tokenizer]], text: str, sigma: str
+) -> None:
+    in_graph, exact = generated_text_tokenizers[True]
+    # Two texts side by side know nothing of each other.
+    for texts in ([text], ["\u0391", text, "\u0391"]):
+        row = in_graph(texts)[len(texts) // 2]
+        assert exact.vocabulary.pieces[row[-1]][-1] == sigma
+
+
+def test_words_of_200_characters_and_more() -> None:
+    in_graph, exact = both(vocabulary_of("ab,\u1112\u1161"), True)
+    # Counted as they are after normalisation: accents do not count, a syllable counts for two or three letters.
+    words = ["a" * length for length in (199, 200, 201, 300)] + ["a\u0301" * 200, "\ud558" * 100, "\ud558" * 101]
+    assert [len(exact.tokenize(word)) for word in words] == [199, 200, 1, 1, 200, 200, 1]
+    assert_same_ids(in_graph, exact, words)
+    assert_same_ids(in_graph, exact, [f"b {words[1]},{words[2]} b {words[6]}, {words[1]}", "b"])
+
+
+def test_bytes_that_are_not_utf_8() -> None:
+    in_graph, exact = both(vocabulary_of("ab"), True)
+    for data in (
+        b"a\xffb",
+        b"a\xe4\xb8",
+        b"\x80",
+        b"a\xed\xa0\x80b",
+        b"\xf4\x90\x80\x80a",
+        b"a\xc0\x80b",
+        b"\xf0\x9f a",
+    ):
+        expected = exact.encode_batch([data.decode("utf-8", errors="replace"), "b"])
+        found = in_graph([data, b"b"])
+        assert found.flat_values.numpy().tolist() == expected[0].tolist(), data
+        assert found.row_splits.numpy().tolist() == expected[1].tolist(), data
+
+
+def real_texts(shared_data: Path) -> list[str]:
+    german = json.loads((shared_data / "squad/xquad.de.json").read_text(encoding="utf-8"))
+    texts = [paragraph["context"] for article in german["data"] for paragraph in article["paragraphs"]]
+    for book in ("pg74.txt", "8isbl10.txt", "7hckb10.txt"):
+        texts += (shared_data / "gutenberg" / book).read_bytes()[:200_000].decode("latin-1").split("\n\n")
+    rules = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
+    return texts + [json.loads(line)["text"] for line in rules]
+
+
+@CASES
+def test_real_text(do_lower_case: bool, shared_data: Path) -> None:
+    texts = real_texts(shared_data)
+    assert sum(map(len, texts)) > 500_000
+    released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
+    assert_same_ids(*both(released, do_lower_case), texts)
+    # Most of the 23 languages are [UNK] to that one.
+    characters = sorted({c for text in texts for word in split_words(text, do_lower_case) for c in word})
+    assert_same_ids(*both(vocabulary_of(characters), do_lower_case), texts)
+
+
+WORDS = st.lists(st.sampled_from(["ab", "abab", "a", "?", " "]), max_size=8).map(" ".join)
+
+
+@settings(deadline=None)
+@given(texts=st.lists(st.tuples(WORDS, WORDS), max_size=6), max_seq_length=st.sampled_from([3, 4, 5, 8, 11, 40]))
+def test_encode(
+    generated_text_tokenizers: dict[bool, tuple[InGraphTokenizer, Tokenizer]],
+    texts: list[tuple[str, str]],
+    max_seq_length: int,
+) -> None:
+    in_graph, exact = generated_text_tokenizers[True]
+    first = tf.constant([text for text, _ in texts], tf.string)
+    second = tf.constant([pair for _, pair in texts], tf.string)
+    expected = [exact.encode(text, pair, max_seq_length) for text, pair in texts]
+    assert_same_features(in_graph.encode(first, second, max_seq_length), expected, max_seq_length)
+    expected = [exact.encode(text, None, max_seq_length) for text, _ in texts]
+    assert_same_features(in_graph.encode(first, max_seq_length=max_seq_length), expected, max_seq_length)
+
+
+def assert_same_features(found: Sequence[tf.Tensor], expected: list[tuple[list[int], ...]], length: int) -> None:
+    for index, values in enumerate(found):
+        assert values.dtype == tf.int32
+        assert values.shape == (len(expected), length)
+        assert values.numpy().tolist() == [features[index] for features in expected]
+
+
+def test_encode_takes_the_longest_of_the_batch() -> None:
+    in_graph, exact = both(vocabulary_of("abc"), True)
+    texts, pairs = ["a b c", "", "a" * 9], ["a", "", "b c"]
+    length = 9 + 2 + 3
+    expected = [exact.encode(*pair, length) for pair in zip(texts, pairs, strict=True)]
+    assert_same_features(in_graph.encode(texts, pairs), expected, length)
+    assert_same_features(in_graph.encode(texts), [exact.encode(text, None, 11) for text in texts], 11)
+    assert in_graph.encode(tf.constant([], tf.string))[0].shape == (0, 2)
+
+
+def test_encode_refuses_what_it_cannot_do() -> None:
+    in_graph, _ = both(vocabulary_of("abc"), True)
+    with pytest.raises(ValueError, match="max_seq_length 1 has no room"):
+        in_graph.encode(["a"], max_seq_length=1)
+    with pytest.raises(ValueError, match="use 3 or more"):
+        in_graph.encode(["a"], ["b"], max_seq_length=2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many pairs as texts"):
+        in_graph.encode(["a", "b"], ["b"], max_seq_length=8)
+
+
+LOADING = """
+import json, sys
+import tensorflow as tf
+loaded = tf.saved_model.load(sys.argv[1])
+texts, pairs = json.loads(sys.stdin.buffer.read())
+features = loaded.signatures["serving_default"](texts=tf.constant(texts), pairs=tf.constant(pairs))
+assert not {"tokenizer", "tensorflow_text"} & {name.split(".")[0] for name in sys.modules}
+print(json.dumps([features[name].numpy().tolist() for name in ("input_ids", "input_mask", "segment_ids")]))
+"""
+
+
+def test_a_saved_model_needs_nothing_but_tensorflow(tmp_path: Path, shared_data: Path) -> None:
+    released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
+    in_graph, exact = both(released, True)
+
+    class Export(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokenizer = in_graph
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None], tf.string, "texts"), tf.TensorSpec([None], tf.string, "pairs")]
+        )
+        def serve(self, texts: tf.Tensor, pairs: tf.Tensor) -> dict[str, tf.Tensor]:
+            names = ("input_ids", "input_mask", "segment_ids")
+            return dict(zip(names, self.tokenizer.encode(texts, pairs, 64), strict=True))
+
+    export = Export()
+    tf.saved_model.save(export, tmp_path / "model", signatures={"serving_default": export.serve})
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 3_000_000
+    rows = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
+    texts = ["", "\u0391\u03a3 Gr\u00f6\u00dfe", "\U0001d160\U00016ff0"]
+    texts += [json.loads(line)["text"] for line in rows[::5]]
+    pairs = texts[::-1]
+    result = subprocess.run(
+        [sys.executable, "-c", LOADING, str(tmp_path / "model")],
+        input=json.dumps([texts, pairs]).encode(),
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    expected = [exact.encode(*pair, 64) for pair in zip(texts, pairs, strict=True)]
+    assert json.loads(result.stdout) == [[list(row) for row in column] for column in zip(*expected, strict=True)]
