@@ -1,0 +1,120 @@
+"""A document between reading and its bucket, and many of them as bytes.
+
+Documents reach their bucket in blocks, compressed and many at a time. The engine's own shuffle carries the blocks; or
+they are left in a file, and the engine carries where in it each of them lies. The files serve an engine that would
+hold a shuffle in memory, and hold what a killed job had read already.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from pipelines.writing import read_bytes, write_atomically, write_text
+
+
+class Record(NamedTuple):
+    """One document, cleaned and segmented.
+
+    Attributes:
+        id: its identity, 16 bytes.
+        title, source, language: as in the corpus.
+        text: its sentences, a line each.
+        paragraphs: how many of the sentences each paragraph has.
+        weight: how often it is to be seen, 1.0 unless its source was given another.
+        reason: why it is rejected, or "".
+        work: JSON of what cleaning did to it, or "".
+    """
+
+    id: bytes
+    title: str
+    source: str
+    language: str
+    text: str
+    paragraphs: tuple[int, ...]
+    weight: float
+    reason: str
+    work: str
+
+
+_SCHEMA = pyarrow.schema(
+    [
+        ("id", pyarrow.binary()),
+        ("title", pyarrow.string()),
+        ("source", pyarrow.string()),
+        ("language", pyarrow.string()),
+        ("text", pyarrow.large_string()),
+        ("paragraphs", pyarrow.list_(pyarrow.int32())),
+        ("weight", pyarrow.float64()),
+        ("reason", pyarrow.string()),
+        ("work", pyarrow.string()),
+    ]
+)
+
+
+def to_block(records: Iterable[Record]) -> bytes:
+    """Records as a compressed Arrow stream."""
+    columns = zip(*records, strict=True)
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    sink = pyarrow.BufferOutputStream()
+    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    with pyarrow.ipc.new_stream(sink, _SCHEMA, options=options) as writer:
+        writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
+    return sink.getvalue().to_pybytes()
+
+
+def from_block(block: bytes) -> list[Record]:
+    """The records of `to_block`."""
+    table = pyarrow.ipc.open_stream(block).read_all()
+    columns = [column.to_pylist() for column in table.columns]
+    columns[5] = list(map(tuple, columns[5]))
+    return list(map(Record, *columns))
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockPlace:
+    """Where a block lies: `length` bytes from `offset` of a file."""
+
+    path: str
+    offset: int
+    length: int
+
+
+def read_blocks(blocks: Iterable[bytes | BlockPlace]) -> Iterator[Record]:
+    """The records of blocks, those that lie in files read from there."""
+    for block in blocks:
+        if isinstance(block, BlockPlace):
+            with FileSystems.open(block.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+                file.seek(block.offset)
+                block = file.read(block.length)
+        yield from from_block(block)
+
+
+def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: dict[str, Any]) -> None:
+    """Writes blocks to a file and, last, the JSON beside it without which it does not count.
+
+    Args:
+        path: the file.
+        blocks: (key, block); keys of JSON's types.
+        summary: JSON to keep with them.
+    """
+    places = []
+    with write_atomically(path) as file:
+        for key, block in blocks:
+            places.append([key, file.bytes, len(block)])
+            file.write(block)
+    write_text(f"{path}.json", json.dumps({"places": places, "summary": summary}))
+
+
+def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, Any]] | None:
+    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish."""
+    try:
+        content = json.loads(read_bytes(f"{path}.json"))
+    except FileNotFoundError:
+        return None
+    places = [(key, BlockPlace(path, offset, length)) for key, offset, length in content["places"]]
+    return places, content["summary"]
