@@ -4,7 +4,7 @@ sentencex decides from a terminator's neighbours, its list of abbreviations, and
 it finds around it. The last three are where it loses boundaries: an unbalanced quote or bracket pairs with one many
 sentences later, and a list item ends where the next begins. So it is given a copy of the text, character for character
 as long, in which only short pairs that hold a terminator are left, and the boundaries it finds are looked up in the
-text itself. The copy is read in windows, because the engine's time grows with the square of a paragraph's length.
+text itself. The copy is read in windows, because the engine's time grows faster than a paragraph.
 
 docs/CORPUS.md, "Sentences", has the figures.
 """
@@ -89,7 +89,7 @@ _ITEM = re.compile(
     rf"(?<!\S)(?:([{_BULLETS}]) ?)?(?:(\d{{1,3}})|([a-z]))(\.\)|[.)])(?= [^{_lower_case_class()}])"
     rf"|(?<!\S)[{_BULLETS}](?= ?\w)"
 )
-_FIRST_ITEMS = (" 1) ", " 1.) ", " a) ", " a.) ", ". 1. ")
+_FIRST_ITEMS = (" 1) ", " 1.) ", " a) ", " a.) ")
 _CLOSINGS = re.compile(f"[{_character_class(_CLOSING)}]+")
 _CLOSING_ALONE = re.compile(f" [{_character_class(_CLOSING_AFTER_BLANK)}] ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -200,8 +200,13 @@ def _item_starts(text: str) -> list[int]:
     Every bullet begins one. A number or letter does where it goes on counting in the same style from the text's first
     word, from "1)" or "a)", or from "1." after a full stop, unless it stands after a comma or the like.
     """
-    bullets = not text.isascii() and _BULLET.search(text)
-    if not (bullets or _ITEM.match(text) or any(map(text.__contains__, _FIRST_ITEMS))):
+    may_hold_list = (
+        _ITEM.match(text)
+        or ". 1. " in text
+        or (")" in text and any(map(text.__contains__, _FIRST_ITEMS)))
+        or (not text.isascii() and _BULLET.search(text))
+    )
+    if not may_hold_list:
         return [0]
     starts = {0}
     lists: dict[tuple[str, bool], tuple[int, int]] = {}  # style -> (value, start) of the last item

@@ -157,6 +157,7 @@ def test_quotations_brackets_and_lists():
         "It was new.[3]",
         "Others agreed.",
     ]
+    assert split_sentences("He left. ) Then he came.» « Why?", "en") == ["He left. )", "Then he came.»", "« Why?"]
     assert split_sentences("1. Come home. Soon. 2. Eat", "en") == ["1. Come home.", "Soon.", "2. Eat"]
     assert split_sentences("他说「你好」，然后走了。1999年他来了。", "zh") == [
         "他说「你好」，然后走了。",
