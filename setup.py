@@ -12,7 +12,7 @@ DATA = [
     "apache-beam==2.77.*",
     "google-crc32c>=1.5",
     "pyarrow>=18",
-    "sentencex>=1.0.20",
+    "sentencex>=1.0.30",
 ]
 WIKI = ["wikiextractor==3.1.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]

@@ -15,6 +15,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus import CorpusOptions, build_corpus, choose_num_buckets
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
+from pipelines.segmentation import SEGMENTERS
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
 from pipelines.writing import delete_matching, read_bytes
@@ -57,6 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--language", default="en", metavar="CODE", help="ISO 639 code of the text, for splitting sentences"
     )
+    group.add_argument(
+        "--segmenter",
+        choices=SEGMENTERS,
+        default="rules",
+        metavar="NAME",
+        help="how paragraphs become sentences. rules: sentencex with its known faults mended. "
+        "lines: every line is a sentence. sentencex: as it is",
+    )
 
     group = parser.add_argument_group("what to make of it")
     group.add_argument("--output", required=True, metavar="DIR", help="directory for the result")
@@ -70,6 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         metavar="true|false",
         help="lower-case and strip accents (uncased), or not (cased)",
+    )
+    group.add_argument(
+        "--truncation_noise",
+        type=fraction,
+        default=0.0,
+        metavar="SHARE",
+        help="share of sentences to cut off at a random word, so that a model also meets text that is none; "
+        "google-research/bert advises 0.02",
     )
     group.add_argument(
         "--validation_fraction",
@@ -133,6 +150,8 @@ def _options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions
     return CorpusOptions(
         read=ReadOptions(args.input_format, args.encoding, args.text_field),
         language=args.language,
+        segmenter=args.segmenter,
+        truncation_noise=args.truncation_noise,
         do_lower_case=args.do_lower_case,
         vocab_size=0 if vocab_file else (args.vocab_size or _VOCAB_SIZE),
         vocab_file=vocab_file,

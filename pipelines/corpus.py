@@ -16,7 +16,7 @@ import apache_beam as beam
 from pipelines import cleaning, corpus_files
 from pipelines.corpus_files import Corpus, Part
 from pipelines.documents import Document, bucket_of, identity, is_validation
-from pipelines.segmentation import document_sentences
+from pipelines.segmentation import document_sentences, truncate_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file
 from pipelines.versions import require_same_rules, versions
 from pipelines.writing import read_bytes, write_atomically, write_text
@@ -42,6 +42,8 @@ class CorpusOptions:
     Attributes:
         read: how files are read.
         language: ISO 639 code, for sentence segmentation.
+        segmenter: a name of `pipelines.segmentation.SEGMENTERS`.
+        truncation_noise: share of sentences that are cut off at a random word.
         do_lower_case: whether the vocabulary is learnt from lower-cased text without accents.
         vocab_size: pieces to learn; 0 where vocab_file is given.
         vocab_file: a vocabulary to take over instead, or "".
@@ -52,6 +54,8 @@ class CorpusOptions:
 
     read: ReadOptions
     language: str
+    segmenter: str
+    truncation_noise: float
     do_lower_case: bool
     vocab_size: int
     vocab_file: str
@@ -99,11 +103,13 @@ class SegmentAndKey(beam.DoFn):
     def process(self, document: Document) -> Iterator[tuple[Bucket, Record]]:
         """Splits one document into sentences and finds its bucket."""
         options = self._options
-        sentences = document_sentences(document.paragraphs, options.language, document.segmented)
+        sentences = document_sentences(document.paragraphs, options.language, document.segmented, options.segmenter)
         document_id = identity(sentences)
         split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
         bucket = (split, bucket_of(document_id, options.num_buckets_of(split)))
         reason = cleaning.rejection_reason(sentences) or ""
+        # Last, so that noise moves no document to another bucket and hides no duplicate.
+        sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
         yield bucket, (document_id, document.title, document.source, "\n".join(sentences), reason)
 
 
