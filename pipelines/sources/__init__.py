@@ -9,20 +9,21 @@ import io
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources import jsonl, language_reference, sentences, text, wikiextractor
+from pipelines.sources import gutenberg, jsonl, language_reference, sentences, text, wikiextractor
 from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
 
 READERS = {
     "sentences": sentences.read_documents,
     "text": text.read_documents,
+    "gutenberg": gutenberg.read_documents,
     "jsonl": jsonl.read_documents,
     "wikiextractor": wikiextractor.read_documents,
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
 
-# Bytes looked at to recognise a format; a WikiExtractor file starts with its first <doc>.
-_PEEK = 512
+# Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
+_PEEK = 4096
 
 
 def recognise(name: str, head: bytes) -> str:
@@ -35,6 +36,8 @@ def recognise(name: str, head: bytes) -> str:
         return "wikiextractor"
     if start.startswith(b"{") or stem.endswith((".jsonl", ".ndjson")):
         return "jsonl"
+    if gutenberg.is_gutenberg(head[:_PEEK]):
+        return "gutenberg"
     return "text"
 
 
