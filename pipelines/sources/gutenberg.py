@@ -6,6 +6,7 @@ and END lines, and those between with the START line in front and the small prin
 
 import codecs
 import io
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -25,7 +26,8 @@ _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gut
 _PRODUCTION = re.compile(
     r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]+@[\w-]+\.\w|html\ version
     |^\s*\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
-    |^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*\ (?:by|for|from)\b
+    |^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
+        \ (?:by|for|from)\b
     |^\s*prepared\ by:""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -64,7 +66,8 @@ _CHAPTER = re.compile(
 )
 # I to CCCXCIX, alone or before a title in capitals; a lone C or L is a letter rather than a number.
 _ROMAN = re.compile(
-    r"(?![CL]\b)(?=[CXLIV])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
+    r"(?![CL]\b)(?=[CXLIV])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
+    r"(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
 )
 _CHAPTER_HEAD_LINES = 3
 # No book is wrapped narrower; shorter lines are ended by what they say.
@@ -110,7 +113,7 @@ def find_title(lines: list[str]) -> str:
     for line in lines[:60]:
         if line.startswith("Title: "):
             return line[7:].strip()
-    for line, following in zip(lines[:20], lines[1:21], strict=False):
+    for line, following in itertools.pairwise(lines[:20]):
         match = _TITLE.search(line)
         if match and "etails" not in line and not line.startswith("This "):
             # The First Folio's plays name the play in a line of stars of its own.
@@ -199,9 +202,9 @@ def _without_insertions(lines: list[str]) -> list[str]:
 
 
 def _without_contents(lines: list[str]) -> list[str]:
-    """Cuts the table of contents: from its heading to the first gap behind its entries, or else to the first empty line.
+    """Cuts the table of contents: from its heading to the first gap behind its entries, or to the first empty line.
 
-    Only lines that are no prose are cut.
+    Only what is no prose is cut.
     """
     for number, line in enumerate(lines[: 4 * _FRONT_LINES]):
         if _CONTENTS.match(line):
@@ -237,8 +240,7 @@ def _wrapped_share(lines: list[str]) -> float:
     width = max(_LEAST_WIDTH, *map(len, lines))
     # A tenth of slack: books were wrapped by hand, or with blanks after a full stop that are gone.
     wrapped = sum(
-        len(line) + 1 + len(following.split(" ", 1)[0]) > 0.9 * width
-        for line, following in zip(lines, lines[1:], strict=False)
+        len(line) + 1 + len(following.split(" ", 1)[0]) > 0.9 * width for line, following in itertools.pairwise(lines)
     )
     return wrapped / max(1, len(lines) - 1)
 
@@ -278,7 +280,7 @@ class _Joiner:
     def join(self, lines: list[str]) -> str:
         """One paragraph of stripped lines, whitespace folded."""
         pieces = [lines[0]]
-        for line, following in zip(lines, lines[1:], strict=False):
+        for line, following in itertools.pairwise(lines):
             parts = _broken_word(line, following)
             if parts is None or _SUSPENDED.match(following):
                 if not line.endswith(("--", "—")):
@@ -313,7 +315,7 @@ def join_paragraphs(lines: list[str], joiner: _Joiner | None = None) -> list[str
             stripped = [line.strip() for line in part]
             tied = sum(
                 bool(_ENDS_PHRASE.search(line)) or following[0].islower()
-                for line, following in zip(stripped, stripped[1:], strict=False)
+                for line, following in itertools.pairwise(stripped)
             )
             if 2 * tied >= len(stripped) - 1 or _wrapped_share(stripped) > 0.5:
                 paragraphs.append(joiner.join(stripped))

@@ -10,7 +10,7 @@ from pipelines.sources import ReadOptions, gutenberg, read_file, recognise
 
 # Written from reading the headers and footers, not from the reader's own rules.
 LICENCE = re.compile(
-    r"gutenb[eu]rg|\be-?texts?\b|\be-?books?\b|small print|trademark|public domain|copyright|warrant(?:y|ies)\b.*disclaim"
+    r"gutenb[eu]rg|\be-?texts?\b|\be-?books?\b|small print|trademark|public domain|copyright"
     r"|disclaimer|indemni|tax.?deductible|donations? (?:should|are tax)|michael s\. hart|carnegie-mellon|promo\.net"
     r"|transcriber'?s?'? note|scanner's note|redactor's note|preparer's note|proofread|scanned by|\bemail\b|ftp\b"
     r"|(?:this|html) version|royalt(?:y|ies)\b.*payable|@\w|http:|https:|www\.|plain vanilla|\.zip\b|\*start\b",
