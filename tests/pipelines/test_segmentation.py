@@ -1,9 +1,8 @@
-"""Sentences of paragraphs; cleaning; identity."""
+"""Sentences of paragraphs; identity."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cleaning import NO_TEXT, fold_whitespace, rejection_reason
 from pipelines.documents import bucket_of, identity, is_validation
 from pipelines.segmentation import document_sentences, split_sentences
 
@@ -31,19 +30,6 @@ def test_sentences_never_cross_paragraphs_and_segmented_text_stays():
 @given(st.text())
 def test_no_character_but_whitespace_is_lost(text):
     assert "".join(split_sentences(text, "en")).replace(" ", "") == "".join(text.split())
-
-
-@given(st.text())
-def test_fold_whitespace(text):
-    folded = fold_whitespace(text)
-    assert folded.split() == text.split()
-    assert "\n" not in folded
-    assert folded == folded.strip()
-
-
-def test_rejection():
-    assert rejection_reason([]) == NO_TEXT
-    assert rejection_reason(["A."]) is None
 
 
 def test_identity_is_of_the_text_alone():

@@ -1,0 +1,66 @@
+"""Hashes of words and of runs of words, a few numpy passes over the bytes of a text and no Python object a word."""
+
+import numpy as np
+
+_BLANK = 32
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_BASE = np.uint64(0xD6E8FEB86659FD93)
+
+
+def _mix(values: np.ndarray) -> np.ndarray:
+    """SplitMix64's finisher (Steele et al. 2014): spreads every bit of uint64 values over all of them."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+# A value for each byte, and a weight for each place in a word; the places of a long word come round again.
+_PLACES = 64
+_BYTE_VALUES = _mix(np.arange(1, 257, dtype=np.uint64) * _ODD)
+_PLACE_WEIGHTS = _mix(np.arange(1001, 1001 + _PLACES, dtype=np.uint64) * _ODD) | np.uint64(1)
+
+
+def word_spans(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Where words begin and how many bytes they have: int64 [W] each. Bytes up to 0x20 stand between words."""
+    letters = np.frombuffer(data, np.uint8) > _BLANK
+    edges = np.flatnonzero(np.diff(letters, prepend=False, append=False))
+    return edges[::2], edges[1::2] - edges[::2]
+
+
+def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each word, the same in every process: uint64 [W].
+
+    Args:
+        data: a text in UTF-8.
+        starts: int64 [W], as `word_spans` returns them.
+        lengths: int64 [W].
+    """
+    if not len(starts):
+        return np.empty(0, np.uint64)
+    values = _BYTE_VALUES[np.frombuffer(data, np.uint8)]  # [N]
+    places = np.arange(len(values), dtype=np.int64)
+    places[starts[0] :] -= np.repeat(starts, np.diff(starts, append=len(values)))
+    places &= _PLACES - 1
+    values *= _PLACE_WEIGHTS[places]
+    # The blanks behind a word are summed up with it; their share is taken out by setting them to zero.
+    values[np.frombuffer(data, np.uint8) <= _BLANK] = 0
+    return _mix(np.add.reduceat(values, starts) + lengths.astype(np.uint64))
+
+
+def ngram_keys(hashes: np.ndarray, length: int) -> np.ndarray:
+    """A 64-bit key of each run of `length` words: equal runs have equal keys, others differ but by chance.
+
+    Args:
+        hashes: uint64 [W].
+        length: words in a run.
+
+    Returns:
+        uint64 [W - length + 1], empty for W < length.
+    """
+    if len(hashes) < length:
+        return np.empty(0, np.uint64)
+    keys = hashes[: len(hashes) - length + 1].copy()
+    for offset in range(1, length):
+        keys *= _BASE
+        keys += hashes[offset : offset + len(keys)]
+    return keys
