@@ -5,6 +5,7 @@ import importlib.util
 
 from deploy.flags import fraction, positive_int
 from pipelines.cleaning import SKIPPABLE, CleaningOptions
+from pipelines.language_identification import known_languages
 from pipelines.sources import SourceError
 
 _DEFAULTS = CleaningOptions()
@@ -67,7 +68,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fix_mojibake",
         action="store_true",
-        help="repair text decoded wrongly, such as sch\u00c3\u00b6n for sch\u00f6n (needs the extra [clean])",
+        help="repair text decoded wrongly, such as sch\u00c3\u00b6n for sch\u00f6n (extra [clean])",
+    )
+    group.add_argument(
+        "--identify_language",
+        action="store_true",
+        help="leave out documents that are not in --language; those under 200 characters stay (extra [clean])",
+    )
+    group.add_argument(
+        "--decontaminate",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="evaluation data (SQuAD's JSON, GLUE's TSV, JSON lines, text): leave out documents that share 13 words in "
+        "a row with it",
+    )
+    group.add_argument(
+        "--decontaminate_action",
+        choices=("drop", "report"),
+        default="drop",
+        help="report: keep such documents, but list and count them",
     )
 
 
@@ -85,6 +105,8 @@ def options(args: argparse.Namespace) -> CleaningOptions:
         )
     if args.fix_mojibake and importlib.util.find_spec("ftfy") is None:
         raise SourceError("--fix_mojibake needs ftfy, which is not installed; pip install 'beambert[clean]'")
+    if args.identify_language:
+        _require_language(args.language)
     return CleaningOptions(
         skip_rules=",".join(skipped),
         fix_mojibake=args.fix_mojibake,
@@ -98,3 +120,11 @@ def options(args: argparse.Namespace) -> CleaningOptions:
         max_repeated_lines=args.max_repeated_lines,
         max_repeated_ngrams=args.max_repeated_ngrams,
     )
+
+
+def _require_language(language: str) -> None:
+    if importlib.util.find_spec("py3langid") is None:
+        raise SourceError("--identify_language needs py3langid, which is not installed; pip install 'beambert[clean]'")
+    known = known_languages()
+    if language.split("-")[0].lower() not in known:
+        raise SourceError(f"--identify_language does not know --language {language}; it knows {', '.join(known)}")

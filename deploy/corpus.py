@@ -15,6 +15,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus import CorpusOptions, build_corpus, choose_num_buckets
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
+from pipelines.decontamination import load_keys
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
 from pipelines.writing import delete_matching, read_bytes
@@ -159,6 +160,9 @@ def _options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions
         num_buckets=args.num_buckets or choose_num_buckets(text_bytes),
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
+        identify_language=args.identify_language,
+        decontaminate=[file.path for file in match_files([absolute(path) for path in args.decontaminate])],
+        decontaminate_action=args.decontaminate_action,
     )
 
 
@@ -171,7 +175,9 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     """
     inputs = _inputs(args)
     options = _options(args, inputs)
-    files = inputs + (_describe(options.vocab_file) if options.vocab_file else [])
+    files = inputs + [file for path in [options.vocab_file, *options.decontaminate] if path for file in _describe(path)]
+    if options.decontaminate:
+        load_keys(tuple(options.decontaminate))
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:

@@ -16,7 +16,9 @@ import apache_beam as beam
 from pipelines import cleaning, corpus_files
 from pipelines.cleaning import CleaningOptions
 from pipelines.corpus_files import Corpus, Part
+from pipelines.decontamination import is_contaminated, load_keys
 from pipelines.documents import Document, bucket_of, identity, is_validation
+from pipelines.language_identification import is_other_language
 from pipelines.segmentation import document_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file
 from pipelines.versions import versions
@@ -33,7 +35,8 @@ _SNIPPET_CHARACTERS = 200
 _DROPPED_A_DOCUMENT = 3
 
 # (16-byte identity, title, source, sentences joined by line ends, reason of rejection or "",
-#  JSON of the paragraph rules' work on it or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]]})
+#  JSON of the paragraph rules' work on it or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
+#  "reported": [rule for which it would have been left out]})
 Record = tuple[bytes, str, str, str, str, str]
 # (split, number within the split)
 Bucket = tuple[str, int]
@@ -52,6 +55,9 @@ class CorpusOptions:
         num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
         validation_fraction: share of documents held out.
         cleaning: which cleaning rules run, and their thresholds.
+        identify_language: whether documents in another language than `language` are left out.
+        decontaminate: evaluation files whose text is looked for in the documents.
+        decontaminate_action: "drop" or "report": what becomes of a document that shares text with them.
     """
 
     read: ReadOptions
@@ -62,6 +68,9 @@ class CorpusOptions:
     num_buckets: int
     validation_fraction: float
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
+    identify_language: bool = False
+    decontaminate: list[str] = dataclasses.field(default_factory=list)
+    decontaminate_action: str = "drop"
 
     def num_buckets_of(self, split: str) -> int:
         """Parts of a split; those of the held-out documents are about as large as the others."""
@@ -111,8 +120,22 @@ class SegmentAndKey(beam.DoFn):
         split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
         bucket = (split, bucket_of(document_id, options.num_buckets_of(split)))
         reason = document.rejected or cleaning.rejection_reason(sentences, options.cleaning) or ""
-        work = json.dumps({"counts": counts, "dropped": _sample(dropped)}, sort_keys=True) if counts else ""
+        if not reason and options.identify_language and is_other_language(sentences, options.language):
+            reason = cleaning.LANGUAGE
+        reported: list[str] = []
+        if not reason and self._contaminated(sentences):
+            if options.decontaminate_action == "drop":
+                reason = cleaning.CONTAMINATED
+            else:
+                reported.append(cleaning.CONTAMINATED)
+        work = ""
+        if counts or reported:
+            work = json.dumps({"counts": counts, "dropped": _sample(dropped), "reported": reported}, sort_keys=True)
         yield bucket, (document_id, document.title, document.source, "\n".join(sentences), reason, work)
+
+    def _contaminated(self, sentences: list[str]) -> bool:
+        files = self._options.decontaminate
+        return bool(files) and is_contaminated(sentences, load_keys(tuple(files)))
 
 
 def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -178,16 +201,27 @@ class WritePart(beam.DoFn):
             else:
                 kept.append(record)
         cleaned: Counter[str] = Counter()
+        reported: Counter[str] = Counter()
         lines = _RejectedLines()
         for record in [*rejected, *kept]:
             if record[4]:
                 lines.add(record, record[4], record[3])
-            work = json.loads(record[5]) if record[5] else {"counts": {}, "dropped": []}
+            if not record[5]:
+                continue
+            work = json.loads(record[5])
             cleaned.update(work["counts"])
+            if not record[4]:
+                reported.update(work["reported"])
+                for rule in work["reported"]:
+                    lines.add(record, f"{rule}, kept", record[3])
             for rule, snippet in work["dropped"]:
                 lines.add(record, rule, snippet)
         lines.write(f"{self._output}/rejected/{name}.jsonl")
-        counts: dict[str, Any] = {"rejected": dict(Counter(record[4] for record in rejected)), "cleaned": dict(cleaned)}
+        counts: dict[str, Any] = {
+            "rejected": dict(Counter(record[4] for record in rejected)),
+            "reported": dict(reported),
+            "cleaned": dict(cleaned),
+        }
         part: Part | None = None
         if kept:
             documents = [
@@ -265,9 +299,11 @@ class WriteCorpusManifest(beam.DoFn):
         parts = list(written_parts)
         written = sorted((item[0] for item in parts if item[0]), key=lambda part: part.name)
         rejected: Counter[str] = Counter()
+        reported: Counter[str] = Counter()
         cleaned: Counter[str] = Counter()
         for item in parts:
             rejected.update(item[1]["rejected"])
+            reported.update(item[1]["reported"])
             cleaned.update(item[1]["cleaned"])
         documents_read = sum(read)
         documents = {
@@ -284,6 +320,7 @@ class WriteCorpusManifest(beam.DoFn):
             "documents_read": documents_read,
             "documents": documents,
             "documents_rejected": dict(sorted(rejected.items())),
+            "documents_reported": dict(sorted(reported.items())),
             "paragraphs_cleaned": dict(sorted(cleaned.items())),
             "sentences": {
                 split: sum(part.sentences for part in written if part.split == split)
