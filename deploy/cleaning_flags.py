@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--skip_rules",
         default="",
         metavar="NAME,NAME",
-        help="rules not to apply, such as residual_markup for a corpus about HTML",
+        help="rules not to apply, such as residual_markup for a corpus about HTML (default: none)",
     )
     group.add_argument(
         "--min_sentences",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from pipelines.documents import Document
 from pipelines.sources.files import ReadOptions
+from pipelines.sources.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
 
 _HEADER_END = re.compile(
     r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE
@@ -51,8 +52,6 @@ _INSERTED = re.compile(
     re.IGNORECASE,
 )
 _EMPHASIS = re.compile(r"(?<!\w)_([^_]{1,500})_(?!\w)")
-_ENDS_PHRASE = re.compile(r"""[.,;:!?\-—*)\]]["'»”’]*(?: *<\d+>)?$""")
-_SUSPENDED = re.compile(r"(?:and|or|to|und|oder|als|bis|wie)\b")
 
 _NUMBER = r"(?:[IVXLCDM]+|\d+|the \w+|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|last|eins?)"
 _CHAPTER = re.compile(
@@ -70,8 +69,6 @@ _ROMAN = re.compile(
     r"(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
 )
 _CHAPTER_HEAD_LINES = 3
-# No book is wrapped narrower; shorter lines are ended by what they say.
-_LEAST_WIDTH = 45
 # A chapter with less text than this is a heading before another one, or a line of the table of contents.
 _CHAPTER_CHARACTERS = 500
 
@@ -217,111 +214,8 @@ def _without_contents(lines: list[str]) -> list[str]:
     return lines
 
 
-def blocks_of(lines: list[str]) -> Iterator[list[str]]:
-    """Cuts lines into blocks: a run of lines with text and the empty lines that follow it."""
-    block: list[str] = []
-    for line in lines:
-        if line and block and not block[-1]:
-            yield block
-            block = []
-        block.append(line)
-    if block:
-        yield block
-
-
-def is_prose(block: list[str]) -> bool:
-    """Whether lines are hard-wrapped prose of five lines or more, rather than verse, a list or a heading."""
-    lines = [line.strip() for line in block if line]
-    return len(lines) >= 5 and _wrapped_share(lines) > 0.6
-
-
-def _wrapped_share(lines: list[str]) -> float:
-    """Share of line ends that wrapping explains: the next line's first word had no room in the block's width."""
-    width = max(_LEAST_WIDTH, *map(len, lines))
-    # A tenth of slack: books were wrapped by hand, or with blanks after a full stop that are gone.
-    wrapped = sum(
-        len(line) + 1 + len(following.split(" ", 1)[0]) > 0.9 * width for line, following in itertools.pairwise(lines)
-    )
-    return wrapped / max(1, len(lines) - 1)
-
-
-def _split_by_indent(lines: list[str]) -> list[list[str]]:
-    """Cuts a block where its lines are indented like its first one, while others are not: speeches, paragraphs."""
-    indents = [len(line) - len(line.lstrip()) for line in lines]
-    if indents[0] <= min(indents):
-        return [lines]
-    parts: list[list[str]] = []
-    for line, indent in zip(lines, indents, strict=True):
-        if indent == indents[0]:
-            parts.append([])
-        parts[-1].append(line)
-    return parts
-
-
-def _broken_word(line: str, following: str) -> tuple[str, str] | None:
-    """The two parts of a word that a line's end breaks at a hyphen, or None. Both lines are stripped."""
-    if not line.endswith("-"):
-        return None
-    left = re.search(r"(\w+)-$", line)
-    right = re.match(r"\w+", following)
-    return (left.group(1), right.group()) if left and right else None
-
-
-class _Joiner:
-    """Joins wrapped lines; a hyphen at a line's end stays or goes as the book itself writes the word elsewhere."""
-
-    def __init__(self, lines: list[str]) -> None:
-        stripped = [line.strip() for line in lines]
-        broken = [parts for parts in map(_broken_word, stripped, stripped[1:]) if parts]
-        self._words = set(re.findall(r"\w+(?:-\w+)*", " ".join(stripped))) if broken else set()
-        with_hyphen = sum("-".join(parts) in self._words for parts in broken)
-        self._hyphenates = sum("".join(parts) in self._words for parts in broken) > with_hyphen
-
-    def join(self, lines: list[str]) -> str:
-        """One paragraph of stripped lines, whitespace folded."""
-        pieces = [lines[0]]
-        for line, following in itertools.pairwise(lines):
-            parts = _broken_word(line, following)
-            if parts is None or _SUSPENDED.match(following):
-                if not line.endswith(("--", "—")):
-                    pieces.append(" ")
-            elif self._drops_hyphen(*parts):
-                pieces[-1] = pieces[-1][:-1]
-            pieces.append(following)
-        return " ".join("".join(pieces).split())
-
-    def _drops_hyphen(self, left: str, right: str) -> bool:
-        if not right[0].islower() or not left[-1].isalpha():
-            return False
-        if f"{left}-{right}" in self._words:
-            return False
-        return left + right in self._words or self._hyphenates
-
-
-def join_paragraphs(lines: list[str], joiner: _Joiner | None = None) -> list[str]:
-    """Paragraphs of hard-wrapped lines.
-
-    A block between empty lines is one paragraph; so is a stanza, so that its sentences stay whole. Lines that neither
-    wrapping nor punctuation ties together (lists, the names of a play) stay paragraphs of their own, and lines
-    indented like the first of their block begin a new one (speeches).
-    """
-    joiner = joiner or _Joiner(lines)
-    paragraphs: list[str] = []
-    for block in blocks_of(lines):
-        filled = [line for line in block if line]
-        if not filled:
-            continue
-        for part in _split_by_indent(filled):
-            stripped = [line.strip() for line in part]
-            tied = sum(
-                bool(_ENDS_PHRASE.search(line)) or following[0].islower()
-                for line, following in itertools.pairwise(stripped)
-            )
-            if 2 * tied >= len(stripped) - 1 or _wrapped_share(stripped) > 0.5:
-                paragraphs.append(joiner.join(stripped))
-            else:
-                paragraphs.extend(" ".join(line.split()) for line in stripped)
-    return [cleaned for cleaned in map(_clean, paragraphs) if cleaned]
+def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
+    return [cleaned for cleaned in map(_clean, join_paragraphs(lines, joiner)) if cleaned]
 
 
 def _clean(paragraph: str) -> str:
@@ -373,10 +267,10 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     lines = split_lines(decode(stream.read(), options.encoding))
     title = find_title(lines)
     body = strip_licence(lines)
-    joiner = _Joiner(body)
+    joiner = Joiner(body)
     chapters = split_chapters(body) if options.document_unit == "chapter" else []
     if not chapters:
-        yield Document(join_paragraphs(body, joiner), title=title, source=path)
+        yield Document(_paragraphs(body, joiner), title=title, source=path)
     for heading, chapter in chapters:
         name = f"{title}: {heading}" if title and heading else title or heading
-        yield Document(join_paragraphs(chapter, joiner), title=name, source=path)
+        yield Document(_paragraphs(chapter, joiner), title=name, source=path)

@@ -88,7 +88,7 @@ def test_decontamination(texts, tmp_path):
 def test_language(texts, tmp_path):
     pytest.importorskip("py3langid", reason="the extra [clean] is not installed")
     german = (
-        "Der Hund lief durch den Wald und suchte seinen Herrn, der lange fort gewesen war. Es wurde dunkel, und niemand "
+        "Der Hund lief durch den Wald und suchte seinen Herrn, der lange fort gewesen war. Es wurde dunkel, niemand "
         "kam ihm entgegen. Erst am Morgen fand er das kleine Haus am Fluss wieder, in dem die Kinder noch schliefen."
     )
     (texts / "c.jsonl").write_text(json.dumps({"text": german}))
