@@ -80,7 +80,7 @@ def test_errors_name_the_file(tmp_path):
         load_keys((str(tmp_path / "nothing.txt"),))
 
 
-words = st.lists(st.sampled_from(["a", "B", "é", "Straße", "don't", "x_y", "–", "12", "漢字"]), max_size=40).map(
+words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y", "–", "12", "漢字"]), max_size=40).map(
     " ".join
 )
 
