@@ -310,14 +310,15 @@ def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str 
         return NO_TEXT
     text = "\n".join(sentences)
     data = text.encode("utf-8")
-    words = len(word_spans(data)[0])
+    spans = word_spans(data)
+    words = len(spans[0])
     tests: tuple[tuple[str, Callable[[], bool]], ...] = (
         (TOO_SHORT, lambda: _is_too_short(sentences, words, text, options)),
         (SYMBOLS, lambda: words >= _LEAST_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
         (DIGITS, lambda: words >= _LEAST_WORDS and digit_ratio(data) > options.max_digit_ratio),
-        (NON_LETTERS, lambda: words >= _LEAST_WORDS and non_letter_ratio(data) > options.max_non_letter_ratio),
+        (NON_LETTERS, lambda: words >= _LEAST_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
         (REPEATED_LINES, lambda: repeated_line_ratio(sentences) > options.max_repeated_lines),
-        (REPEATED_NGRAMS, lambda: repeated_ngram_ratio(data) > options.max_repeated_ngrams),
+        (REPEATED_NGRAMS, lambda: repeated_ngram_ratio(data, spans) > options.max_repeated_ngrams),
     )
     return next((name for name, fails in tests if options.runs(name) and fails()), None)
 
@@ -344,9 +345,8 @@ def digit_ratio(data: bytes) -> float:
     return 1 - len(data.translate(None, _DIGITS)) / len(data) if data else 0.0
 
 
-def non_letter_ratio(data: bytes) -> float:
-    """Share of the words of a text in UTF-8 that hold no letter; characters beyond ASCII count as letters."""
-    words = len(word_spans(data)[0])
+def non_letter_ratio(data: bytes, words: int) -> float:
+    """Share of the so many words of a text in UTF-8 that hold no letter; characters beyond ASCII count as letters."""
     return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
 
 
@@ -363,12 +363,14 @@ _NGRAM = 10
 _LEAST_WORDS_OF_NGRAMS = 100
 
 
-def repeated_ngram_ratio(data: bytes) -> float:
-    """Share of the bytes of words that lie in runs of ten words that occur more than once in a text in UTF-8.
+def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> float:
+    """Share of the bytes of words that lie in runs of ten words that occur more than once; 0 for less than 100 words.
 
-    0 for texts of fewer than 100 words.
+    Args:
+        data: a text in UTF-8.
+        spans: its words, as `word_spans` returns them.
     """
-    starts, lengths = word_spans(data)
+    starts, lengths = spans
     if len(starts) < _LEAST_WORDS_OF_NGRAMS:
         return 0.0
     keys = ngram_keys(word_hashes(data, starts, lengths), _NGRAM)

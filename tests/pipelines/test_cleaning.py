@@ -195,7 +195,7 @@ def test_ratios_by_hand():
     assert cleaning.symbol_ratio("# a ... b… c") == 3 / 5
     assert cleaning.digit_ratio(b"ab 12\n") == 2 / 4
     assert cleaning.digit_ratio(b" ") == 0
-    assert cleaning.non_letter_ratio("a1 22 \u00df --".encode()) == 2 / 4
+    assert cleaning.non_letter_ratio("a1 22 \u00df --".encode(), 4) == 2 / 4
     assert cleaning.repeated_line_ratio(["ab", "cdef", "ab"]) == 2 / 8
 
 
@@ -216,7 +216,8 @@ def test_repeated_ngrams_against_a_slow_count(seed, length, repeats):
     for start in generator.integers(0, length - 12, repeats // 10):
         words += words[start : start + 12]
     text = " ".join(words)
-    assert cleaning.repeated_ngram_ratio(text.encode()) == pytest.approx(repeated_share(text))
+    data = text.encode()
+    assert cleaning.repeated_ngram_ratio(data, word_spans(data)) == pytest.approx(repeated_share(text))
 
 
 @given(st.lists(st.text("ab\u00e9 \n", max_size=150), max_size=6))

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.decontamination import (
@@ -86,6 +86,7 @@ words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y
 
 
 @given(words, words)
+@example("É " * 13, "é " * 13)
 def test_any_pair_of_texts_against_tuples(evaluation, document):
     keys = evaluation_keys([evaluation])
     assert len(keys) == len(runs(evaluation))
