@@ -14,6 +14,7 @@ DATA = [
     "pyarrow>=18",
     "sentencex>=1.0.30",
 ]
+CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 WIKI = ["wikiextractor==3.1.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
 TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
@@ -49,6 +50,7 @@ setup(
     install_requires=["numpy>=1.26", "rich>=13"],
     extras_require={
         "data": DATA,
+        "clean": CLEAN,
         "wiki": WIKI,
         "gcp": GCP,
         "train": TRAIN,

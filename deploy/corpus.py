@@ -7,7 +7,7 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from deploy import embedded
+from deploy import cleaning_flags, embedded
 from deploy.flags import boolean, fraction, positive_int
 from deploy.output import absolute, refuse_other, require_writable
 from deploy.progress import watch_files
@@ -15,6 +15,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus import CorpusOptions, build_corpus, choose_num_buckets
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
+from pipelines.decontamination import load_keys
 from pipelines.segmentation import SEGMENTERS
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
@@ -49,12 +50,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="FORMAT",
         help="sentences: one a line, an empty line between documents (google-research/bert's input). "
-        "text: one document a file. jsonl: an object a line. wikiextractor: <doc ...> as WikiExtractor writes it. "
+        "bookcorpus: one sentence a line, a book a file or empty lines between books. text: one document a file. "
+        "gutenberg: Project Gutenberg's plain text, licence and credits taken out. jsonl: an object a line. "
+        "parquet: a document a row. wikiextractor: <doc ...> or --json as WikiExtractor writes it. "
         "language_reference: the Python language reference inside this Python, needs no --input. "
-        "auto: wikiextractor or jsonl where the content shows it, else text",
+        "auto: wikiextractor, jsonl, parquet or gutenberg where the content shows it, else text",
     )
-    group.add_argument("--encoding", default="utf-8", metavar="NAME", help="of the text files")
-    group.add_argument("--text_field", default="text", metavar="NAME", help="field of a JSON line that holds the text")
+    group.add_argument(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="of the text files; Gutenberg books that are not UTF-8 are read as cp1252, a superset of Latin-1",
+    )
+    group.add_argument(
+        "--text_field",
+        default="text",
+        metavar="NAME",
+        help="field of a JSON line, or column of a Parquet file, that holds the text or the list of its sentences",
+    )
+    group.add_argument(
+        "--document_unit",
+        choices=("book", "chapter"),
+        default="book",
+        help="what a document of a Gutenberg book is; chapters are told by their headings, in English and German",
+    )
     group.add_argument(
         "--language", default="en", metavar="CODE", help="ISO 639 code of the text, for splitting sentences"
     )
@@ -66,6 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how paragraphs become sentences. rules: sentencex with its known faults mended. "
         "lines: every line is a sentence. sentencex: as it is",
     )
+
+    cleaning_flags.add_arguments(parser)
 
     group = parser.add_argument_group("what to make of it")
     group.add_argument("--output", required=True, metavar="DIR", help="directory for the result")
@@ -148,7 +169,7 @@ def _options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions
     text_bytes = sum(size * (_EXPANSION if path.endswith(_COMPRESSED) else 1) for path, size, _ in inputs)
     vocab_file = _vocab_file(args)
     return CorpusOptions(
-        read=ReadOptions(args.input_format, args.encoding, args.text_field),
+        read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
@@ -157,6 +178,10 @@ def _options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions
         vocab_file=vocab_file,
         num_buckets=args.num_buckets or choose_num_buckets(text_bytes),
         validation_fraction=args.validation_fraction,
+        cleaning=cleaning_flags.options(args),
+        identify_language=args.identify_language,
+        decontaminate=[file.path for file in match_files([absolute(path) for path in args.decontaminate])],
+        decontaminate_action=args.decontaminate_action,
     )
 
 
@@ -169,7 +194,9 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     """
     inputs = _inputs(args)
     options = _options(args, inputs)
-    files = inputs + (_describe(options.vocab_file) if options.vocab_file else [])
+    files = inputs + [file for path in [options.vocab_file, *options.decontaminate] if path for file in _describe(path)]
+    if options.decontaminate:
+        load_keys(tuple(options.decontaminate))
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:

@@ -1,14 +1,383 @@
-"""Cleaning rules: plain functions over one paragraph or one document."""
+"""Cleaning rules: plain functions over one paragraph or one document; a rule's name is its switch and its counter.
 
+Paragraph rules take a text and return it cleaned, "" where nothing is to stay of it. Document rules say why a document
+is left out, or None. Thresholds follow two published recipes where these speak: C4 (Raffel et al. 2020, section 2.2)
+and Gopher's MassiveText (Rae et al. 2021, appendix A.1.1). What they throw away in web pages is no fault in a book, so
+rules that would cut prose are off, and the others stand where prose does not reach.
+"""
+
+import dataclasses
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pipelines.ngrams import ngram_keys, word_hashes, word_spans
+
+# Paragraph rules, in their order.
+MOJIBAKE = "mojibake"
+RESIDUAL_MARKUP = "residual_markup"
+EDITORIAL_MARKS = "editorial_marks"
+UNICODE_NFC = "unicode_nfc"
+CONTROL_CHARACTERS = "control_characters"
+WHITESPACE = "whitespace"
+BOILERPLATE = "boilerplate"
+NO_LETTERS = "no_letters"
+END_PUNCTUATION = "end_punctuation"
+# Document rules, in their order.
 NO_TEXT = "no_text"
+TOO_SHORT = "too_short"
+SYMBOLS = "symbols"
+DIGITS = "digits"
+NON_LETTERS = "non_letters"
+REPEATED_LINES = "repeated_lines"
+REPEATED_NGRAMS = "repeated_ngrams"
+# Reasons that are found elsewhere: where equal texts meet, and by other files.
 DUPLICATE = "duplicate"
+LANGUAGE = "language"
+CONTAMINATED = "contaminated"
+
+# What --skip_rules may name. A sentence cannot hold a line end and a document needs text: WHITESPACE and NO_TEXT stay.
+SKIPPABLE = (
+    RESIDUAL_MARKUP,
+    EDITORIAL_MARKS,
+    UNICODE_NFC,
+    CONTROL_CHARACTERS,
+    BOILERPLATE,
+    NO_LETTERS,
+    TOO_SHORT,
+    SYMBOLS,
+    DIGITS,
+    NON_LETTERS,
+    REPEATED_LINES,
+    REPEATED_NGRAMS,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class CleaningOptions:
+    """Which rules run and where they draw the line; all values are JSON's.
+
+    Attributes:
+        skip_rules: names of `SKIPPABLE` rules that do not run, sorted, joined by commas.
+        fix_mojibake: repair text that was decoded in a wrong encoding, with ftfy (extra `[clean]`).
+        end_punctuation: drop paragraphs that do not end like a sentence (C4's first rule; it drops headings and verse).
+        min_sentences: documents with fewer are left out (C4: 5).
+        min_words: documents with fewer are left out (Gopher: 50).
+        min_characters: documents with fewer are left out.
+        max_symbol_ratio: hashes and ellipses for each word (Gopher: 0.1).
+        max_digit_ratio: share of digits among the characters that are no whitespace.
+        max_non_letter_ratio: share of words without any letter (Gopher: 0.2). These three are judged from 20 words on.
+        max_repeated_lines: share of the characters in sentences that the document already had (Gopher: 0.2).
+        max_repeated_ngrams: share of the characters in runs of ten words that occur again (Gopher: 0.1).
+    """
+
+    skip_rules: str = ""
+    fix_mojibake: bool = False
+    end_punctuation: bool = False
+    min_sentences: int = 1
+    min_words: int = 0
+    min_characters: int = 0
+    max_symbol_ratio: float = 0.2
+    max_digit_ratio: float = 0.3
+    max_non_letter_ratio: float = 0.4
+    max_repeated_lines: float = 0.3
+    max_repeated_ngrams: float = 0.5
+
+    def runs(self, rule: str) -> bool:
+        """Whether a rule is on."""
+        if rule == MOJIBAKE:
+            return self.fix_mojibake
+        if rule == END_PUNCTUATION:
+            return self.end_punctuation
+        return rule not in self.skip_rules.split(",")
+
+
+def fix_mojibake(text: str) -> str:
+    """Repairs text that was encoded in UTF-8 and read as something else, such as "schÃ¶n", with ftfy; all else stays.
+
+    Raises:
+        ModuleNotFoundError: ftfy is not installed.
+    """
+    import ftfy
+
+    return text if text.isascii() else ftfy.fix_encoding(text)
+
+
+_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>[^<>]*</ref\s*>", re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_INLINE_TAG = re.compile(
+    r"</?(?:abbr|a|bdi|big|b|cite|code|em|font|i|kbd|mark|math|nowiki|s|small|span|strong|sub|sup|tt|u|var)"
+    r"(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+_BLOCK_TAG = re.compile(
+    r"</?(?:blockquote|br|center|dd|div|dl|dt|gallery|h[1-6]|hr|imagemap|includeonly|li|noinclude|ol|onlyinclude|p"
+    r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+# A paragraph with these is a template's code, not its text; one with lengths in em or pixels is a style.
+_CODE = re.compile(
+    r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|&rft\.|\{\{urlencode:"
+    r"|\b(?:height|width|margin|padding|font-size|border|top|left)(?:-\w+)?: ?[\d.]+(?:em|px);",
+    re.IGNORECASE,
+)
+_BRACES = re.compile(r"\{\{+|\}\}+|\{\||\|\}")
+_MEDIA_LINK = re.compile(r"\[\[(?:file|image|category|datei|bild|kategorie):[^\[\]]*\]\]", re.IGNORECASE)
+_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+_BOLD_OR_ITALIC = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
+_HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
+_ENTITY = re.compile(
+    r"&(?:nbsp|amp|lt|gt|quot|apos|ndash|mdash|minus|times|thinsp|hellip|#\d{1,7}|#x[0-9a-fA-F]{1,6});"
+)
+_EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
+_EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
+
+
+def remove_residual_markup(text: str) -> str:
+    """Takes out what extraction from HTML and wikitext leaves behind; the text that the marks stood around stays.
+
+    Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
+    empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)".
+    """
+    if ("#" in text or "&rft" in text or "em;" in text or "px;" in text) and _CODE.search(text):
+        return ""
+    if "<" in text:
+        text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _COMMENT.sub("", text))))
+    if "{{" in text or "}}" in text or "{|" in text or "|}" in text:
+        before = ""
+        while before != text:
+            before, text = text, _TEMPLATE.sub("", text)
+        text = _BRACES.sub(" ", text)
+    if "[[" in text:
+        text = _LINK.sub(r"\1", _MEDIA_LINK.sub("", text))
+    # With a double backquote it is the quotation marks of tokenised text.
+    if "''" in text and "``" not in text:
+        text = _BOLD_OR_ITALIC.sub(r"\2", text)
+    if text.startswith("=="):
+        text = _HEADING.sub(r"\2", text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+    if " (" in text:
+        text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
+    return text
+
+
+_EDITORIAL = re.compile(
+    r"\[ ?\[?(?:edit(?: source)?|update|bearbeiten|quelltext bearbeiten|bearbeiten \| quelltext bearbeiten"
+    r"|(?:citation|clarification|verification|page|pages|year|quotation|disambiguation|better source|attribution"
+    r"|further explanation|additional citations?) needed|failed verification|not in citation given|original research\?"
+    r"|dead link|dubious(?: ?[-–] discuss)?|vague|(?:according to |by )?whom\?|(?:who|when|where|which|why|how)\?"
+    r"|note \d{1,3}|nb \d{1,3})\]{1,2}",
+    re.IGNORECASE,
+)
+# Only right behind a word or a sign: `E[0]` is an index and "silicon [100]" a name.
+_REFERENCE_MARK = re.compile(r"""(?:(?<=\w\w)|(?<=[.,;:!?)\]"'”’»]))(?:\[\d{1,3}\])+""")
+
+
+def remove_editorial_marks(text: str) -> str:
+    """Takes out `[edit]`, `[citation needed]` and its like, and the marks of references, `[1]`."""
+    if "[" not in text:
+        return text
+    return _REFERENCE_MARK.sub("", _EDITORIAL.sub("", text))
+
+
+def normalize_nfc(text: str) -> str:
+    """Unicode's canonical composition, so that equal letters are equal code points."""
+    return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+
+
+# Zero-width joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are spelled with them.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+)
+
+
+def remove_control_characters(text: str) -> str:
+    """Takes out control characters, soft hyphens, zero-width spaces, byte order marks and direction marks."""
+    return text if text.isprintable() else _CONTROL.sub("", text)
 
 
 def fold_whitespace(paragraph: str) -> str:
     """Every run of whitespace, line ends of any kind included, becomes one blank; none is left at the ends."""
+    if paragraph.isprintable() and "  " not in paragraph:
+        return paragraph.strip()
     return " ".join(paragraph.split())
 
 
-def rejection_reason(sentences: list[str]) -> str | None:
-    """Why a document is left out of the corpus, or None. `DUPLICATE` is found later, where equal texts meet."""
-    return None if sentences else NO_TEXT
+_BOILERPLATE_CHARACTERS = 200
+_BOILERPLATE = re.compile(
+    r"""(?:from\ wikipedia,\ the\ free\ encyclopedia
+    |jump\ to\ (?:navigation|search|content).*|skip\ to\ (?:main\ )?content
+    |retrieved\ from\ "?https?://\S+
+    |this\ (?:[\w\- ]{0,60}\ )?article\ is\ a\ stub\b.*|you\ can\ help\ wikipedia\ by\ expanding\ it
+    |(?:copyright\ )?(?:©|\(c\)|&copy;)\ ?\d{4}.{0,80}|(?:.{0,60}\ )?all\ rights\ reserved
+    |(?:please\ )?(?:enable|turn\ on)\ (?:java ?script|cookies)\b.*|.{0,40}requires\ java ?script\b.*
+    |(?:this|our)\ (?:web)?site\ uses\ cookies\b.*|we\ use\ cookies\b.*
+    |(?:privacy\ policy|cookie\ policy|terms\ of\ (?:use|service)|terms\ and\ conditions)(?:\ ?[|·•]\ ?.{0,60})?
+    |(?:read|see|show|view)\ more|click\ here(?:\ to\ .{0,60})?|sign\ (?:up|in)|log\ in|back\ to\ top
+    |share\ (?:this|on\ \w+)|(?:tweet|pin\ it|advertisement|loading)|follow\ us\ on\ .{0,60}
+    |subscribe\ to\ our\ (?:newsletter|mailing\ list).{0,60}|leave\ a\ (?:comment|reply)
+    |lorem\ ipsum\ dolor\ sit\ amet.*
+    )[\s.!:…»>]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def drop_boilerplate(text: str) -> str:
+    """ "" for a paragraph that is nothing but what web pages say of themselves; else the text."""
+    return "" if len(text) <= _BOILERPLATE_CHARACTERS and _BOILERPLATE.fullmatch(text) else text
+
+
+def drop_without_letters(text: str) -> str:
+    """ "" for a paragraph without any letter or digit, such as "* * *"; else the text."""
+    # Most paragraphs show a letter at once.
+    return text if text[:1].isalnum() or any(map(str.isalnum, text)) else ""
+
+
+_SENTENCE_END = re.compile(r"""[.!?…。!?।։۔]["'”’»›)\]]*$""")
+
+
+def require_end_punctuation(text: str) -> str:
+    """ "" for a paragraph that does not end in a full stop, a question or exclamation mark, quotes closed (C4)."""
+    return text if _SENTENCE_END.search(text) else ""
+
+
+_PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    (MOJIBAKE, fix_mojibake),
+    (RESIDUAL_MARKUP, remove_residual_markup),
+    (EDITORIAL_MARKS, remove_editorial_marks),
+    (UNICODE_NFC, normalize_nfc),
+    (CONTROL_CHARACTERS, remove_control_characters),
+    (WHITESPACE, fold_whitespace),
+    (BOILERPLATE, drop_boilerplate),
+    (NO_LETTERS, drop_without_letters),
+    (END_PUNCTUATION, require_end_punctuation),
+)
+
+
+def clean_paragraphs(
+    paragraphs: Sequence[str],
+    options: CleaningOptions,
+    counts: Counter[str],
+    dropped: list[tuple[str, str]] | None = None,
+) -> list[str]:
+    """Applies the paragraph rules.
+
+    Args:
+        paragraphs: the text of one document.
+        options: which rules run.
+        counts: is added to: for each rule the paragraphs that it changed or dropped.
+        dropped: is added to: (rule, text before it) for each paragraph that a rule emptied.
+
+    Returns:
+        The paragraphs that still hold text, whitespace folded.
+    """
+    rules = [(name, rule) for name, rule in _PARAGRAPH_RULES if options.runs(name)]
+    kept = []
+    for paragraph in paragraphs:
+        text = paragraph
+        for name, rule in rules:
+            changed = rule(text)
+            if changed != text:
+                counts[name] += 1
+                if not changed:
+                    # Empty lines are no loss.
+                    if dropped is not None and name != WHITESPACE:
+                        dropped.append((name, text))
+                    text = changed
+                    break
+                text = changed
+        if text:
+            kept.append(text)
+    return kept
+
+
+# Of fewer words, a share says nothing: "Wait ..." is half symbols.
+_LEAST_WORDS = 20
+
+
+def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str | None:
+    """Why a document is left out of the corpus, or None.
+
+    `DUPLICATE` is found later, where equal texts meet; `LANGUAGE` and `CONTAMINATED` have files of their own.
+    """
+    if not sentences:
+        return NO_TEXT
+    text = "\n".join(sentences)
+    data = text.encode("utf-8")
+    spans = word_spans(data)
+    words = len(spans[0])
+    tests: tuple[tuple[str, Callable[[], bool]], ...] = (
+        (TOO_SHORT, lambda: _is_too_short(sentences, words, text, options)),
+        (SYMBOLS, lambda: words >= _LEAST_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
+        (DIGITS, lambda: words >= _LEAST_WORDS and digit_ratio(data) > options.max_digit_ratio),
+        (NON_LETTERS, lambda: words >= _LEAST_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
+        (REPEATED_LINES, lambda: repeated_line_ratio(sentences) > options.max_repeated_lines),
+        (REPEATED_NGRAMS, lambda: repeated_ngram_ratio(data, spans) > options.max_repeated_ngrams),
+    )
+    return next((name for name, fails in tests if options.runs(name) and fails()), None)
+
+
+def _is_too_short(sentences: Sequence[str], words: int, text: str, options: CleaningOptions) -> bool:
+    return len(sentences) < options.min_sentences or words < options.min_words or len(text) < options.min_characters
+
+
+def symbol_ratio(text: str) -> float:
+    """Hashes and ellipses, of three dots or of one character, for each word."""
+    symbols = text.count("#") + text.count("...") + text.count("…")
+    return symbols / len(text.split()) if symbols else 0.0
+
+
+_DIGITS = b"0123456789"
+_BLANKS = b" \t\r\n\x0b\x0c"
+_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1)) + bytes(range(128, 256))
+_NO_LETTERS = bytes(byte for byte in range(33, 256) if byte not in _LETTERS)
+
+
+def digit_ratio(data: bytes) -> float:
+    """Share of ASCII digits among the bytes of a text in UTF-8 that are no whitespace."""
+    data = data.translate(None, _BLANKS)
+    return 1 - len(data.translate(None, _DIGITS)) / len(data) if data else 0.0
+
+
+def non_letter_ratio(data: bytes, words: int) -> float:
+    """Share of the so many words of a text in UTF-8 that hold no letter; characters beyond ASCII count as letters."""
+    return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
+
+
+def repeated_line_ratio(sentences: Sequence[str]) -> float:
+    """Share of the characters that stand in sentences the document already had, however often they come again.
+
+    Of the characters, not of the sentences, as in a play every speaker's name is a sentence that comes again.
+    """
+    total = sum(map(len, sentences))
+    return 1 - sum(map(len, set(sentences))) / total if total else 0.0
+
+
+_NGRAM = 10
+_LEAST_WORDS_OF_NGRAMS = 100
+
+
+def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> float:
+    """Share of the bytes of words that lie in runs of ten words that occur more than once; 0 for less than 100 words.
+
+    Args:
+        data: a text in UTF-8.
+        spans: its words, as `word_spans` returns them.
+    """
+    starts, lengths = spans
+    if len(starts) < _LEAST_WORDS_OF_NGRAMS:
+        return 0.0
+    keys = ngram_keys(word_hashes(data, starts, lengths), _NGRAM)
+    ordered = np.sort(keys)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(twice):
+        return 0.0
+    repeated = np.isin(keys, twice)  # [W - 9]
+    inside = np.convolve(repeated, np.ones(_NGRAM, np.int64)) > 0  # [W]
+    return float(lengths[inside].sum() / lengths.sum())

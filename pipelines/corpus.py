@@ -14,8 +14,11 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines import cleaning, corpus_files
+from pipelines.cleaning import CleaningOptions
 from pipelines.corpus_files import Corpus, Part
+from pipelines.decontamination import is_contaminated, load_keys
 from pipelines.documents import Document, bucket_of, identity, is_validation
+from pipelines.language_identification import is_other_language
 from pipelines.segmentation import document_sentences, truncate_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file
 from pipelines.versions import require_same_rules, versions
@@ -29,8 +32,13 @@ _WORD_GROUPS = 64
 _REJECTED_A_PART = 1000
 _SNIPPET_CHARACTERS = 200
 
-# (16-byte identity, title, source, sentences joined by line ends, reason of rejection or "")
-Record = tuple[bytes, str, str, str, str]
+# Of each rule in each document; a document of many dropped lines must not weigh more in the shuffle than its text.
+_DROPPED_A_DOCUMENT = 3
+
+# (16-byte identity, title, source, sentences joined by line ends, reason of rejection or "",
+#  JSON of the paragraph rules' work on it or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
+#  "reported": [rule for which it would have been left out]})
+Record = tuple[bytes, str, str, str, str, str]
 # (split, number within the split)
 Bucket = tuple[str, int]
 
@@ -49,6 +57,10 @@ class CorpusOptions:
         vocab_file: a vocabulary to take over instead, or "".
         num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
         validation_fraction: share of documents held out.
+        cleaning: which cleaning rules run, and their thresholds.
+        identify_language: whether documents in another language than `language` are left out.
+        decontaminate: evaluation files whose text is looked for in the documents.
+        decontaminate_action: "drop" or "report": what becomes of a document that shares text with them.
         character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
     """
 
@@ -61,6 +73,10 @@ class CorpusOptions:
     vocab_file: str
     num_buckets: int
     validation_fraction: float
+    cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
+    identify_language: bool = False
+    decontaminate: list[str] = dataclasses.field(default_factory=list)
+    decontaminate_action: str = "drop"
     character_rules: str = CHARACTER_RULES
 
     def num_buckets_of(self, split: str) -> int:
@@ -95,22 +111,79 @@ class ReadDocuments(beam.DoFn):
 
 
 class SegmentAndKey(beam.DoFn):
-    """Document -> ((split, bucket), record)."""
+    """Document -> ((split, bucket), record), cleaned."""
 
     def __init__(self, options: CorpusOptions) -> None:
         self._options = options
 
     def process(self, document: Document) -> Iterator[tuple[Bucket, Record]]:
-        """Splits one document into sentences and finds its bucket."""
+        """Cleans one document, splits it into sentences and finds its bucket."""
         options = self._options
-        sentences = document_sentences(document.paragraphs, options.language, document.segmented, options.segmenter)
+        counts: Counter[str] = Counter()
+        dropped: list[tuple[str, str]] = []
+        paragraphs = cleaning.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped)
+        language = document.language or options.language
+        sentences = document_sentences(paragraphs, language, document.segmented, options.segmenter)
         document_id = identity(sentences)
         split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
         bucket = (split, bucket_of(document_id, options.num_buckets_of(split)))
-        reason = cleaning.rejection_reason(sentences) or ""
+        reason = document.rejected or cleaning.rejection_reason(sentences, options.cleaning) or ""
+        if not reason and options.identify_language and is_other_language(sentences, options.language):
+            reason = cleaning.LANGUAGE
+        reported: list[str] = []
+        if not reason and self._contaminated(sentences):
+            if options.decontaminate_action == "drop":
+                reason = cleaning.CONTAMINATED
+            else:
+                reported.append(cleaning.CONTAMINATED)
         # Last, so that noise moves no document to another bucket and hides no duplicate.
         sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
-        yield bucket, (document_id, document.title, document.source, "\n".join(sentences), reason)
+        work = ""
+        if counts or reported:
+            work = json.dumps({"counts": counts, "dropped": _sample(dropped), "reported": reported}, sort_keys=True)
+        yield bucket, (document_id, document.title, document.source, "\n".join(sentences), reason, work)
+
+    def _contaminated(self, sentences: list[str]) -> bool:
+        files = self._options.decontaminate
+        return bool(files) and is_contaminated(sentences, load_keys(tuple(files)))
+
+
+def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The first few texts that each rule dropped from a document, cut to snippets."""
+    seen: Counter[str] = Counter()
+    sample = []
+    for rule, text in dropped:
+        seen[rule] += 1
+        if seen[rule] <= _DROPPED_A_DOCUMENT:
+            sample.append((rule, text[:_SNIPPET_CHARACTERS]))
+    return sample
+
+
+class _RejectedLines:
+    """What a part leaves out, documents and paragraphs, as JSON lines: at most `_REJECTED_A_PART` of each rule.
+
+    Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._lines: list[str] = []
+
+    def add(self, record: Record, rule: str, text: str) -> None:
+        self._seen[rule] += 1
+        if self._seen[rule] <= _REJECTED_A_PART:
+            line = {
+                "id": record[0].hex(),
+                "reason": rule,
+                "title": record[1],
+                "source": record[2],
+                "text": text[:_SNIPPET_CHARACTERS],
+            }
+            self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def write(self, path: str) -> None:
+        if self._lines:
+            write_text(path, "".join(self._lines))
 
 
 class WritePart(beam.DoFn):
@@ -138,16 +211,36 @@ class WritePart(beam.DoFn):
             if record[4]:
                 rejected.append(record)
             elif kept and kept[-1][0] == record[0]:
-                rejected.append((*record[:4], cleaning.DUPLICATE))
+                rejected.append((*record[:4], cleaning.DUPLICATE, record[5]))
             else:
                 kept.append(record)
-        self._write_rejected(name, rejected)
-        counts: dict[str, Any] = {"rejected": dict(Counter(record[4] for record in rejected))}
+        cleaned: Counter[str] = Counter()
+        reported: Counter[str] = Counter()
+        lines = _RejectedLines()
+        for record in [*rejected, *kept]:
+            if record[4]:
+                lines.add(record, record[4], record[3])
+            if not record[5]:
+                continue
+            work = json.loads(record[5])
+            cleaned.update(work["counts"])
+            if not record[4]:
+                reported.update(work["reported"])
+                for rule in work["reported"]:
+                    lines.add(record, f"{rule}, kept", record[3])
+            for rule, snippet in work["dropped"]:
+                lines.add(record, rule, snippet)
+        lines.write(f"{self._output}/rejected/{name}.jsonl")
+        counts: dict[str, Any] = {
+            "rejected": dict(Counter(record[4] for record in rejected)),
+            "reported": dict(reported),
+            "cleaned": dict(cleaned),
+        }
         part: Part | None = None
         if kept:
             documents = [
                 (document_id.hex(), title, source, self._options.language, text.split("\n"))
-                for document_id, title, source, text, _ in kept
+                for document_id, title, source, text, *_ in kept
             ]
             path = f"corpus/{name}.parquet"
             size, sha256 = corpus_files.write_part(f"{self._output}/{path}", documents)
@@ -157,22 +250,6 @@ class WritePart(beam.DoFn):
             if split == "train" and self._options.vocab_size:
                 yield from self._word_counts(record[3] for record in kept)
         yield part, counts
-
-    def _write_rejected(self, name: str, rejected: list[Record]) -> None:
-        if not rejected:
-            return
-        lines = [
-            {
-                "id": record[0].hex(),
-                "reason": record[4],
-                "title": record[1],
-                "source": record[2],
-                "text": record[3][:_SNIPPET_CHARACTERS],
-            }
-            for record in rejected[:_REJECTED_A_PART]
-        ]
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        write_text(f"{self._output}/rejected/{name}.jsonl", text)
 
     def _word_counts(self, texts: Iterable[str]) -> Iterator[beam.pvalue.TaggedOutput]:
         groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(_WORD_GROUPS)]
@@ -236,8 +313,12 @@ class WriteCorpusManifest(beam.DoFn):
         parts = list(written_parts)
         written = sorted((item[0] for item in parts if item[0]), key=lambda part: part.name)
         rejected: Counter[str] = Counter()
+        reported: Counter[str] = Counter()
+        cleaned: Counter[str] = Counter()
         for item in parts:
             rejected.update(item[1]["rejected"])
+            reported.update(item[1]["reported"])
+            cleaned.update(item[1]["cleaned"])
         documents_read = sum(read)
         documents = {
             split: sum(part.documents for part in written if part.split == split) for split in ("train", "validation")
@@ -253,6 +334,8 @@ class WriteCorpusManifest(beam.DoFn):
             "documents_read": documents_read,
             "documents": documents,
             "documents_rejected": dict(sorted(rejected.items())),
+            "documents_reported": dict(sorted(reported.items())),
+            "paragraphs_cleaned": dict(sorted(cleaned.items())),
             "sentences": {
                 split: sum(part.sentences for part in written if part.split == split)
                 for split in ("train", "validation")

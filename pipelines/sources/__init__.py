@@ -9,20 +9,32 @@ import io
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources import jsonl, language_reference, sentences, text, wikiextractor
+from pipelines.sources import (
+    bookcorpus,
+    gutenberg,
+    jsonl,
+    language_reference,
+    parquet,
+    sentences,
+    text,
+    wikiextractor,
+)
 from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
 
 READERS = {
     "sentences": sentences.read_documents,
     "text": text.read_documents,
+    "bookcorpus": bookcorpus.read_documents,
+    "gutenberg": gutenberg.read_documents,
     "jsonl": jsonl.read_documents,
+    "parquet": parquet.read_documents,
     "wikiextractor": wikiextractor.read_documents,
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
 
-# Bytes looked at to recognise a format; a WikiExtractor file starts with its first <doc>.
-_PEEK = 512
+# Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
+_PEEK = 4096
 
 
 def recognise(name: str, head: bytes) -> str:
@@ -30,11 +42,15 @@ def recognise(name: str, head: bytes) -> str:
     stem = name.lower()
     for suffix in (".gz", ".bz2", ".zst", ".xz"):
         stem = stem.removesuffix(suffix)
+    if head.startswith(b"PAR1"):
+        return "parquet"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"<doc "):
+    if start.startswith(b"<doc ") or wikiextractor.is_json(start):
         return "wikiextractor"
     if start.startswith(b"{") or stem.endswith((".jsonl", ".ndjson")):
         return "jsonl"
+    if gutenberg.is_gutenberg(head[:_PEEK]):
+        return "gutenberg"
     return "text"
 
 

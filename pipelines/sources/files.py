@@ -26,12 +26,14 @@ class ReadOptions:
     Attributes:
         input_format: one of `pipelines.sources.FORMATS`; "auto" recognises each file from its content.
         encoding: of text files; any that extends ASCII.
-        text_field: the field of a JSON line that holds the text.
+        text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
+        document_unit: "book" or "chapter": what a document of a Gutenberg book is.
     """
 
     input_format: str = "auto"
     encoding: str = "utf-8"
     text_field: str = "text"
+    document_unit: str = "book"
 
     def __post_init__(self) -> None:
         try:

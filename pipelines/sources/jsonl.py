@@ -8,8 +8,13 @@ from pipelines.documents import Document
 from pipelines.sources.files import ReadOptions, SourceError, decode_lines
 
 
+def _storable(text: str) -> str:
+    """A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document a line; every line of the text is a paragraph.
+    """Yields a document a line; every line of the text is a paragraph, a list of texts is a list of sentences.
 
     Raises:
         SourceError: a line is not a JSON object or lacks the field.
@@ -24,14 +29,20 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 f"{path}, line {number}: not valid JSON ({error}); mend the line, or name the true --input_format"
             ) from error
         text = record.get(options.text_field) if isinstance(record, dict) else None
-        if not isinstance(text, str):
+        if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
+            paragraphs = [_storable(sentence) for sentence in text if sentence.strip()]
+        elif isinstance(text, str):
+            paragraphs = _storable(text).splitlines()
+        else:
             found = ", ".join(sorted(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
             raise SourceError(
                 f"{path}, line {number}: no text in field {options.text_field!r} (found: {found}); "
                 "name the field with --text_field"
             )
-        # A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8.
-        text = text.encode("utf-8", "replace").decode("utf-8")
         title = record.get("title")
-        title = title.encode("utf-8", "replace").decode("utf-8") if isinstance(title, str) else ""
-        yield Document(text.splitlines(), title=title, source=path)
+        yield Document(
+            paragraphs,
+            title=_storable(title) if isinstance(title, str) else "",
+            source=path,
+            segmented=isinstance(text, list),
+        )

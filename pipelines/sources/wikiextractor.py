@@ -1,25 +1,47 @@
-"""WikiExtractor's output: `<doc id="" url="" title="">`, the title again, a paragraph a line, `</doc>`."""
+"""WikiExtractor's output: `<doc id="" url="" title="">`, the title again, a paragraph a line, `</doc>`; or `--json`."""
 
+import dataclasses
 import html
 import io
 import re
 from collections.abc import Iterator
 
 from pipelines.documents import Document
+from pipelines.sources import jsonl
 from pipelines.sources.files import ReadOptions, SourceError, decode_lines
 
 # WikiExtractor does not escape quotes inside a title, so the title runs to the last quote of the line.
 _TITLE = re.compile(r'\btitle="(.*)"[^"]*>\s*$')
 
+# `--json` writes these fields in this order, other versions with "revid" between them.
+_JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[^"]*", "title": ')
 
-def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document for each `<doc>`; entities such as `&lt;` are undone, the title's own line is dropped.
+
+def is_json(head: bytes) -> bool:
+    """Whether a file's first bytes are those of WikiExtractor's `--json` output."""
+    return bool(_JSON.match(head))
+
+
+def _read_json(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
+    for document in jsonl.read_documents(stream, path, options):
+        title = html.unescape(document.title)
+        paragraphs = [html.unescape(paragraph).strip() for paragraph in document.paragraphs if paragraph.strip()]
+        if paragraphs[:1] == [title]:
+            del paragraphs[0]
+        yield dataclasses.replace(document, paragraphs=paragraphs, title=title)
+
+
+def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields a document for each `<doc>` or line of JSON; entities such as `&lt;` are undone, the title's line dropped.
 
     A last document without `</doc>`, as in a file cut short, is yielded as far as it goes.
 
     Raises:
         SourceError: text stands outside of any `<doc>`.
     """
+    if stream.peek(1)[:1] == b"{":
+        yield from _read_json(stream, path, options)
+        return
     title = ""
     paragraphs: list[str] | None = None
     for number, line in decode_lines(stream, path, options.encoding):

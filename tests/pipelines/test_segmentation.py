@@ -1,4 +1,4 @@
-"""Sentences of paragraphs; cleaning; identity."""
+"""Sentences of paragraphs; identity."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cleaning import NO_TEXT, fold_whitespace, rejection_reason
+from pipelines.cleaning import fold_whitespace
 from pipelines.documents import bucket_of, identity, is_validation
 from pipelines.segmentation import SEGMENTERS, document_sentences, split_sentences, truncate_sentences
 from pipelines.sentence_boundaries import MAX_SENTENCE_CHARACTERS
@@ -216,19 +216,6 @@ def test_truncation_keeps_the_beginning(sentences, document_id):
     assert len(noisy) == len(sentences)
     assert all(after and before.startswith(after) for before, after in zip(sentences, noisy, strict=True))
     assert all(after != before for before, after in zip(sentences, noisy, strict=True) if len(before) > 1)
-
-
-@given(st.text())
-def test_fold_whitespace(text):
-    folded = fold_whitespace(text)
-    assert folded.split() == text.split()
-    assert "\n" not in folded
-    assert folded == folded.strip()
-
-
-def test_rejection():
-    assert rejection_reason([]) == NO_TEXT
-    assert rejection_reason(["A."]) is None
 
 
 def test_identity_is_of_the_text_alone():

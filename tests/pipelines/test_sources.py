@@ -4,8 +4,10 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognise
@@ -77,6 +79,75 @@ As far as it"""
         ("Empty", []),
         ("Cut short", ["As far as it"]),
     ]
+
+
+def test_wikiextractor_json(tmp_path):
+    # As WikiExtractor 3 writes it with --json, entities and all.
+    articles = [
+        {"id": "12", "revid": "7", "url": "https://x?curid=12", "title": "A &amp; B", "text": "One &lt; two.\n\nB."},
+        {"id": "13", "revid": None, "url": "u", "title": "C", "text": "C\n\nThe title came first."},
+    ]
+    documents = read(tmp_path / "wiki_00", "".join(json.dumps(article) + "\n" for article in articles).encode())
+    assert [(document.title, document.paragraphs) for document in documents] == [
+        ("A & B", ["One < two.", "B."]),
+        ("C", ["The title came first."]),
+    ]
+    assert recognise("a", b'{"id": "12", "text": "a"}') == "jsonl"
+
+
+def test_jsonl_takes_lists_of_sentences(tmp_path):
+    (document,) = read(tmp_path / "a.jsonl", b'{"text": ["One.", " ", "Two. Three."], "title": null}')
+    assert document.paragraphs == ["One.", "Two. Three."]
+    assert document.segmented
+    (empty,) = read(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"text": ""}\r\n')
+    assert empty.paragraphs == []
+
+
+def test_bookcorpus(tmp_path, monkeypatch):
+    documents = read(tmp_path / "a.txt", b"one .\ntwo .\n\nthree .\n", input_format="bookcorpus")
+    assert [document.paragraphs for document in documents] == [["one .", "two ."], ["three ."]]
+    assert all(document.segmented for document in documents)
+    lines = [f"sentence {number} ." for number in range(20_003)]
+    documents = read(tmp_path / "a.txt", "\n".join(lines).encode(), input_format="bookcorpus")
+    assert [len(document.paragraphs) for document in documents] == [20_000, 3]
+    assert [line for document in documents for line in document.paragraphs] == lines
+
+
+def write_parquet(path, **columns):
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
+    return path.read_bytes()
+
+
+def test_parquet(tmp_path):
+    texts = ["One.\nTwo.", None, "Three."]
+    data = write_parquet(tmp_path / "a.parquet", body=texts, title=["T", None, "U"], number=[1, 2, 3])
+    assert recognise("whatever", data) == "parquet"
+    documents = read(tmp_path / "a.parquet", data, text_field="body")
+    assert [(document.title, document.paragraphs) for document in documents] == [
+        ("T", ["One.", "Two."]),
+        ("", []),
+        ("U", ["Three."]),
+    ]
+    encoded = pyarrow.array(texts).dictionary_encode()
+    assert len(read(tmp_path / "b", write_parquet(tmp_path / "b", text=encoded))) == 3
+    (document,) = read(
+        tmp_path / "c", write_parquet(tmp_path / "c", sentences=[["One.", "Two."]]), text_field="sentences"
+    )
+    assert document.paragraphs == ["One.", "Two."]
+    assert document.segmented
+
+
+def test_parquet_errors_name_the_columns(tmp_path):
+    data = write_parquet(tmp_path / "a.parquet", text=[1, 2, 3], body=["a", "b", "c"])
+    for field in ("text", "nothing"):
+        with pytest.raises(SourceError, match=re.escape(f"column {field!r} (found: text (int64), body (string))")):
+            read(tmp_path / "a.parquet", data, text_field=field)
+    with pytest.raises(SourceError, match="not a whole Parquet file"):
+        read(tmp_path / "a.parquet", data[:-20])
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    damaged = data[:4] + b"\xff" * (footer - 4) + data[footer:]
+    with pytest.raises(SourceError, match=r"a.parquet is damaged"):
+        read(tmp_path / "a.parquet", damaged, text_field="body")
 
 
 def test_wikiextractor_refuses_text_outside(tmp_path):

@@ -1,0 +1,276 @@
+"""Project Gutenberg's plain text: licence, credits and contents out, hard-wrapped lines joined, chapters on demand.
+
+Three layouts are known: the header of 1991-2003 that ends with the "SMALL PRINT", today's with the text between START
+and END lines, and those between with the START line in front and the small print behind.
+"""
+
+import codecs
+import io
+import itertools
+import re
+from collections.abc import Iterator
+
+from pipelines.documents import Document
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
+
+_HEADER_END = re.compile(
+    r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE
+)
+_FOOTER = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|\*{3,}START\*\*.*SMALL PRINT", re.IGNORECASE)
+# The last line of older books; where much follows, the file goes on with another book.
+_END_LINE = re.compile(r"(?:The )?(?:End of|Ende)\b.*\bProje[ck]t Gutenb[eu]rg", re.IGNORECASE)
+_SHORT_REST_LINES = 15
+
+_GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
+# What only the people who made the file can have written; looked for in front of the book.
+_PRODUCTION = re.compile(
+    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]+@[\w-]+\.\w|html\ version
+    |^\s*\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
+    |^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
+        \ (?:by|for|from)\b
+    |^\s*prepared\ by:""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_MAIL = re.compile(r"\b[\w.]+@[\w-]+\.\w")
+_NOTE = re.compile(r"(?:\d+\.\s*)?[\[(]?transcriber'?s?'? note\b", re.IGNORECASE)
+_SIGNATURE = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+$")
+_BY = re.compile(r"(?:by|von|(?:translated|edited|illustrated) by)\b.{0,60}$")
+_TITLE_PAGE_BLOCKS = 8
+_FRONT_LINES = 150
+_NOTE_LINES = 60
+_CONTENTS = re.compile(
+    r"\W*(?:table of )?contents\W*(?:of volume \w+\W*)?$|\W*inhalt(?:sverzeichnis)?\W*$", re.IGNORECASE
+)
+_CONTENTS_LINES = 600
+
+# What the makers of the file put into the text.
+_INSERTED = re.compile(
+    r"[\[(]transcriber'?s?'?s? notes?\b[^\[\]()]*(?:\([^()]*\)[^\[\]()]*)*[\])]"
+    r"|(?<=[.!?] )transcriber'?s?'? note:.*$"
+    r"|\[illustration[^\[\]]*\]|\[(?:page|pg|p\.) ?\d+\]",
+    re.IGNORECASE,
+)
+_EMPHASIS = re.compile(r"(?<!\w)_([^_]{1,500})_(?!\w)")
+
+_NUMBER = r"(?:[IVXLCDM]+|\d+|the \w+|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|last|eins?)"
+_CHAPTER = re.compile(
+    rf"""(?:(?:chapter|book|part|act|canto|letter|stave|volume|section|adventure|kapitel|buch|teil|akt|aufzug)
+        \ +{_NUMBER}\b[.:]?.{{0,80}}
+    |actus\ \w+.{{0,40}}
+    |\w+(?:er|es|te|tes|ter)\ (?:kapitel|buch|teil|theil|akt|aufzug|abschnitt)\.?
+    |(?:preface|introduction|prologue|epilogue|conclusion|vorwort|einleitung|nachwort)\.?
+    )$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# I to CCCXCIX, alone or before a title in capitals; a lone C or L is a letter rather than a number.
+_ROMAN = re.compile(
+    r"(?![CL]\b)(?=[CXLIV])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
+    r"(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
+)
+_CHAPTER_HEAD_LINES = 3
+# A chapter with less text than this is a heading before another one, or a line of the table of contents.
+_CHAPTER_CHARACTERS = 500
+
+_TITLE = re.compile(
+    r"gutenberg(?:['’]s)?(?: (?:e-?text(?:es)?|e-?book))?(?:[ ,]+of)?[ ,]+(?:the project gutenberg )?(.+)",
+    re.IGNORECASE,
+)
+
+
+def is_gutenberg(head: bytes) -> bool:
+    """Whether the first few thousand bytes of a file are those of one of Project Gutenberg's books."""
+    return bool(re.search(rb"gutenberg(?:'s)?[^\n]{0,60}\be-?(?:text|book)|gutenberg-tm", head, re.IGNORECASE)) or bool(
+        re.search(rb"proje[ck]t gutenberg(?:'s)? [^\n]{0,80}, by ", head, re.IGNORECASE)
+    )
+
+
+def decode(data: bytes, encoding: str) -> str:
+    """Text of a book: the encoding that is asked for, else UTF-8 (as its mark or its validity says), else cp1252.
+
+    cp1252 holds Latin-1's letters and the quotes and dashes that many "Latin-1" books really use.
+    """
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        try:
+            return data.decode("cp1252")
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines without their ends, be they LF, CRLF, CR or CR CR LF, and without blanks at their ends."""
+    return [line.rstrip() for line in re.sub(r"\r+\n|\r", "\n", text).expandtabs().split("\n")]
+
+
+def find_title(lines: list[str]) -> str:
+    """The book's title as the header names it, or ""."""
+    for line in lines[:60]:
+        if line.startswith("Title: "):
+            return line[7:].strip()
+    for line, following in itertools.pairwise(lines[:20]):
+        match = _TITLE.search(line)
+        if match and "etails" not in line and not line.startswith("This "):
+            # The First Folio's plays name the play in a line of stars of its own.
+            name = following if re.match(r"\*+[^*]+\*+$", following) else match.group(1)
+            return name.strip(" *").split(" by ")[0].strip(" ,*")
+    return ""
+
+
+def strip_licence(lines: list[str]) -> list[str]:
+    """The lines of the book itself, without Project Gutenberg's header, footer and credits; the table of contents too.
+
+    A file without any of the known marks keeps all lines but the blocks that name Project Gutenberg.
+    """
+    start = 0
+    for number, line in enumerate(lines):
+        # The small print may lie at the end of the file, behind the text.
+        if start and number > start + 400:
+            break
+        if _HEADER_END.match(line.lstrip()):
+            start = number + 1
+            while "START OF" in line and not line.endswith("***") and start < min(number + 4, len(lines)):
+                line = lines[start]
+                start += 1
+        elif start and _FOOTER.match(line.lstrip()):
+            break
+    end = len(lines)
+    for number in range(start, len(lines)):
+        if _FOOTER.match(lines[number].lstrip()):
+            end = number
+            break
+        if _END_LINE.match(lines[number].lstrip()):
+            rest = [line for line in lines[number + 1 :] if line]
+            if len(rest) <= _SHORT_REST_LINES:
+                end = number
+                break
+    header = " ".join(" ".join(lines[:start]).split()).casefold()
+    body = _without_title_page(_without_production_notes(lines[start:end]), header)
+    return _without_contents(_without_insertions(body))
+
+
+def _gap_after(lines: list[str], number: int, limit: int) -> int | None:
+    """Index of the first of two or more empty lines at or after `number`, at most `limit` lines further, or None."""
+    for index in range(number, min(number + limit, len(lines) - 1)):
+        if not lines[index] and not lines[index + 1]:
+            return index
+    return len(lines) if number + limit >= len(lines) else None
+
+
+def _without_production_notes(lines: list[str]) -> list[str]:
+    """Cuts all up to the last note of the file's makers among the first lines, the title page before it included."""
+    last = max((number for number, line in enumerate(lines[:_FRONT_LINES]) if _PRODUCTION.search(line)), default=None)
+    if last is None:
+        return lines
+    gap = _gap_after(lines, last, _NOTE_LINES)
+    if gap is None or gap == len(lines):
+        gap = next((number for number in range(last, len(lines)) if not lines[number]), len(lines))
+    return lines[gap:]
+
+
+def _without_title_page(lines: list[str], header: str) -> list[str]:
+    """Cuts the first blocks as far as they repeat the header's title and author, or say who translated the book."""
+    kept = [block for block in blocks_of(lines) if any(block)]
+    signature = [line for line in kept[0] if line] if kept else []
+    if len(signature) == 1 and _SIGNATURE.match(signature[0]) and signature[0].casefold() not in header:
+        del kept[0]
+    for _ in range(_TITLE_PAGE_BLOCKS):
+        text = [" ".join(line.split()).casefold().strip(" .,*") for line in kept[0]] if kept else []
+        if not header or not text or not all(line in header or _BY.match(line) for line in text):
+            break
+        del kept[0]
+    return [line for block in kept for line in block]
+
+
+def _without_insertions(lines: list[str]) -> list[str]:
+    """Drops what names Project Gutenberg or gives a mail address in the midst of a book, and notes of transcribers."""
+    text = "\n".join(lines).casefold()
+    if not any(hint in text for hint in ("gutenb", "@", "transcriber")):
+        return lines
+    return [
+        line
+        for block in blocks_of(lines)
+        if not any(_GUTENBERG.search(line) or ("@" in line and _MAIL.search(line)) for line in block)
+        and not _NOTE.match(block[0].lstrip())
+        for line in block
+    ]
+
+
+def _without_contents(lines: list[str]) -> list[str]:
+    """Cuts the table of contents: from its heading to the first gap behind its entries, or to the first empty line.
+
+    Only what is no prose is cut.
+    """
+    for number, line in enumerate(lines[: 4 * _FRONT_LINES]):
+        if _CONTENTS.match(line):
+            first = next((index for index in range(number + 1, len(lines)) if lines[index]), len(lines))
+            empty = next((index for index in range(first, len(lines)) if not lines[index]), len(lines))
+            for end in (_gap_after(lines, first, _CONTENTS_LINES), empty):
+                if end is not None and end < len(lines) and not any(map(is_prose, blocks_of(lines[first:end]))):
+                    return lines[:number] + lines[end:]
+            return lines
+    return lines
+
+
+def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
+    return [cleaned for cleaned in map(_clean, join_paragraphs(lines, joiner)) if cleaned]
+
+
+def _clean(paragraph: str) -> str:
+    """Without notes of the file's makers, illustrations' places and underscores of emphasis; "" if no word is left."""
+    cleaned = paragraph
+    if "[" in cleaned or "ranscriber" in cleaned or "TRANSCRIBER" in cleaned:
+        cleaned = _INSERTED.sub("", cleaned)
+    if "_" in cleaned:
+        cleaned = _EMPHASIS.sub(r"\1", cleaned)
+    if cleaned != paragraph:
+        cleaned = " ".join(cleaned.split())
+        if re.fullmatch(r"\d+\W*", cleaned):
+            return ""
+    return cleaned if any(character.isalnum() for character in cleaned) else ""
+
+
+def is_chapter_head(block: list[str]) -> bool:
+    """Whether a block (its empty lines included) is the heading of a chapter, a book or an act."""
+    lines = [line.strip() for line in block if line]
+    if not 1 <= len(lines) <= _CHAPTER_HEAD_LINES:
+        return False
+    return bool(_CHAPTER.match(lines[0])) or bool(_ROMAN.match(lines[0]))
+
+
+def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Cuts a book at its headings into (heading, lines with the heading); text before the first has the heading "".
+
+    What holds little text, as a heading that is followed by another one, goes with what follows it; no line is lost.
+    """
+    chapters: list[tuple[str, list[str]]] = []
+    heading = ""
+    current: list[str] = []
+    for block in blocks_of(lines):
+        if is_chapter_head(block):
+            if sum(map(len, current)) >= _CHAPTER_CHARACTERS:
+                chapters.append((heading, current))
+                current = []
+            heading = " ".join(line.strip() for line in block if line)
+        current.extend(block)
+    if chapters and sum(map(len, current)) < _CHAPTER_CHARACTERS:
+        chapters[-1][1].extend(current)
+    elif current:
+        chapters.append((heading, current))
+    return chapters
+
+
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields the book, or with `options.document_unit` "chapter" a document for each of its chapters."""
+    lines = split_lines(decode(stream.read(), options.encoding))
+    title = find_title(lines)
+    body = strip_licence(lines)
+    joiner = Joiner(body)
+    chapters = split_chapters(body) if options.document_unit == "chapter" else []
+    if not chapters:
+        yield Document(_paragraphs(body, joiner), title=title, source=path)
+    for heading, chapter in chapters:
+        name = f"{title}: {heading}" if title and heading else title or heading
+        yield Document(_paragraphs(chapter, joiner), title=name, source=path)

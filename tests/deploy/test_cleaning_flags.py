@@ -1,0 +1,113 @@
+"""Sources and cleaning through `beambert corpus`: what is dropped, listed and counted, and mistakes in the flags."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import beambert
+
+SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_buckets", "2"]
+FIRST = "The quick brown fox of the north jumps over the lazy dog of the south every day"
+
+
+@pytest.fixture
+def texts(tmp_path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    lines = [
+        {"text": f"{FIRST}.[1]\nHistory[edit]\n* * *\nRead more\nIt is number 0."},
+        {"text": "An article about R&amp;D in the west.\nRead more\nIt tells of many things."},
+        {"text": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21"},
+        {"text": "The last one stays whole. Nothing is wrong with it."},
+    ]
+    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["A row of a table. It has two sentences."]}), folder / "b")
+    return folder
+
+
+def corpus(texts: Path, output: Path, *flags: str) -> tuple[dict, list[dict], list[str]]:
+    argv = ["corpus", "--input", f"{texts}/*", "--output", str(output), *SMALL, *flags]
+    assert beambert.main(argv) == 0
+    counts = json.loads((output / "corpus.json").read_text())["counts"]
+    lines = [json.loads(line) for path in output.glob("rejected/*") for line in path.read_text().splitlines()]
+    sentences = [
+        sentence
+        for path in output.glob("corpus/*.parquet")
+        for document in pyarrow.parquet.read_table(path).column("sentences").to_pylist()
+        for sentence in document
+    ]
+    return counts, lines, sentences
+
+
+def test_what_is_dropped_is_counted_and_listed(texts, tmp_path):
+    counts, lines, sentences = corpus(texts, tmp_path / "out")
+    assert counts["documents_read"] == 5
+    assert counts["documents_rejected"] == {"digits": 1}
+    assert counts["paragraphs_cleaned"] == {
+        "boilerplate": 2,
+        "editorial_marks": 2,
+        "no_letters": 1,
+        "residual_markup": 1,
+    }
+    assert sorted((line["reason"], line["text"][:9]) for line in lines) == [
+        ("boilerplate", "Read more"),
+        ("boilerplate", "Read more"),
+        ("digits", "1 2 3 4 5"),
+        ("no_letters", "* * *"),
+    ]
+    assert all(len(line["id"]) == 32 and line["source"].endswith("a.jsonl") for line in lines)
+    assert FIRST + "." in sentences
+    assert "An article about R&D in the west." in sentences
+    assert "It has two sentences." in sentences
+
+
+def test_skipped_rules_and_thresholds(texts, tmp_path):
+    counts, _, sentences = corpus(texts, tmp_path / "out", "--skip_rules", "boilerplate,digits,non_letters")
+    assert "Read more" in sentences
+    assert counts["documents_rejected"] == {}
+    counts, _, _ = corpus(texts, tmp_path / "more", "--min_words", "11")
+    assert counts["documents_rejected"] == {"digits": 1, "too_short": 2}
+
+
+def test_decontamination(texts, tmp_path):
+    evaluation = tmp_path / "dev.tsv"
+    evaluation.write_text(f"id\ttext\n1\t{FIRST.upper()}\n")
+    counts, lines, sentences = corpus(texts, tmp_path / "out", "--decontaminate", str(evaluation))
+    assert counts["documents_rejected"] == {"contaminated": 1, "digits": 1}
+    assert "It is number 0." not in sentences
+    flags = ["--decontaminate", str(evaluation), "--decontaminate_action", "report"]
+    counts, lines, sentences = corpus(texts, tmp_path / "report", *flags)
+    assert counts["documents_rejected"] == {"digits": 1}
+    assert counts["documents_reported"] == {"contaminated": 1}
+    assert [line["text"][: len(FIRST)] for line in lines if line["reason"] == "contaminated, kept"] == [FIRST]
+    assert "It is number 0." in sentences
+
+
+def test_language(texts, tmp_path):
+    pytest.importorskip("py3langid", reason="the extra [clean] is not installed")
+    german = (
+        "Der Hund lief durch den Wald und suchte seinen Herrn, der lange fort gewesen war. Es wurde dunkel, niemand "
+        "kam ihm entgegen. Erst am Morgen fand er das kleine Haus am Fluss wieder, in dem die Kinder noch schliefen."
+    )
+    (texts / "c.jsonl").write_text(json.dumps({"text": german}))
+    counts, _, _ = corpus(texts, tmp_path / "out", "--identify_language")
+    assert counts["documents_rejected"] == {"digits": 1, "language": 1}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--skip_rules", "edit"], "--skip_rules edit is no rule"),
+        (["--decontaminate", "nothing.tsv"], "nothing.tsv matches no file"),
+        (["--max_digit_ratio", "3"], "not a number from 0 to 1"),
+    ],
+)
+def test_mistakes_name_the_flag(texts, tmp_path, capsys, flags, message):
+    argv = ["corpus", "--input", f"{texts}/*", "--output", str(tmp_path / "out"), *SMALL, *flags]
+    # argparse leaves on its own, other mistakes by the exit code.
+    with pytest.raises(SystemExit) as stop:
+        raise SystemExit(beambert.main(argv))
+    assert stop.value.code not in (0, None)
+    assert message in capsys.readouterr().err

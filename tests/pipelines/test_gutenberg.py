@@ -1,0 +1,246 @@
+"""The Gutenberg reader on all books of the shared data: no licence left, no book cut short; and its small rules."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.sources import ReadOptions, gutenberg, read_file, recognise, wrapped_lines
+
+# Written from reading the headers and footers, not from the reader's own rules.
+LICENCE = re.compile(
+    r"gutenb[eu]rg|\be-?texts?\b|\be-?books?\b|small print|trademark|public domain|copyright"
+    r"|disclaimer|indemni|tax.?deductible|donations? (?:should|are tax)|michael s\. hart|carnegie-mellon|promo\.net"
+    r"|transcriber'?s?'? note|scanner's note|redactor's note|preparer's note|proofread|scanned by|\bemail\b|ftp\b"
+    r"|(?:this|html) version|royalt(?:y|ies)\b.*payable|@\w|http:|https:|www\.|plain vanilla|\.zip\b|\*start\b",
+    re.IGNORECASE,
+)
+# Lines of the books themselves that hold one of these words: book, what stands around the word.
+TRUE_MENTIONS = {
+    ("cbtls1", "the disclaimer was no mere mock-humble affectation"),
+    ("corii1", "have it back with a further indemnification"),
+    ("hcath10", "As the war indemnity could not be raised"),
+    ("hcath10", "together with a war indemnity of five million thalers"),
+}
+# First and last sentences of the works, by hand.
+ENDS = {
+    "pg1342.txt": ("It is a truth universally acknowledged", "had been the means of uniting them."),
+    "1399-0.txt": ("Happy families are all alike;", "which I have the power to put into it."),
+    "pg74.txt": ('"TOM!"', "any of that part of their lives at present."),
+    "0ws0410.txt": ("Now is the Winter of our Discontent,", "Richmond, and the Battell at Bosworth Field."),
+    "7hckb10.txt": ("Hier sieht man Fritz, den muntern Knaben,", "Bad zwei in einer Wanne nicht!"),
+    "8isbl10.txt": ("Braka, die alte Zigeunerin im zerlumpten roten Mantel", "ist viel vom Herren verheißen."),
+    "2almy10.txt": ("Partial collections of English poems", "Your words to me, your words!"),
+    "3sdms10.txt": ("TO JAMES OTIS.", "President of the Continental Congress."),
+    "ttalk10.txt": ('"They are very pretty, some of them,"', "said the Philosopher."),
+}
+
+
+def books(shared_data):
+    return sorted((shared_data / "gutenberg").glob("*.txt"))
+
+
+def read_book(path, **options):
+    return list(read_file(str(path), ReadOptions(**options)))
+
+
+def letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
+
+
+def between_marks(path) -> str:
+    """All between the last line of the header and the first of the footer, found by hand-written marks."""
+    data = path.read_bytes()
+    text = data.decode("utf-8-sig") if data.startswith(b"\xef\xbb\xbf") else data.decode("latin-1")
+    header = list(re.finditer(r"\*END\*THE SMALL PRINT.*|ETEXTS\*END\*|\*\*\* START OF TH.*\*\*\*", text))
+    footer = re.search(r"\*\*\* END OF TH", text)
+    return text[header[0].end() : footer.start() if footer else len(text)]
+
+
+def test_no_line_of_licence_is_left_and_no_book_is_cut_short(shared_data):
+    paths = books(shared_data)
+    assert len(paths) == 53
+    left = []
+    for path in paths:
+        assert recognise(str(path), path.read_bytes()[:4096]) == "gutenberg", path.name
+        (document,) = read_book(path)
+        for paragraph in document.paragraphs:
+            if LICENCE.search(paragraph) and not any(
+                path.name.startswith(book) and mention in paragraph for book, mention in TRUE_MENTIONS
+            ):
+                left.append((path.name, paragraph[:100]))
+        text = "\n".join(document.paragraphs)
+        # A page of notes on the edition is 2-4 % of a play of the First Folio; contents 2 % at most.
+        assert letters(text) > 0.95 * letters(between_marks(path)), path.name
+        if path.name in ENDS:
+            first, last = ENDS[path.name]
+            assert first in text[: len(text) // 10], path.name
+            assert last in text[-200:], path.name
+    assert left == []
+
+
+def test_chapters_hold_all_that_the_book_holds(shared_data):
+    chapters = {}
+    for path in books(shared_data):
+        (book,) = read_book(path)
+        parts = read_book(path, document_unit="chapter")
+        chapters[path.name] = len(parts)
+        assert [paragraph for part in parts for paragraph in part.paragraphs] == book.paragraphs
+        assert all(part.title.startswith(book.title) for part in parts)
+    # Counted in the books.
+    assert chapters["1399-0.txt"] == 239
+    assert chapters["pg1342.txt"] == 61
+    assert chapters["8wml410.txt"] == 20
+    assert chapters["7wml110.txt"] == 17
+    assert chapters["8gwss10.txt"] == 3
+
+
+def test_titles(shared_data):
+    titles = {path.name: read_book(path)[0].title for path in books(shared_data)}
+    assert titles["pg1342.txt"] == "Pride and Prejudice"
+    assert titles["8isbl10.txt"] == "Isabella von Ägypten"
+    assert titles["0ws1810.txt"] == "The Merchant of Venice"
+
+
+def test_encodings():
+    text = "Mädchen – „Ja“"
+    for encoding in ("utf-8", "utf-8-sig", "cp1252"):
+        assert gutenberg.decode(text.encode(encoding), "utf-8") == text
+    assert gutenberg.decode("Mädchen".encode("latin-1"), "utf-8") == "Mädchen"
+    assert gutenberg.decode(b"M\x84dchen", "cp437") == "Mädchen"
+    assert gutenberg.decode(b"\x81", "utf-8") == "\x81"
+    assert gutenberg.split_lines("a\r\nb\r\r\nc\rd\ne ") == ["a", "b", "c", "d", "e"]
+
+
+MODERN = """The Project Gutenberg EBook of A Tale, by Nobody
+
+*** START OF THIS PROJECT GUTENBERG EBOOK A TALE WITH A TITLE OF
+TWO LINES ***
+
+Produced by Somebody and the Online Distributed
+Proofreading Team
+
+
+A TALE
+
+by Nobody
+
+
+CHAPTER I
+
+It was a _dark_ night and the wind blew over the
+fields, over the fortun-
+ate houses; a well-known
+man came.
+
+[Illustration: The man]
+
+"Who?" [Page 12] she asked.
+
+
+End of the Project Gutenberg EBook of A Tale, by Nobody
+
+*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***
+Licence.
+"""
+
+
+def test_modern_layout_damaged_or_not(tmp_path):
+    path = tmp_path / "a.txt"
+    text = ["CHAPTER I"]
+    text.append(
+        "It was a dark night and the wind blew over the fields, over the fortun-ate houses; a well-known man came."
+    )
+    text.append('"Who?" she asked.')
+    path.write_text(MODERN)
+    (document,) = read_book(path)
+    assert document.paragraphs == text
+    assert document.title == "A Tale"
+    # Cut short before the footer; without a header; a header only.
+    path.write_text(MODERN[: MODERN.index("End of the")])
+    assert read_book(path)[0].paragraphs == text
+    path.write_text(MODERN[MODERN.index("CHAPTER I") :])
+    assert read_book(path, input_format="gutenberg")[0].paragraphs[:3] == text
+    path.write_text(MODERN[: MODERN.index("Produced")])
+    assert read_book(path)[0].paragraphs == []
+
+
+def test_paragraphs_verse_and_lists():
+    join = wrapped_lines.join_paragraphs
+    prose = ["A line that was wrapped by hand at", "some width goes on with the", "next one."]
+    assert join(prose) == [" ".join(prose)]
+    verse = ["Tyger Tyger, burning bright,", "In the forests of the night;"]
+    assert join([*verse, "", "", *verse]) == [" ".join(verse)] * 2
+    assert join(["Contents", "The Shepherdess", "Via et Veritas", "Cradle-Song"]) == [
+        "Contents",
+        "The Shepherdess",
+        "Via et Veritas",
+        "Cradle-Song",
+    ]
+    speeches = ["  Barnardo. Who's there?", "  Fran. Nay answer me: Stand & vnfold", "your selfe"]
+    assert join(speeches) == ["Barnardo. Who's there?", "Fran. Nay answer me: Stand & vnfold your selfe"]
+    # A hanging indent is one paragraph.
+    assert join(["[7] Bouillier, Histoire,", "    1868. Haldane, Life."]) == [
+        "[7] Bouillier, Histoire, 1868. Haldane, Life."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "joined"),
+    [
+        (["He took his note-", "book, his old note-book, along."], "He took his note-book, his old note-book, along."),
+        (["It was fortun-", "ately so, fortunately for all."], "It was fortunately so, fortunately for all."),
+        (
+            ["Vor- und zurueck-", "oder vorwaerts, immerzu vorwaerts."],
+            "Vor- und zurueck- oder vorwaerts, immerzu vorwaerts.",
+        ),
+        (["She came--", "and went away again at once."], "She came--and went away again at once."),
+        (["The Anglo-", "Saxons came over the sea, then."], "The Anglo-Saxons came over the sea, then."),
+    ],
+)
+def test_hyphens_at_line_ends(lines, joined):
+    assert wrapped_lines.join_paragraphs(lines) == [joined]
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("CHAPTER I", True),
+        ("Chapter 61", True),
+        ("CHAPTER XII. THE MAN WITH THE TWISTED LIP", True),
+        ("Erstes Kapitel", True),
+        ("Fuenfter Akt", True),
+        ("Kapitel 3", True),
+        ("ACT II.  SCENE I.", True),
+        ("XIV", True),
+        ("IX.", True),
+        ("PREFACE.", True),
+        ("C.", False),
+        ("IL PENSEROSO", False),
+        ("Chapter and verse were given.", False),
+        ("I came home. He slept.", False),
+        ("MIX", False),
+        ("In the third act of the play", False),
+    ],
+)
+def test_chapter_heads(head, expected):
+    assert gutenberg.is_chapter_head([head, ""]) is expected
+
+
+@given(st.lists(st.text("ab-I. _*[]\t(A", max_size=30), max_size=20))
+def test_joining_loses_no_letter_and_splitting_no_line(lines):
+    lines = gutenberg.split_lines("\n".join(lines))
+    for part in (lines, gutenberg._without_contents(lines)):
+        joined = "".join(wrapped_lines.join_paragraphs(part))
+        assert letters(joined) == letters("".join(part))
+    flat = [line for _, chapter in gutenberg.split_chapters(lines) for line in chapter]
+    assert flat == lines
+
+
+@given(st.text())
+def test_any_text_is_read(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("any") / "a.txt"
+    path.write_bytes(text.encode("utf-8"))
+    (document,) = read_book(path, input_format="gutenberg")
+    assert all(paragraph.strip() for paragraph in document.paragraphs)
