@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format lock clean
+.PHONY: help setup demo test check format lock bench-vocab clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
+	@echo "make bench-vocab   the vocabulary learner beside two others, on ../shared/data (about 8 minutes)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -45,6 +46,9 @@ format: setup
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
+
+bench-vocab: setup
+	$(BIN)/python benchmarks/vocabulary.py ../shared/data
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo

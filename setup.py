@@ -18,6 +18,7 @@ WIKI = ["wikiextractor==3.1.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
 TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 CONVERT = ["safetensors>=0.4", "tensorflow-text>=2.20,<2.22"]
+BENCH = ["tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
 DEV = [
     "hypothesis>=6.100",
     "mypy>=1.11",
@@ -50,6 +51,7 @@ setup(
         "gcp": GCP,
         "train": TRAIN,
         "convert": CONVERT,
+        "bench": BENCH,
         "dev": DEV,
     },
     entry_points={"console_scripts": ["beambert = beambert:main"]},

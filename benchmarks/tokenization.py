@@ -1,4 +1,4 @@
-"""Speed of the tokenizer beside tensorflow_text's, speed of the vocabulary learner, and how long its spellings are.
+"""Speed of the tokenizer beside tensorflow_text's.
 
     python benchmarks/tokenization.py ../shared/data
 
@@ -11,10 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tokenizer.learner import count_words, learn_vocabulary
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import split_word
 
 BATCH = 4000
 
@@ -54,29 +52,10 @@ def compare_speed(vocabulary: Vocabulary, texts: list[str]) -> None:
     print("  tensorflow_text.FastBertTokenizer", *(rate(fast.tokenize) for _ in range(3)))
 
 
-def pieces_per_word(word_counts: dict[str, int], pieces: list[str]) -> float:
-    known = set(pieces)
-    return sum(count * len(split_word(word, known)) for word, count in word_counts.items()) / sum(word_counts.values())
-
-
 def main(data: Path) -> None:
     released = Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt")
     texts = paragraphs(data, 0)
     compare_speed(released, [sentence for text in texts for sentence in text.split(". ")])
-
-    held_out = count_words(paragraphs(data, 5), do_lower_case=True)
-    print(f"released vocabulary: {pieces_per_word(held_out, list(released.pieces)):.4f} pieces per held-out word")
-    for sources, vocab_size in ((texts, 8000), (texts + paragraphs(data, 1) + paragraphs(data, 2), 30000)):
-        start = time.process_time()
-        word_counts = count_words(sources, do_lower_case=True)
-        counted = time.process_time() - start
-        start = time.process_time()
-        pieces = learn_vocabulary(word_counts, vocab_size)
-        learnt = time.process_time() - start
-        print(
-            f"{megabytes(sources):.0f} MB, {len(word_counts)} words: counted in {counted:.1f} s, {vocab_size} pieces "
-            f"in {learnt:.1f} s, {pieces_per_word(held_out, pieces):.4f} pieces per held-out word"
-        )
 
 
 if __name__ == "__main__":

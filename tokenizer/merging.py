@@ -54,16 +54,15 @@ def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterat
                 changes[changed] += change * counts[number]
                 if change > 0:
                     words_of_pair[changed].append(number)
-        del pair_counts[pair]
         for changed, change in changes.items():
-            # "aaa" has the pair that is merged twice, the second time as a neighbour.
-            if changed == pair:
-                continue
             pair_counts[changed] += change
             if change > 0:
                 heapq.heappush(heap, (-pair_counts[changed], changed))
             elif not pair_counts[changed]:
-                del pair_counts[changed], words_of_pair[changed]
+                del pair_counts[changed]
+                words_of_pair.pop(changed, None)
+        # Here, as "aaa" has the pair a second time, as a neighbour of the first.
+        pair_counts.pop(pair, None)
         yield merged
 
 
