@@ -30,7 +30,7 @@ from tokenizer.word_counts import count_words, most_frequent
 
 # A part of 64 MiB of English has some 200,000 distinct words, those behind the first 100,000 once or twice.
 WORDS_A_PART = 100_000
-# 1 kB of memory each in the learner.
+# Less than 1 kB of memory each in the learner.
 WORDS_LEARNT_FROM = 2_000_000
 
 # (split, group of words)

@@ -34,7 +34,7 @@ def learn_vocabulary(
     vocab_size by `tokenizer.pruning.prune_pieces`.
 
     Left out: words of more than 200 characters (always "[UNK]"), or with a character outside the alphabet. Memory and
-    time grow with the words that are left, about 1 kB each; `tokenizer.word_counts.most_frequent` bounds both.
+    time grow with the words that are left, less than 1 kB each; `tokenizer.word_counts.most_frequent` bounds both.
 
     Args:
         word_counts: occurrences of each word, as `tokenizer.word_counts.count_words` counts them.

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import vocabulary
-from pipelines.vocabulary import MergeWordCounts, VocabularyOptions, num_word_groups, prune_group, word_batches
+from pipelines.vocabulary import (
+    MergeWordCounts,
+    Vocabularies,
+    VocabularyOptions,
+    measure_group,
+    num_word_groups,
+    prune_group,
+    word_batches,
+)
+from tokenizer.coverage import Coverage
+from tokenizer.vocabulary import Vocabulary
 
 OPTIONS = VocabularyOptions(
     do_lower_case=True,
@@ -81,6 +91,15 @@ def test_a_group_keeps_its_most_frequent_words() -> None:
     group = prune_group(({"a": 2, "b": 3, "c": 2, "d": 1}, 7), limit=2, min_count=1)
     assert (group.words, group.distinct, group.running) == ({"a": 2, "b": 3}, 4, 15)
     assert prune_group(({"a": 2, "b": 3}, 0), limit=2, min_count=3).words == {"b": 3}
+
+
+def test_what_held_out_parts_withhold_is_unknown() -> None:
+    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"))
+    other = Vocabulary((*vocab.pieces, "ab"))
+    counts = ({"a": 2, "ab": 1, "x": 1}, 3)
+    measured = Coverage(words=7, unknown=4, whole=2, pieces=8)
+    assert measure_group(counts, Vocabularies(vocab, None, None)) == (measured, Coverage())
+    assert measure_group(counts, Vocabularies(vocab, None, other)) == (measured, Coverage(7, 4, 3, 7))
 
 
 def test_number_of_groups() -> None:

@@ -155,8 +155,8 @@ def test_fewer_pieces_than_merging_alone(shared_data: Path) -> None:
         merged.add(piece)
     ours, theirs = coverage(word_counts, set(learnt)), coverage(word_counts, merged)
     assert ours.unknown == theirs.unknown == 0
-    # Measured: 1.6 % fewer.
-    assert ours.pieces < 0.99 * theirs.pieces
+    # Measured: 6.3 % fewer.
+    assert ours.pieces < 0.95 * theirs.pieces
 
 
 def test_learnt_vocabulary_is_a_vocabulary_and_spells_the_text(shared_data: Path) -> None:
