@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format bench-tokenizer bench-segmentation lock clean
+.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -14,8 +14,9 @@ help:
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in ../shared/data"
-	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
+	@echo "make bench-vocab   the vocabulary learner beside two others, on ../shared/data (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
+	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
 setup: $(VENV)/.installed
@@ -49,6 +50,9 @@ format: setup
 bench-tokenizer: setup
 	@$(BIN)/python benchmarks/tokenization.py ../shared/data 2>/dev/null || \
 		$(BIN)/python benchmarks/tokenization.py ../shared/data
+
+bench-vocab: setup
+	$(BIN)/python benchmarks/vocabulary.py ../shared/data
 
 # Treebanks of Universal Dependencies, where they are at hand: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup

@@ -7,8 +7,8 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from deploy import cleaning_flags, embedded
-from deploy.flags import boolean, fraction, positive_int
+from deploy import cleaning_flags, embedded, vocabulary_flags
+from deploy.flags import fraction, positive_int
 from deploy.output import absolute, refuse_other, require_writable
 from deploy.progress import watch_files
 from pipelines import corpus_files, dataset
@@ -19,8 +19,7 @@ from pipelines.decontamination import load_keys
 from pipelines.segmentation import SEGMENTERS
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
-from pipelines.writing import delete_matching, read_bytes
-from tokenizer.vocabulary import Vocabulary
+from pipelines.writing import delete_matching
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
 WordPiece vocabulary from the rest (or takes one over). Writes vocab.txt, corpus/*.parquet and corpus.json."""
@@ -31,11 +30,21 @@ ACCEPTS_BEAM_FLAGS = True
 _EXPANSION = 4
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 _LANGUAGE_REFERENCE_BYTES = 500_000
-_VOCAB_SIZE = 30_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert corpus`."""
+    add_input_arguments(parser)
+    group = parser.add_argument_group("what to make of it")
+    group.add_argument("--output", required=True, metavar="DIR", help="directory for the result")
+    add_split_arguments(group)
+    group = parser.add_argument_group("the vocabulary")
+    group.add_argument("--vocab_file", metavar="FILE", help="a vocab.txt to use instead of learning one")
+    vocabulary_flags.add_arguments(group)
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say what to read."""
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--input",
@@ -88,19 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     cleaning_flags.add_arguments(parser)
 
-    group = parser.add_argument_group("what to make of it")
-    group.add_argument("--output", required=True, metavar="DIR", help="directory for the result")
-    group.add_argument("--vocab_size", type=positive_int, metavar="N", help=f"pieces to learn (default: {_VOCAB_SIZE})")
-    group.add_argument("--vocab_file", metavar="FILE", help="a vocab.txt to use instead of learning one")
-    group.add_argument(
-        "--do_lower_case",
-        type=boolean,
-        nargs="?",
-        const=True,
-        default=True,
-        metavar="true|false",
-        help="lower-case and strip accents (uncased), or not (cased)",
-    )
+
+def add_split_arguments(group: argparse._ArgumentGroup) -> None:
+    """Adds the flags that say how documents are held out and grouped."""
     group.add_argument(
         "--truncation_noise",
         type=fraction,
@@ -141,7 +140,8 @@ def _describe(path: str) -> list[list[Any]]:
     return [[file.path, file.size_in_bytes, file.last_updated_in_seconds] for file in match_files([path])]
 
 
-def _inputs(args: argparse.Namespace) -> list[list[Any]]:
+def find_inputs(args: argparse.Namespace) -> list[list[Any]]:
+    """[path, bytes, time last changed] of every file to read. Raises SourceError where there is none."""
     if args.input_format == "language_reference":
         if args.input:
             raise SourceError("--input_format language_reference reads no file; leave --input out")
@@ -152,30 +152,15 @@ def _inputs(args: argparse.Namespace) -> list[list[Any]]:
     return [found[path] for path in sorted(found)]
 
 
-def _vocab_file(args: argparse.Namespace) -> str:
-    if not args.vocab_file:
-        return ""
-    if args.vocab_size:
-        raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
-    path = absolute(args.vocab_file)
-    try:
-        Vocabulary.from_bytes(read_bytes(path), args.vocab_file)
-    except FileNotFoundError as error:
-        raise SourceError(f"--vocab_file {args.vocab_file} does not exist; check the path") from error
-    return path
-
-
-def _options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions:
+def corpus_options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions:
+    """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
     text_bytes = sum(size * (_EXPANSION if path.endswith(_COMPRESSED) else 1) for path, size, _ in inputs)
-    vocab_file = _vocab_file(args)
     return CorpusOptions(
+        **vocabulary_flags.options(args),
         read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
-        do_lower_case=args.do_lower_case,
-        vocab_size=0 if vocab_file else (args.vocab_size or _VOCAB_SIZE),
-        vocab_file=vocab_file,
         num_buckets=args.num_buckets or choose_num_buckets(text_bytes),
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
@@ -192,9 +177,10 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
         DatasetError: the output holds another corpus.
         SourceError, VocabularyError: a mistake in the input or the flags.
     """
-    inputs = _inputs(args)
-    options = _options(args, inputs)
-    files = inputs + [file for path in [options.vocab_file, *options.decontaminate] if path for file in _describe(path)]
+    inputs = find_inputs(args)
+    options = corpus_options(args, inputs)
+    others = [options.vocab_file, options.compare_vocab, *options.decontaminate]
+    files = inputs + [file for path in others if path for file in _describe(path)]
     if options.decontaminate:
         load_keys(tuple(options.decontaminate))
     output = absolute(args.output)
@@ -239,4 +225,4 @@ def print_summary(corpus: Corpus, output: str) -> None:
         f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
-    print(f"  vocabulary  {output}/vocab.txt  {corpus.vocab['size']:,} pieces")
+    vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])

@@ -6,7 +6,6 @@ Counts come from the data that is written, never from Beam's counters, which cou
 
 import dataclasses
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -22,13 +21,9 @@ from pipelines.language_identification import is_other_language
 from pipelines.segmentation import document_sentences, truncate_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file
 from pipelines.versions import require_same_rules, versions
-from pipelines.writing import read_bytes, write_atomically, write_text
-from tokenizer.learner import count_words, learn_vocabulary
-from tokenizer.normalization import CHARACTER_RULES
-from tokenizer.vocabulary import Vocabulary
+from pipelines.vocabulary import VocabularyOptions, make_vocabulary, num_word_groups, word_batches
+from pipelines.writing import write_text
 
-# Word counts are merged in this many groups; enough for any cluster, few enough to cost nothing on a laptop.
-_WORD_GROUPS = 64
 _REJECTED_A_PART = 1000
 _SNIPPET_CHARACTERS = 200
 
@@ -44,40 +39,32 @@ Bucket = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusOptions:
-    """What job 1 does.
+class CorpusOptions(VocabularyOptions):
+    """What job 1 does, its vocabulary included.
 
     Attributes:
         read: how files are read.
         language: ISO 639 code, for sentence segmentation.
         segmenter: a name of `pipelines.segmentation.SEGMENTERS`.
         truncation_noise: share of sentences that are cut off at a random word.
-        do_lower_case: whether the vocabulary is learnt from lower-cased text without accents.
-        vocab_size: pieces to learn; 0 where vocab_file is given.
-        vocab_file: a vocabulary to take over instead, or "".
         num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
         validation_fraction: share of documents held out.
         cleaning: which cleaning rules run, and their thresholds.
         identify_language: whether documents in another language than `language` are left out.
         decontaminate: evaluation files whose text is looked for in the documents.
         decontaminate_action: "drop" or "report": what becomes of a document that shares text with them.
-        character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
     """
 
     read: ReadOptions
     language: str
     segmenter: str
     truncation_noise: float
-    do_lower_case: bool
-    vocab_size: int
-    vocab_file: str
     num_buckets: int
     validation_fraction: float
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
     identify_language: bool = False
     decontaminate: list[str] = dataclasses.field(default_factory=list)
     decontaminate_action: str = "drop"
-    character_rules: str = CHARACTER_RULES
 
     def num_buckets_of(self, split: str) -> int:
         """Parts of a split; those of the held-out documents are about as large as the others."""
@@ -186,6 +173,43 @@ class _RejectedLines:
             write_text(path, "".join(self._lines))
 
 
+def drop_duplicates(records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+    """The records of a bucket that stay, sorted, none with the text of another, and those that are rejected."""
+    kept: list[Record] = []
+    rejected: list[Record] = []
+    # Sorting by all fields makes the copy that stays independent of the order of arrival.
+    for record in sorted(records):
+        if record[4]:
+            rejected.append(record)
+        elif kept and kept[-1][0] == record[0]:
+            rejected.append((*record[:4], cleaning.DUPLICATE, record[5]))
+        else:
+            kept.append(record)
+    return kept, rejected
+
+
+def count_part(split: str, kept: list[Record], options: CorpusOptions) -> Iterator[Any]:
+    """The word counts of one part, as `pipelines.vocabulary.make_vocabulary` takes them."""
+    texts = (record[3] for record in kept)
+    return word_batches(split, texts, options, num_word_groups(options.num_buckets))
+
+
+class CountPart(beam.DoFn):
+    """((split, bucket), records) -> its word counts: what `WritePart` has on the side, without the files."""
+
+    def __init__(self, options: CorpusOptions) -> None:
+        self._options = options
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Bucket, Iterable[Record]]) -> Iterator[Any]:
+        """Drops equal texts and counts the words of the others."""
+        (split, _), records = element
+        return count_part(split, drop_duplicates(records)[0], self._options)
+
+
 class WritePart(beam.DoFn):
     """((split, bucket), records) -> its Parquet file, and a Part with counts; on the side its word counts by group."""
 
@@ -204,16 +228,7 @@ class WritePart(beam.DoFn):
         (split, bucket), records = element
         buckets = self._options.num_buckets_of(split)
         name = f"{split}-{bucket:05d}-of-{buckets:05d}"
-        kept: list[Record] = []
-        rejected: list[Record] = []
-        # Sorting by all fields makes the copy that stays independent of the order of arrival.
-        for record in sorted(records):
-            if record[4]:
-                rejected.append(record)
-            elif kept and kept[-1][0] == record[0]:
-                rejected.append((*record[:4], cleaning.DUPLICATE, record[5]))
-            else:
-                kept.append(record)
+        kept, rejected = drop_duplicates(records)
         cleaned: Counter[str] = Counter()
         reported: Counter[str] = Counter()
         lines = _RejectedLines()
@@ -247,51 +262,9 @@ class WritePart(beam.DoFn):
             sentences = sum(len(document[4]) for document in documents)
             counts["characters"] = sum(len(record[3]) for record in kept)
             part = Part(path, split, bucket, buckets, len(kept), sentences, size, sha256)
-            if split == "train" and self._options.vocab_size:
-                yield from self._word_counts(record[3] for record in kept)
+            for batch in count_part(split, kept, self._options):
+                yield beam.pvalue.TaggedOutput(self.WORDS, batch)
         yield part, counts
-
-    def _word_counts(self, texts: Iterable[str]) -> Iterator[beam.pvalue.TaggedOutput]:
-        groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(_WORD_GROUPS)]
-        for word, count in count_words(texts, self._options.do_lower_case).items():
-            words, counts = groups[zlib.crc32(word.encode("utf-8")) % _WORD_GROUPS]
-            words.append(word)
-            counts.append(count)
-        for group, (words, counts) in enumerate(groups):
-            if words:
-                yield beam.pvalue.TaggedOutput(self.WORDS, (group, (" ".join(words), counts)))
-
-
-def merge_word_counts(element: tuple[int, Iterable[tuple[str, list[int]]]]) -> dict[str, int]:
-    """Sums the counts of one group of words."""
-    total: Counter[str] = Counter()
-    for words, counts in element[1]:
-        for word, count in zip(words.split(" "), counts, strict=True):
-            total[word] += count
-    return dict(total)
-
-
-class WriteVocabulary(beam.DoFn):
-    """Learns or takes over the vocabulary; yields its size and SHA-256 for the manifest."""
-
-    def __init__(self, output: str, options: CorpusOptions) -> None:
-        self._output = output
-        self._options = options
-
-    def process(self, _: None, word_counts: Iterable[dict[str, int]]) -> Iterator[dict[str, Any]]:
-        """Writes vocab.txt."""
-        if self._options.vocab_file:
-            vocab = Vocabulary.from_bytes(read_bytes(self._options.vocab_file), self._options.vocab_file)
-        else:
-            merged = {word: count for group in word_counts for word, count in group.items()}
-            if not merged:
-                raise SourceError(
-                    "no document of --input holds a word to learn a vocabulary from; give files with text"
-                )
-            vocab = Vocabulary(tuple(learn_vocabulary(merged, self._options.vocab_size)))
-        with write_atomically(f"{self._output}/vocab.txt") as file:
-            file.write(vocab.to_bytes())
-        yield {"size": len(vocab), "sha256": file.sha256}
 
 
 class WriteCorpusManifest(beam.DoFn):
@@ -359,26 +332,46 @@ def build_corpus(
         options: what to do.
         output: the corpus directory, on any Beam filesystem.
     """
+    buckets, read = _read_into_buckets(pipeline, inputs, options)
+    parts = buckets | "WritePart" >> beam.ParDo(WritePart(output, options)).with_outputs(WritePart.WORDS, main="parts")
     start = pipeline | "Start" >> beam.Create([None])
+    vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), f"{output}/vocab.txt")
+    _ = start | "Manifest" >> beam.ParDo(
+        WriteCorpusManifest(output, dataclasses.asdict(options), files),
+        written_parts=beam.pvalue.AsIter(parts.parts),
+        vocab=beam.pvalue.AsSingleton(vocab),
+        read=beam.pvalue.AsIter(read),
+    )
+
+
+def build_vocabulary(
+    pipeline: beam.Pipeline, inputs: list[list[Any]], options: CorpusOptions, output: str, report: str
+) -> None:
+    """Composes the part of job 1 that makes vocab.txt, with the same bytes, and writes nothing else.
+
+    Args:
+        pipeline: to add the steps to.
+        inputs: [path, bytes, time last changed] of every file to read.
+        options: what to do.
+        output: the vocabulary file, on any Beam filesystem.
+        report: file for what `corpus.json` would have as "vocab", as JSON.
+    """
+    buckets, _ = _read_into_buckets(pipeline, inputs, options)
+    words = buckets | "CountPart" >> beam.ParDo(CountPart(options))
+    start = pipeline | "Start" >> beam.Create([None])
+    vocab = make_vocabulary(start, words, options, num_word_groups(options.num_buckets), output)
+    _ = vocab | "ToJson" >> beam.Map(json.dumps) | "Report" >> beam.Map(lambda text: write_text(report, text))
+
+
+def _read_into_buckets(
+    pipeline: beam.Pipeline, inputs: list[list[Any]], options: CorpusOptions
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """((split, bucket), records), and the number of documents of each file."""
     documents = (
         pipeline
         | "Files" >> beam.Create([path for path, *_ in inputs])
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadDocuments(options.read)).with_outputs(ReadDocuments.COUNT, main="documents")
     )
-    parts = (
-        documents.documents
-        | "Segment" >> beam.ParDo(SegmentAndKey(options))
-        | "Bucket" >> beam.GroupByKey()
-        | "WritePart" >> beam.ParDo(WritePart(output, options)).with_outputs(WritePart.WORDS, main="parts")
-    )
-    word_counts = parts.words | "WordGroups" >> beam.GroupByKey() | "MergeWordCounts" >> beam.Map(merge_word_counts)
-    vocab = start | "Vocabulary" >> beam.ParDo(
-        WriteVocabulary(output, options), word_counts=beam.pvalue.AsIter(word_counts)
-    )
-    _ = start | "Manifest" >> beam.ParDo(
-        WriteCorpusManifest(output, dataclasses.asdict(options), files),
-        written_parts=beam.pvalue.AsIter(parts.parts),
-        vocab=beam.pvalue.AsSingleton(vocab),
-        read=beam.pvalue.AsIter(documents[ReadDocuments.COUNT]),
-    )
+    buckets = documents.documents | "Segment" >> beam.ParDo(SegmentAndKey(options)) | "Bucket" >> beam.GroupByKey()
+    return buckets, documents[ReadDocuments.COUNT]

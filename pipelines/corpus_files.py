@@ -63,7 +63,7 @@ class Corpus:
         options: what the corpus was made with; with `files` the fingerprint by which a finished stage is known.
         files: [path, bytes, time last changed] of every input.
         counts: documents, sentences and characters, and documents rejected by reason.
-        vocab: "size" and "sha256" of vocab.txt.
+        vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary.make_vocabulary`).
         parts: every Parquet file.
         versions: packages the corpus was made with.
     """

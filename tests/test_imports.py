@@ -9,7 +9,13 @@ import pytest
 from tests.conftest import ROOT
 
 FORBIDDEN = {
-    "tokenizer.tokenizer, tokenizer.learner": ("apache_beam", "keras", "tensorflow", "pipelines", "trainers"),
+    "tokenizer.tokenizer, tokenizer.learner, tokenizer.coverage": (
+        "apache_beam",
+        "keras",
+        "tensorflow",
+        "pipelines",
+        "trainers",
+    ),
     "bert_model.config, bert_model.names": ("apache_beam", "keras", "tensorflow", "pipelines", "tokenizer", "trainers"),
     "pipelines.dataset": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),

@@ -1,0 +1,173 @@
+"""Time and fit of the vocabulary learner beside others, on the same words and the same held-out words.
+
+    python benchmarks/vocabulary.py ../shared/data [--skip_slow]        or: make bench-vocab
+
+Two sets of text, of which a second half of a Wikipedia file is no part; it is the held-out text of both:
+
+- 30 MB: three files of extracted English Wikipedia.
+- 100 MB: all the text there is: the rest of these files, 53 books (a tenth of it German), the raw XML of two
+  Wikipedia dumps, GLUE's tables and SQuAD's contexts and questions.
+
+Others: tensorflow_text's learner (on the counts alone, four minutes for the 30 MB, not run on the 100; --skip_slow
+leaves it out), Hugging Face's WordPieceTrainer, byte-pair encoding alone (our first stage), and the released English
+vocabulary, which was learnt from other text.
+"""
+
+import argparse
+import bz2
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tokenizer.coverage import coverage
+from tokenizer.learner import learn_vocabulary, reserved_pieces
+from tokenizer.merging import merge_pairs
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tokenizer.word_counts import count_words
+
+VOCAB_SIZE = 30_000
+ALPHABET_LIMIT = 1000
+
+
+def wikipedia(data: Path, number: int) -> list[str]:
+    """The lines of text of one file of extracted English Wikipedia, about 10 MB."""
+    with bz2.open(data / f"wiki-extracted/enwiki-2015-0{number}.bz2", "rt", encoding="utf-8") as file:
+        return [line for line in file.read().split("\n") if line and not line.startswith("<")]
+
+
+def other_text(data: Path) -> list[str]:
+    """Books, dumps, GLUE and SQuAD, line by line."""
+    lines = []
+    for path in sorted(data.glob("gutenberg/*.txt")) + sorted(data.glob("glue/*/*.tsv")):
+        content = path.read_bytes()
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("latin-1")
+        lines += text.split("\n")
+    for path in sorted(data.glob("wiki-dump/*.bz2")):
+        lines += bz2.decompress(path.read_bytes()).decode("utf-8", errors="replace").split("\n")
+    for article in json.loads((data / "squad/xquad.en.json").read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            lines += [paragraph["context"], *(question["question"] for question in paragraph["qas"])]
+    return lines
+
+
+def merged_only(word_counts: Counter[str], vocab_size: int) -> list[str]:
+    """Byte-pair encoding alone, on the alphabet of our learner."""
+    characters: Counter[str] = Counter()
+    for word, count in word_counts.items():
+        for character in word:
+            characters[character] += count
+    alphabet = set(sorted(characters, key=lambda character: (-characters[character], character))[:ALPHABET_LIMIT])
+    counts = {word: count for word, count in word_counts.items() if alphabet.issuperset(word)}
+    spellings = [[word[0], *("##" + character for character in word[1:])] for word in counts]
+    pieces = dict.fromkeys(reserved_pieces(0))
+    pieces |= dict.fromkeys(sorted({piece for spelling in spellings for piece in spelling}))
+    for piece in merge_pairs(spellings, list(counts.values())):
+        pieces[piece] = None
+        if len(pieces) == vocab_size:
+            break
+    return list(pieces)
+
+
+def tensorflow_text(word_counts: Counter[str], vocab_size: int) -> list[str]:
+    """tensorflow_text's learner on counted words."""
+    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
+
+    return learner.learn(word_counts, vocab_size, list(SPECIAL_TOKENS), max_unique_chars=ALPHABET_LIMIT)
+
+
+def hugging_face(lines: list[str], vocab_size: int) -> list[str]:
+    """Hugging Face's trainer, which counts the words of the text itself."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        limit_alphabet=ALPHABET_LIMIT,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return list(tokenizer.get_vocab())
+
+
+@contextmanager
+def sign_of_life(name: str) -> Iterator[None]:
+    """Prints the time every half minute while the body runs."""
+    stop = threading.Event()
+    start = time.monotonic()
+
+    def report() -> None:
+        while not stop.wait(30):
+            print(f"    {name} at work for {time.monotonic() - start:.0f} s ...", flush=True)
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def measure(
+    name: str, learn: Callable[[], list[str]], held_out: Counter[str], before: tuple[float, float] = (0.0, 0.0)
+) -> None:
+    """Prints a row: wall clock and CPU seconds (all threads; with those spent `before`), size, fit."""
+    wall, cpu = time.monotonic(), time.process_time()
+    try:
+        with sign_of_life(name):
+            pieces = learn()
+    except ImportError as error:
+        print(f"  {name:<38}{error.name} is not installed: pip install -e '.[bench]'")
+        return
+    wall, cpu = time.monotonic() - wall + before[0], time.process_time() - cpu + before[1]
+    print(f"  {name:<38}{wall:7.1f} s {cpu:7.1f} s {len(pieces):7}   {coverage(held_out, set(pieces))}", flush=True)
+
+
+def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, slow: bool) -> None:
+    """Prints the table of one set of text."""
+    size = sum(len(line.encode()) + 1 for line in lines) / 1e6
+    wall, cpu = time.monotonic(), time.process_time()
+    word_counts = count_words(lines, do_lower_case=True)
+    wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+    print(f"\n{title}: {size:.1f} MB, {word_counts.total():,} words, {len(word_counts):,} distinct", flush=True)
+    print(f"  {'':38}{'wall clock':>9} {'CPU':>8} {'pieces':>8}   on held-out words (counting took {wall:.1f} s)")
+    measure(
+        "beambert, counting included",
+        lambda: learn_vocabulary(word_counts, VOCAB_SIZE, alphabet_limit=ALPHABET_LIMIT),
+        held_out,
+        (wall, cpu),
+    )
+    measure("byte-pair encoding alone, likewise", lambda: merged_only(word_counts, VOCAB_SIZE), held_out, (wall, cpu))
+    measure("Hugging Face tokenizers, from text", lambda: hugging_face(lines, VOCAB_SIZE), held_out)
+    if slow:
+        measure("tensorflow_text, on the counts alone", lambda: tensorflow_text(word_counts, VOCAB_SIZE), held_out)
+    released = list(Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt").pieces)
+    measure("released bert-base-uncased", lambda: released, held_out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="the folder of real data")
+    parser.add_argument("--skip_slow", action="store_true", help="without tensorflow_text's learner")
+    args = parser.parse_args()
+    files = [wikipedia(args.data, number) for number in range(6)]
+    half = len(files[5]) // 2
+    held_out = count_words(files[5][half:], do_lower_case=True)
+    print(f"{VOCAB_SIZE:,} pieces; held out: {held_out.total():,} words of enwiki-2015-05", flush=True)
+    compare("30 MB", [line for lines in files[:3] for line in lines], held_out, args.data, not args.skip_slow)
+    everything = [line for lines in [*files[:5], files[5][:half], other_text(args.data)] for line in lines]
+    compare("100 MB", everything, held_out, args.data, slow=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The flags that say what a vocabulary is like, shared by `build`, `corpus` and `vocab`, and what is said of it."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from deploy.flags import boolean, non_negative_int, positive_int
+from deploy.output import absolute
+from pipelines.sources import SourceError
+from pipelines.vocabulary import VocabularyOptions
+from pipelines.writing import read_bytes
+from tokenizer.coverage import Coverage
+from tokenizer.normalization import CHARACTER_RULES
+from tokenizer.vocabulary import Vocabulary
+
+_VOCAB_SIZE = 30_000
+
+
+def add_arguments(group: argparse._ArgumentGroup) -> None:
+    """Adds the flags of a vocabulary to learn."""
+    group.add_argument(
+        "--vocab_size",
+        type=positive_int,
+        metavar="N",
+        help=f"pieces to learn, all kinds together: exactly so many (default: {_VOCAB_SIZE})",
+    )
+    group.add_argument(
+        "--vocab_multiple_of",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="round --vocab_size up to a multiple, filled with learnt pieces: 8 suits GPUs, 128 TPUs",
+    )
+    group.add_argument(
+        "--num_unused",
+        type=non_negative_int,
+        default=0,
+        metavar="N",
+        help="pieces named [unused0], [unused1], ... within --vocab_size, placed as in the released vocabularies (994 "
+        "there): room for words that a later task wants to add without changing the model's shape",
+    )
+    group.add_argument(
+        "--alphabet_limit",
+        type=positive_int,
+        default=1000,
+        metavar="N",
+        help="characters, the most frequent, that become pieces; a word with another is [UNK]. Raise it for Chinese "
+        "and Japanese",
+    )
+    group.add_argument(
+        "--min_count", type=positive_int, default=1, metavar="N", help="words seen fewer times are not learnt from"
+    )
+    group.add_argument(
+        "--do_lower_case",
+        type=boolean,
+        nargs="?",
+        const=True,
+        default=True,
+        metavar="true|false",
+        help="lower-case and strip accents (uncased), or not (cased)",
+    )
+    group.add_argument(
+        "--compare_vocab",
+        metavar="FILE",
+        help="another vocab.txt, to be measured on the held-out documents beside this one",
+    )
+
+
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `VocabularyOptions` that the flags ask for; `args.vocab_file` is to be there.
+
+    Raises:
+        SourceError, VocabularyError: a file that is missing or no vocabulary, or flags that exclude each other.
+    """
+    if args.vocab_file and args.vocab_size:
+        raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
+    size = args.vocab_size or _VOCAB_SIZE
+    return dataclasses.asdict(
+        VocabularyOptions(
+            do_lower_case=args.do_lower_case,
+            vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
+            vocab_file=_checked("--vocab_file", args.vocab_file),
+            num_unused=args.num_unused,
+            alphabet_limit=args.alphabet_limit,
+            min_count=args.min_count,
+            compare_vocab=_checked("--compare_vocab", args.compare_vocab),
+            character_rules=CHARACTER_RULES,
+        )
+    )
+
+
+def _checked(flag: str, path: str | None) -> str:
+    if not path:
+        return ""
+    try:
+        Vocabulary.from_bytes(read_bytes(absolute(path)), path)
+    except FileNotFoundError as error:
+        raise SourceError(f"{flag} {path} does not exist; check the path") from error
+    return absolute(path)
+
+
+def print_summary(vocab: dict[str, Any], path: str, compared: str) -> None:
+    """Prints size, place and fit of a vocabulary.
+
+    Args:
+        vocab: the "vocab" of `corpus.json`.
+        path: of the file.
+        compared: file of the vocabulary it was compared with, or "".
+    """
+    print(f"  vocabulary  {path}  {vocab['size']:,} pieces")
+    words = vocab["learnt_from"]
+    if words:
+        share = words["running_words_left_out"] / words["running_words"]
+        print(
+            f"              learnt from {words['distinct_words'] - words['distinct_words_left_out']:,} of "
+            f"{words['distinct_words']:,} distinct words; {share:.3%} of the text was left out as rare"
+        )
+    measured = {name: Coverage(**counts) for name, counts in vocab["held_out"].items()}
+    if not measured["vocab"].words:
+        print("              no document is held out to measure it on; see --validation_fraction")
+        return
+    print(f"              on {measured['vocab'].words:,} held-out words: {measured['vocab']}")
+    if compared:
+        print(f"              beside {compared}: {measured['compare_vocab']}")

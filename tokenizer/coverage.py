@@ -1,0 +1,47 @@
+"""How well a vocabulary fits a text."""
+
+import dataclasses
+from collections.abc import Container, Mapping
+
+from tokenizer.wordpiece import UNKNOWN, split_word
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """What became of the running words of a text; coverages of parts of a text add up.
+
+    Attributes:
+        words: number of running words.
+        unknown: those that are "[UNK]".
+        whole: those that are one piece of the vocabulary.
+        pieces: number of pieces of all words, one for each "[UNK]".
+    """
+
+    words: int = 0
+    unknown: int = 0
+    whole: int = 0
+    pieces: int = 0
+
+    def __add__(self, other: "Coverage") -> "Coverage":
+        return Coverage(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        words = max(self.words, 1)
+        return (
+            f"{self.pieces / words:.4f} pieces a word, {self.whole / words:.2%} of words one piece, "
+            f"{self.unknown / words:.3%} [UNK]"
+        )
+
+
+def coverage(word_counts: Mapping[str, int], pieces: Container[str]) -> Coverage:
+    """Spells words, each as often as it is counted, with the pieces of a vocabulary (its dictionary of ids)."""
+    words = unknown = whole = spelt = 0
+    for word, count in word_counts.items():
+        spelling = split_word(word, pieces)
+        words += count
+        spelt += count * len(spelling)
+        if spelling == [UNKNOWN]:
+            unknown += count
+        elif len(spelling) == 1:
+            whole += count
+    return Coverage(words, unknown, whole, spelt)

@@ -1,0 +1,84 @@
+"""Byte-pair encoding (Sennrich et al. 2016, section 3.2) over words that are spelt with "##" pieces.
+
+The first of the two stages of `tokenizer.learner`: it proposes pieces.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from tokenizer.wordpiece import CONTINUATION
+
+Pair = tuple[str, str]
+
+
+def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterator[str]:
+    """Merges the most frequent pair of neighbouring pieces, again and again, until every word is one piece.
+
+    Ties go to the pair that is first in the order of code points (left piece, then right). In a word, pairs are merged
+    from left to right.
+
+    Args:
+        spellings: the pieces of each word, characters at first; merged in place.
+        counts: occurrences of each word.
+
+    Yields:
+        The piece that each merge makes. It may have been made before, from another pair.
+    """
+    pair_counts: dict[Pair, int] = defaultdict(int)
+    # Numbers of the words that have the pair, or had it once.
+    words_of_pair: dict[Pair, list[int]] = defaultdict(list)
+    for number, spelling in enumerate(spellings):
+        for pair in pairwise(spelling):
+            pair_counts[pair] += counts[number]
+            words_of_pair[pair].append(number)
+    # Every pair is in the heap with a count that is its own or, until it is met, too high.
+    heap = [(-count, pair) for pair, count in pair_counts.items()]
+    heapq.heapify(heap)
+    while heap:
+        negative_count, pair = heap[0]
+        count = pair_counts.get(pair, 0)
+        if count < -negative_count:
+            if count > 0:
+                heapq.heapreplace(heap, (-count, pair))
+            else:
+                heapq.heappop(heap)
+            continue
+        heapq.heappop(heap)
+        left, right = pair
+        merged = left + right.removeprefix(CONTINUATION)
+        changes: dict[Pair, int] = defaultdict(int)
+        for number in words_of_pair.pop(pair):
+            for changed, change in _merge_in_word(spellings[number], left, right, merged):
+                changes[changed] += change * counts[number]
+                if change > 0:
+                    words_of_pair[changed].append(number)
+        for changed, change in changes.items():
+            pair_counts[changed] += change
+            if change > 0:
+                heapq.heappush(heap, (-pair_counts[changed], changed))
+            elif not pair_counts[changed]:
+                del pair_counts[changed]
+                words_of_pair.pop(changed, None)
+        # Here, as "aaa" has the pair a second time, as a neighbour of the first.
+        pair_counts.pop(pair, None)
+        yield merged
+
+
+def _merge_in_word(spelling: list[str], left: str, right: str, merged: str) -> list[tuple[Pair, int]]:
+    """Merges in place; the pairs that the word lost (-1) and got (1)."""
+    changes = []
+    position = 0
+    while left in spelling[position:-1]:
+        position = spelling.index(left, position)
+        if spelling[position + 1] == right:
+            if position:
+                before = spelling[position - 1]
+                changes += [((before, left), -1), ((before, merged), 1)]
+            if position + 2 < len(spelling):
+                after = spelling[position + 2]
+                changes += [((right, after), -1), ((merged, after), 1)]
+            spelling[position : position + 2] = [merged]
+        position += 1
+    return changes
