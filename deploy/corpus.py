@@ -49,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="sentences: one a line, an empty line between documents (google-research/bert's input). "
         "text: one document a file. jsonl: an object a line. wikiextractor: <doc ...> as WikiExtractor writes it. "
+        "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
         "language_reference: the Python language reference inside this Python, needs no --input. "
-        "auto: wikiextractor or jsonl where the content shows it, else text",
+        "auto: wikipedia, wikiextractor or jsonl where the content shows it, else text",
     )
     group.add_argument("--encoding", default="utf-8", metavar="NAME", help="of the text files")
     group.add_argument("--text_field", default="text", metavar="NAME", help="field of a JSON line that holds the text")

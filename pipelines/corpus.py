@@ -17,7 +17,7 @@ from pipelines import cleaning, corpus_files
 from pipelines.corpus_files import Corpus, Part
 from pipelines.documents import Document, bucket_of, identity, is_validation
 from pipelines.segmentation import document_sentences
-from pipelines.sources import ReadOptions, SourceError, read_file
+from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.versions import versions
 from pipelines.writing import read_bytes, write_atomically, write_text
 from tokenizer.learner import count_words, learn_vocabulary
@@ -71,17 +71,17 @@ def choose_num_buckets(input_bytes: int) -> int:
 
 
 class ReadDocuments(beam.DoFn):
-    """Path -> documents; on the side (number of documents,) for the balance in the manifest."""
+    """(path, start, stop) -> documents; on the side (number of documents,) for the balance in the manifest."""
 
     COUNT = "documents_read"
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def process(self, path: str) -> Iterator[Any]:
-        """Reads one file."""
+    def process(self, part: tuple[str, int, int | None]) -> Iterator[Any]:
+        """Reads one file, or one part of it."""
         count = 0
-        for document in read_file(path, self._options):
+        for document in read_file(part[0], self._options, *part[1:]):
             count += 1
             yield document
         yield beam.pvalue.TaggedOutput(self.COUNT, count)
@@ -97,10 +97,11 @@ class SegmentAndKey(beam.DoFn):
         """Splits one document into sentences and finds its bucket."""
         options = self._options
         sentences = document_sentences(document.paragraphs, options.language, document.segmented)
-        document_id = identity(sentences)
+        # What a reader rejects may hold no text: its title spreads it over the buckets.
+        document_id = identity([document.rejected, document.title] if document.rejected else sentences)
         split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
         bucket = (split, bucket_of(document_id, options.num_buckets_of(split)))
-        reason = cleaning.rejection_reason(sentences) or ""
+        reason = document.rejected or cleaning.rejection_reason(sentences) or ""
         yield bucket, (document_id, document.title, document.source, "\n".join(sentences), reason)
 
 
@@ -266,7 +267,7 @@ def build_corpus(
     start = pipeline | "Start" >> beam.Create([None])
     documents = (
         pipeline
-        | "Files" >> beam.Create([path for path, *_ in inputs])
+        | "Files" >> beam.Create([part for path, size, *_ in inputs for part in split_file(path, size, options.read)])
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadDocuments(options.read)).with_outputs(ReadDocuments.COUNT, main="documents")
     )

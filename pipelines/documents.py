@@ -14,12 +14,16 @@ class Document:
         title: may be empty.
         source: the file it came from.
         segmented: each paragraph is one sentence already, as the author of the file says.
+        rejected: why the reader takes it for no document, or ""; it is counted and listed, not built from.
+        language: ISO 639 code where the file states it, or "".
     """
 
     paragraphs: list[str]
     title: str = ""
     source: str = ""
     segmented: bool = False
+    rejected: str = ""
+    language: str = ""
 
 
 def identity(sentences: Sequence[str]) -> bytes:

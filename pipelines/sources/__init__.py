@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources import jsonl, language_reference, sentences, text, wikiextractor
+from pipelines.sources import jsonl, language_reference, sentences, text, wikiextractor, wikipedia
 from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
 
 READERS = {
@@ -17,6 +17,7 @@ READERS = {
     "text": text.read_documents,
     "jsonl": jsonl.read_documents,
     "wikiextractor": wikiextractor.read_documents,
+    "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
@@ -30,6 +31,8 @@ def recognise(name: str, head: bytes) -> str:
     stem = name.lower()
     for suffix in (".gz", ".bz2", ".zst", ".xz"):
         stem = stem.removesuffix(suffix)
+    if wikipedia.is_dump(head):
+        return "wikipedia"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"<doc "):
         return "wikiextractor"
@@ -38,12 +41,28 @@ def recognise(name: str, head: bytes) -> str:
     return "text"
 
 
-def read_file(path: str, options: ReadOptions) -> Iterator[Document]:
-    """Reads the documents of one file.
+def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
+    """Parts (path, start, stop) of a file, for several workers to read with `read_file`.
+
+    Goes by the name alone: a part but the first of a file that turns out to be no Wikipedia dump is empty.
+
+    Args:
+        path: of the file.
+        size: in bytes, as it is stored.
+        options: how it will be read.
+    """
+    if options.input_format not in ("auto", "wikipedia"):
+        return [(path, 0, None)]
+    return [(path, start, stop) for start, stop in wikipedia.split(path, size)]
+
+
+def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+    """Reads the documents of one file, or of one of the parts that `split_file` makes of it.
 
     Args:
         path: a path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` are undone.
         options: format, encoding and field names.
+        start, stop: bytes of the file as it is stored; None is its end.
 
     Raises:
         SourceError: the file is missing, corrupt, wrongly encoded or not of its format; the message names it.
@@ -55,7 +74,11 @@ def read_file(path: str, options: ReadOptions) -> Iterator[Document]:
         input_format = options.input_format
         if input_format == "auto":
             input_format = recognise(path, stream.peek(_PEEK))
-        yield from READERS[input_format](stream, path, options)
+        if input_format != "wikipedia" or not wikipedia.can_split(path):
+            if not start:
+                yield from READERS[input_format](stream, path, options)
+            return
+    yield from wikipedia.read_part(path, start, stop)
 
 
-__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise"]
+__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise", "split_file"]
