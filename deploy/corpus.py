@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import platform
+import sys
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -17,6 +18,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
+from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching, read_bytes
 from tokenizer.vocabulary import Vocabulary
 
@@ -194,4 +196,8 @@ def print_summary(corpus: Corpus, output: str) -> None:
         f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
+    if rejected.get(TRUNCATED):
+        print(
+            f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
+        )
     print(f"  vocabulary  {output}/vocab.txt  {corpus.vocab['size']:,} pieces")

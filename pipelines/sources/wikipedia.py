@@ -1,6 +1,7 @@
 """A MediaWiki dump (`pages-articles.xml`, plain or compressed) as its makers publish it: a document an article.
 
-The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped, so that the tags cannot
+The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped,
+so that the tags cannot
 be confused with text, a reader may begin in the middle of a file, and entities that a document type declares expand to
 nothing. A `.bz2` file is read by stream: a multistream dump holds one of 100 pages after the other, each starting with
 the same ten bytes, so that several workers read one file without its index.
@@ -16,6 +17,7 @@ import logging
 import lzma
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -35,7 +37,7 @@ TOO_COMPLEX = "too_complex"
 TRUNCATED = "truncated"
 
 # Bytes of a part of a file; a stream of a multistream dump has about a quarter of a megabyte.
-PART_BYTES = {".bz2": 4 << 20, ".xml": 16 << 20}
+PART_BYTES = {".bz2": 2 << 20, ".xml": 16 << 20}
 
 _CHUNK_BYTES = 256 << 10
 _HEADER_BYTES = 64 << 10
@@ -162,13 +164,15 @@ def _document(block: bytes, cut: str, site: Site, path: str) -> Document:
 
 
 def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
-    """Yields (a page's bytes from its `<page>` on, why it is not whole or "") for each page that begins in this part."""
+    """Yields (a page's bytes from its `<page>` on, why it is not whole or "") for each page that begins in this part.
+
+    Where data is missing between pages, (b"", TRUNCATED) says so.
+    """
     buffer = b""
     tail = b""
     for piece, ours in pieces:
         if piece is None:
-            if buffer.startswith(_OPEN):
-                yield buffer, TRUNCATED
+            yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
             buffer = tail = b""
             continue
         if not ours and not buffer:
@@ -201,10 +205,9 @@ def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
             # A tag may be cut in two here.
             rest = buffer[max(position, len(buffer) - len(_OPEN) + 1) :]
             buffer = next((rest[at:] for at in range(len(rest)) if _OPEN.startswith(rest[at:])), b"")
-    if buffer.startswith(_OPEN):
-        yield buffer, TRUNCATED
     if tail and _END not in tail:
         _warn("%s is cut short: no </mediawiki> at its end; read as far as it goes", path)
+        yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
 
 
 def _as_utf8(pieces: Iterator[Piece], encoding: str) -> Iterator[Piece]:
@@ -262,29 +265,50 @@ def read_part(path: str, start: int = 0, stop: int | None = None) -> Iterator[Do
 
     Args:
         path: on any Beam filesystem.
-        start, stop: bytes of the file as it is stored; None is its end. A page belongs to the part that holds its `<page>`; in a `.bz2`
-            file, to the part that holds the start of that stream. Whatever the parts, each page is in one of them.
+        start, stop: bytes of the file as it is stored; None is its end. A page belongs to the part that holds its
+            `<page>`; in a `.bz2` file, to the part that holds the start of that stream. Whatever the parts, each page
+            is in one of them.
 
     Raises:
         SourceError: the file cannot be opened, or is no dump.
     """
-    compressed = path.lower().endswith(".bz2")
+    with _open(path) as file:
+        site = _site(_head(file, path), path)
+        if _is_bz2(path):
+            yield from _documents(_bz2_pieces(file, path, start, stop), site, path)
+        elif site.encoding == "utf-8" or not start:
+            last = stop if site.encoding == "utf-8" else None
+            yield from _documents(_plain_pieces(file, start, last), site, path)
+
+
+def read_head(path: str) -> bytes:
+    """The first bytes of a file that can be split, decompressed; enough for `is_dump`.
+
+    Raises:
+        SourceError: the file cannot be opened or decompressed.
+    """
+    with _open(path) as file:
+        return _head(file, path)
+
+
+@contextmanager
+def _open(path: str) -> Iterator[BinaryIO]:
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as opened:
-            file = io.BufferedReader(opened, 2 * _CHUNK_BYTES)
-            site = _site(_decompressed_head(file, path) if compressed else file.read(_HEADER_BYTES), path)
-            if compressed:
-                yield from _documents(_bz2_pieces(file, path, start, stop), site, path)
-            elif site.encoding == "utf-8" or not start:
-                last = stop if site.encoding == "utf-8" else None
-                yield from _documents(_plain_pieces(file, start, last), site, path)
+            yield io.BufferedReader(opened, 2 * _CHUNK_BYTES)
     except BeamIOError as error:
         raise SourceError(
             f"{path} cannot be opened ({error}); check that it exists and that you may read it"
         ) from error
 
 
-def _decompressed_head(file: BinaryIO, path: str) -> bytes:
+def _is_bz2(path: str) -> bool:
+    return path.lower().endswith(".bz2")
+
+
+def _head(file: BinaryIO, path: str) -> bytes:
+    if not _is_bz2(path):
+        return file.read(_HEADER_BYTES)
     decompressor = bz2.BZ2Decompressor()
     head = b""
     try:

@@ -2,7 +2,8 @@
 
 Three passes over the page, each linear in its length: tags (comments, references, formulas), brackets (templates, links
 and tables, resolved from the inside out on an explicit stack), lines (headings, lists, quotes, entities). No pass
-recurses or backtracks over the page, so that no page can hang it; `TooComplex` ends what MediaWiki would not show either.
+recurses or backtracks over the page,
+so that no page can hang it; `TooComplex` ends what MediaWiki would not show either.
 """
 
 import html
@@ -16,7 +17,7 @@ MAX_CHARACTERS = 2 << 20
 MAX_NESTING = 100
 
 # Noncharacters stand in for markup that is meant to be text; they are undone at the end.
-_MARKUP = "[]{}|=<>'*#:;_&\n"
+_MARKUP = "[]{}|=<>'*#:_\n"
 _PROTECT = {ord(character): 0xFDD0 + place for place, character in enumerate(_MARKUP)}
 _RESTORE = {code: character for character, code in _PROTECT.items()}
 _RESTORE_TEXT = {code: (" " if character == ord("\n") else character) for code, character in _RESTORE.items()}
@@ -24,21 +25,32 @@ _PIPE_AND_EQUALS = {ord("|"): _PROTECT[ord("|")], ord("="): _PROTECT[ord("=")]}
 _HAS_PROTECTED = re.compile("[\ufdd0-\ufdef]")
 _PREFORMATTED = "\ufdef"
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # What stands between these tags is not wikitext or no prose.
-_OPAQUE = frozenset(
-    """ref references math chem ce gallery timeline imagemap score source syntaxhighlight graph mapframe maplink pre
-    templatestyles templatedata hiero inputbox categorytree indicator section includeonly""".split()
+_OPAQUE = _words(
+    """
+    ref references math chem ce gallery timeline imagemap score source syntaxhighlight graph mapframe maplink
+    pre templatestyles templatedata hiero inputbox categorytree indicator section includeonly
+    """
 )
-_BLOCKS = frozenset("p div blockquote center hr h1 h2 h3 h4 h5 h6 ul ol li dl dd dt tr td th poem".split())
-_INLINE = frozenset(
-    """b i u s em strong small big sub sup span font tt code var samp kbd cite abbr q del ins strike ruby rb rt rp bdi bdo
-    dfn mark time data nowiki noinclude onlyinclude wbr caption tbody thead tfoot col colgroup rtc label langconvert""".split()
+_BLOCKS = _words("p div blockquote center hr h1 h2 h3 h4 h5 h6 ul ol li dl dd dt tr td th poem")
+_INLINE = _words(
+    """
+    b i u s em strong small big sub sup span font tt code var samp kbd cite abbr q del ins strike ruby rb rt
+    rp bdi bdo dfn mark time data nowiki noinclude onlyinclude wbr caption tbody thead tfoot col colgroup rtc
+    label langconvert
+    """
 )
 _TAG = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9]*)(?=[\s/>])([^<>]*)>")
+_BLANKS = re.compile(" *")
 _COMMENT_END = re.compile("-->")
 
 _BRACKET = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\n[ \t:*#]*(?:\{\||\|\}(?!\}(?!\})))")
-_INDENTED = re.compile(r"\n (?=\S)")
+_INDENTED = re.compile(r"\n +(?=\S)")
 
 _EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*([^\[\]\n]*)\]")
 _MAGIC_WORD = re.compile(r"__[^\Wa-z_][^\Wa-z]{1,40}__")
@@ -115,6 +127,7 @@ def _without_tags(text: str) -> str:
         opening = not match[1] and not match[3].endswith("/")
         if name == "table":
             parts.append("\n{|" if opening else "\n|}\n")
+            position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
         elif name in _OPAQUE or (name == "nowiki" and opening):
             end = end_of(name, position) if opening else None
             if end:
@@ -123,6 +136,8 @@ def _without_tags(text: str) -> str:
                 position = end.end()
         elif name in _BLOCKS:
             parts.append("\n")
+            # The blanks behind it do not start a line as its author wrote it, which would make it preformatted.
+            position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
         elif name == "br":
             parts.append(" ")
         elif name not in _INLINE:
@@ -149,21 +164,21 @@ class _Brackets:
         self._frames: list[tuple[str, int, list[str]]] = [("", 0, page)]
         position = 0
         for match in _BRACKET.finditer(text):
-            start, token = match.start(), match[0]
+            start, bracket = match.start(), match[0]
             if start > position:
                 self._add_source(text[position:start])
             position = match.end()
-            if token[0] == "{":
-                self._open("{", len(token))
-            elif token == "[[":
+            if bracket[0] == "{":
+                self._open("{", len(bracket))
+            elif bracket == "[[":
                 self._open("[", 2)
-            elif token[0] == "}":
-                self._close_braces(len(token))
-            elif token == "]]":
+            elif bracket[0] == "}":
+                self._close_braces(len(bracket))
+            elif bracket == "]]":
                 if self._frames[-1][0] == "[":
                     _, _, parts = self._frames.pop()
                     self._add_resolved(self._link("".join(parts)))
-            elif token.endswith("{|"):
+            elif bracket.endswith("{|"):
                 self._open("|", 1)
             else:
                 self._close_table()
@@ -207,10 +222,8 @@ class _Brackets:
             _, opened, parts = self._frames.pop()
             taken = min(opened, count, 3)
             content = "".join(parts)
-            if taken == 3:
-                text = content.partition("|")[2]
-            else:
-                text = template_text(content, self._title, self._language)
+            default = content.partition("|")[2]
+            text = default if taken == 3 else template_text(content, self._title, self._language)
             count -= taken
             opened -= taken
             if opened >= 2:
@@ -231,7 +244,7 @@ class _Brackets:
     def _link(self, content: str) -> str:
         target, bar, label = content.partition("|")
         if "\n" in target or "[" in target:
-            return f"{target} {label}"
+            return f"{target} {label}" if bar else target
         prefix, colon, _ = target.partition(":")
         if colon:
             if not prefix.strip():
