@@ -70,17 +70,17 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
     if options.input_format == "language_reference":
         yield from language_reference.read_documents(io.BytesIO(), path, options)
         return
-    if start and options.input_format == "auto" and not wikipedia.is_dump(wikipedia.read_head(path)):
-        return
-    input_format = "wikipedia" if start else options.input_format
-    if input_format != "wikipedia" or not wikipedia.can_split(path):
-        with open_decompressed(path) as stream:
-            if input_format == "auto":
-                input_format = recognise(path, stream.peek(_PEEK))
-            if input_format != "wikipedia" or not wikipedia.can_split(path):
-                yield from READERS[input_format](stream, path, options)
-                return
-    yield from wikipedia.read_part(path, start, stop)
+    input_format = options.input_format
+    if input_format in ("auto", "wikipedia") and wikipedia.can_split(path):
+        if input_format == "wikipedia" or wikipedia.is_dump(wikipedia.read_head(path)):
+            yield from wikipedia.read_part(path, start, stop)
+            return
+        if start:
+            return
+    with open_decompressed(path) as stream:
+        if input_format == "auto":
+            input_format = recognise(path, stream.peek(_PEEK))
+        yield from READERS[input_format](stream, path, options)
 
 
 __all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise", "split_file"]

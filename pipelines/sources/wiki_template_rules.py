@@ -257,6 +257,11 @@ def _coordinates(parameters: Parameters) -> str:
     return ""
 
 
+def shown(*names: str) -> Rule:
+    """The first of these parameters that is there."""
+    return lambda parameters: next((parameters[name] for name in names if parameters.get(name)), "")
+
+
 def always(text: str) -> Rule:
     return lambda _: text
 

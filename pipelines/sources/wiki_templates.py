@@ -1,10 +1,8 @@
 """Templates that stand inside sentences, and the words a reader sees in their place.
 
-A rule takes the template's parameters as MediaWiki numbers them ({"1": ..., "2": ...,
-"lc": ...}) and returns text. Only
-templates named here show anything: what is left (infoboxes, citations, navigation, maintenance tags) is no prose. The
-table follows the templates that occur in the prose of real dumps; `benchmarks/wikipedia.py --templates` lists those
-that have no rule.
+Only templates that have a rule show anything: what is left (infoboxes, citations, navigation, maintenance tags) is no
+prose. The rules follow the templates that occur in the prose of real dumps, of the English edition above all;
+`benchmarks/wikipedia.py --templates` lists those that have none.
 """
 
 import functools
@@ -23,10 +21,16 @@ from pipelines.sources.wiki_template_rules import (
     language_label,
     pronunciation_in,
     second,
+    shown,
     spaced,
     unit,
 )
 from pipelines.sources.wiki_template_tables import CHARACTERS
+
+
+def _with_reading(parameters: Parameters) -> str:
+    return f"{first(parameters)}（{parameters.get('2', '')}）"
+
 
 # Where another edition uses a name for something of its own.
 _RULES_BY_LANGUAGE: dict[str, dict[str, Rule]] = {
@@ -38,7 +42,7 @@ _RULES_BY_LANGUAGE: dict[str, dict[str, Rule]] = {
            "-s": around("", "e siècle av. J.-C."), "sp": lambda p: f"{first(p)}e et {p.get('3', '')}e siècle",
            "langue": second, "e": lambda p: f"e{first(p)}", "er": always("er"), "1er": always("1er"),
            "ier": always("Ier"), "iie": always("IIe"), "ère": always("re"), "n°": always("no"),
-           "n°-": always("no "), "lien": lambda p: p.get("texte") or p.get("trad") or first(p), "petit": first,
+           "n°-": always("no "), "lien": shown("texte", "trad", "1"), "petit": first,
            "souverain-": first, "souverain": first, "av jc": always("av. J.-C."), "ap jc": always("apr. J.-C."),
            "citation étrangère": second, "heure": spaced, "tiret": always("–"), "guil": around("« ", " »")},
     "es": {"cita": block, "unidad": unit, "esd": first, "siglo": lambda p: f"siglo {first(p)}", "fecha": spaced,
@@ -50,21 +54,12 @@ _RULES_BY_LANGUAGE: dict[str, dict[str, Rule]] = {
     "nl": {"citaat": block, "afkorting": first},
     "pl": {"cytat": block, "j": second, "język": second, "odn": always(""), "k": second, "w języku": second},
     "ru": {"цитата": block, "начало цитаты": always(""), "s": first, "число": first, "nobr": first, "год": first,
-           "iw": lambda p: p.get("2") or first(p), "не переведено": lambda p: p.get("2") or first(p), "м": first,
-           "не переведено 5": lambda p: p.get("2") or first(p), "нп5": lambda p: p.get("2") or first(p),
-           "нп": lambda p: p.get("2") or first(p), "lang": second, "кавычки": around("«", "»"), "юл": first},
-    "ja": {"読み仮名": lambda p: f"{first(p)}（{p.get('2', '')}）", "ルビ": first,
-    "仮リンク": lambda p: p.get("label") or first(p),
-           "補助漢字フォント": first, "jis2004フォント": first, "cquote": block, "quotation": block,
-           "lang": second,
-           "読み仮名 ruby不使用": lambda p: f"{first(p)}（{p.get('2', '')}）", "韓国語読み仮名": first,
-           "flagicon": always("")},
-    "zh": {"link-en": lambda p: p.get("3") or first(p), "le": lambda p: p.get("3") or first(p),
-    "tsl": lambda p: p.get("4") or p.get("3", ""),
-           "link-ja": lambda p: p.get("3") or first(p), "internal link helper/en": first, "僻字": first,
-           "kr": first,
-           "link-fr": lambda p: p.get("3") or first(p), "link-de": lambda p: p.get("3") or first(p),
-           "cquote": block},
+           "не переведено": shown("2", "1"), "не переведено 5": shown("2", "1"), "нп": shown("2", "1"), "м": first,
+           "нп5": shown("2", "1"), "iw": shown("2", "1"), "кавычки": around("«", "»"), "юл": first},
+    "ja": {"読み仮名": _with_reading, "読み仮名 ruby不使用": _with_reading, "韓国語読み仮名": first, "ルビ": first,
+           "仮リンク": shown("label", "1"), "補助漢字フォント": first, "jis2004フォント": first},
+    "zh": {"link-en": shown("3", "1"), "link-ja": shown("3", "1"), "link-fr": shown("3", "1"), "le": shown("3", "1"),
+           "link-de": shown("3", "1"), "tsl": shown("4", "3"), "internal link helper/en": first, "僻字": first},
     "sv": {"citat": block, "nowrap": first, "formatera tal": first},
 }  # fmt: skip
 

@@ -41,10 +41,12 @@ PART_BYTES = {".bz2": 2 << 20, ".xml": 16 << 20}
 
 _CHUNK_BYTES = 256 << 10
 _HEADER_BYTES = 64 << 10
+# Read at once from a decompressor that, where its file is cut, keeps back what it has begun.
+_DAMAGE_BYTES = 4 << 10
 # A page has at most 2 MiB of text, and no character of it takes more than six bytes when escaped.
 _MAX_PAGE_BYTES = 16 << 20
 
-_OPEN, _CLOSE, _END = b"<page>", b"</page>", b"</mediawiki"
+_OPEN, _CLOSE, _END_TAG = b"<page>", b"</page>", b"</mediawiki>"
 # A stream with data starts with the first, one without with the second.
 _STREAM = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _STREAM_BYTES = 10
@@ -205,7 +207,7 @@ def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
             # A tag may be cut in two here.
             rest = buffer[max(position, len(buffer) - len(_OPEN) + 1) :]
             buffer = next((rest[at:] for at in range(len(rest)) if _OPEN.startswith(rest[at:])), b"")
-    if tail and _END not in tail:
+    if tail and _END_TAG not in tail and not _END_TAG.endswith(tail.strip()):
         _warn("%s is cut short: no </mediawiki> at its end; read as far as it goes", path)
         yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
 
@@ -232,19 +234,23 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     Raises:
         SourceError: not a dump.
     """
-
-    def pieces() -> Iterator[Piece]:
-        yield head, True
-        try:
-            while data := stream.read1(_CHUNK_BYTES):
-                yield data, True
-        except (OSError, EOFError, lzma.LZMAError) as error:
-            _warn("%s is not whole (%s); read as far as it goes", path, error)
-
     head = b""
-    while len(head) < _HEADER_BYTES and (data := stream.read1(_CHUNK_BYTES)):
+    while len(head) < _HEADER_BYTES and (data := stream.read1(_DAMAGE_BYTES)):
         head += data
-    yield from _documents(pieces(), _site(head, path), path)
+    yield from _documents(_stream_pieces(stream, path, head), _site(head, path), path)
+
+
+def _stream_pieces(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterator[Piece]:
+    gathered = bytearray(head)
+    try:
+        while data := stream.read1(_DAMAGE_BYTES):
+            gathered += data
+            if len(gathered) >= _CHUNK_BYTES:
+                yield bytes(gathered), True
+                gathered.clear()
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        _warn("%s is not whole (%s); read as far as it goes", path, error)
+    yield bytes(gathered), True
 
 
 def can_split(path: str) -> bool:
@@ -296,9 +302,9 @@ def _open(path: str) -> Iterator[BinaryIO]:
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as opened:
             yield io.BufferedReader(opened, 2 * _CHUNK_BYTES)
-    except BeamIOError as error:
+    except (BeamIOError, OSError) as error:
         raise SourceError(
-            f"{path} cannot be opened ({error}); check that it exists and that you may read it"
+            f"{path} cannot be opened or read ({error}); check that it exists and that you may read it"
         ) from error
 
 
@@ -310,14 +316,16 @@ def _head(file: BinaryIO, path: str) -> bytes:
     if not _is_bz2(path):
         return file.read(_HEADER_BYTES)
     decompressor = bz2.BZ2Decompressor()
-    head = b""
+    head = data = b""
     try:
-        # The first stream of a multistream dump holds nothing but the head.
-        while len(head) < _HEADER_BYTES and not decompressor.eof:
-            data = file.read(_CHUNK_BYTES) if decompressor.needs_input else b""
-            if not data and decompressor.needs_input:
-                break
+        # The first stream of a multistream dump holds the head and nothing else.
+        while len(head) < _HEADER_BYTES and (data := data or file.read(_CHUNK_BYTES)):
             head += decompressor.decompress(data, _HEADER_BYTES)
+            data = b""
+            if decompressor.eof:
+                if is_dump(head):
+                    break
+                data, decompressor = decompressor.unused_data, bz2.BZ2Decompressor()
     except OSError as error:
         if not head:
             raise SourceError(
@@ -353,18 +361,21 @@ def _bz2_pieces(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
         decompressor = bz2.BZ2Decompressor()
         file.seek(position)
         end = position
-        try:
-            while not decompressor.eof:
-                data = b""
-                if decompressor.needs_input:
-                    data = file.read(_CHUNK_BYTES)
-                    end += len(data)
-                    if not data:
-                        raise EOFError("the file ends inside")
-                if piece := decompressor.decompress(data, 16 * _CHUNK_BYTES):
-                    yield piece, ours
-        except (OSError, EOFError) as error:
-            _warn("%s: the stream at byte %d is damaged (%s); read as far as it goes", path, position, error)
+        damage = ""
+        while not (decompressor.eof or damage):
+            data = file.read(_CHUNK_BYTES) if decompressor.needs_input else b""
+            end += len(data)
+            if not data and decompressor.needs_input:
+                damage = "the file ends inside it"
+                break
+            try:
+                piece = decompressor.decompress(data, 16 * _CHUNK_BYTES)
+            except OSError as error:
+                damage = str(error)
+            else:
+                yield piece, ours
+        if damage:
+            _warn("%s: the stream at byte %d is damaged (%s); read as far as it goes", path, position, damage)
             yield None, ours
             position = _find_stream(file, position + 1, stop)
             continue
