@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format lock clean
+.PHONY: help setup demo test check format lock bench-wikipedia clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -14,6 +14,7 @@ help:
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
+	@echo "make bench-wikipedia   words kept, markup left and speed on Wikipedia dumps in DATA (default ../shared/data)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
 setup: $(VENV)/.installed
@@ -45,6 +46,11 @@ format: setup
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
+
+DATA ?= ../shared/data
+
+bench-wikipedia: setup
+	$(BIN)/python benchmarks/wikipedia.py $(DATA)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo

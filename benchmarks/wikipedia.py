@@ -277,25 +277,22 @@ def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
         parts = split_file(str(path), path.stat().st_size, ReadOptions())
         print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} parts")
         seconds: dict[int, list[float]] = {}
-        busiest: dict[int, list[float]] = {}
         for processes in (1, 2, 1, 2):
             with multiprocessing.get_context("fork").Pool(processes) as pool:
                 start = time.perf_counter()
                 results = pool.map(read_part, parts, chunksize=1)
                 seconds.setdefault(processes, []).append(time.perf_counter() - start)
-            cpu = sum(result[1] for result in results)
             by_process: Counter[int] = Counter()
             for _, used, process in results:
                 by_process[process] += used
-            busiest.setdefault(processes, []).append(max(by_process.values()))
+            cpu = by_process.total()
             print(
-                f"  {processes} process(es): {seconds[processes][-1]:.2f} s, "
-                f"{sum(result[0] for result in results):,} pages, {size / cpu:.1f} MB a CPU second"
+                f"  {processes} process(es): {seconds[processes][-1]:.2f} s, {sum(result[0] for result in results):,} "
+                f"pages, {size / cpu:.1f} MB a CPU second; all CPU seconds / those of the busiest process: "
+                f"{cpu / max(by_process.values()):.2f}"
             )
-        print(
-            f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one by the clock, "
-            f"{min(busiest[1]) / min(busiest[2]):.2f} by the busier one's CPU seconds (as an idle machine would show)"
-        )
+        print(f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one, by the clock")
+        print(f"  load of this machine meanwhile: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def main(data: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import beambert
+from pipelines import corpus_files
 from pipelines.sources import ReadOptions, SourceError, read_file, recognise, split_file
 from pipelines.sources import wikipedia as reader
 
@@ -108,6 +110,11 @@ def test_entities_are_undone_once(tmp_path):
     )
     (document,) = read(tmp_path / "a.xml", content)
     assert document.paragraphs == ["a AB < < 'd' &unknown; \ufffd\ufffd\ufffd"]
+    # Twice escaped is text that shows a tag, once escaped is the tag.
+    twice = "&#38;lt;ref&#38;gt; &amp;lt;ref&amp;gt; &#38;amp;lt;"
+    content = dump(page("A", "x")).replace(">x</text>", f">{twice} &lt;ref&gt;note&lt;/ref&gt;</text>")
+    (document,) = read(tmp_path / "a.xml", content)
+    assert document.paragraphs == ["<ref> <ref> &lt;"]
 
 
 def test_entity_attacks_are_inert(tmp_path):
@@ -255,6 +262,12 @@ def test_whatever_the_parts_each_page_is_read_once(stored, data):
     assert short(parts_of(path, cuts)) == whole
 
 
+def test_marks_that_lie_across_chunks_are_seen(stored, monkeypatch):
+    path, size, whole = stored
+    monkeypatch.setattr(reader, "_CHUNK_BYTES", 37)
+    assert short(parts_of(path, list(range(size // 23, size, size // 23)))) == whole
+
+
 def test_parts_begin_and_end_at_every_byte_around_a_boundary(tmp_path):
     content = multistream(pages_of_many_sizes(6), 2)
     path = tmp_path / "wiki.xml.bz2"
@@ -384,3 +397,27 @@ def test_the_samples_are_read_whole(shared_data, caplog):
         "": 130, "redirect": 111, "disambiguation": 9, "namespace": 1, "truncated": 1,
     }  # fmt: skip
     assert "truncated.xml.bz2 is cut short" in caplog.text
+
+
+def test_a_corpus_is_the_same_whatever_the_parts_and_processes(tmp_path, monkeypatch):
+    """Three files: one part and one process, many parts and two processes; all is counted."""
+    words = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser"]
+    generator = random.Random(0)
+    pages = [page(f"P{n}", ". ".join(" ".join(generator.choices(words, k=6)) for _ in range(9))) for n in range(200)]
+    pages[7::20] = [
+        page(f"R{n}", "#REDIRECT [[P1]]", extra='<redirect title="P1" />\n') for n in range(len(pages[7::20]))
+    ]
+    path = tmp_path / "wiki.xml.bz2"
+    path.write_bytes(multistream(pages, 20)[:-30])
+    found = {}
+    for name, size, flags in (("one", 1 << 20, []), ("two", 3000, ["--direct_num_workers", "2"])):
+        monkeypatch.setitem(reader.PART_BYTES, ".bz2", size)
+        output = tmp_path / name
+        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_buckets", "3"]
+        assert beambert.main([*argv, *flags]) == 0
+        files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
+        found[name] = {file.name: file.read_bytes() for file in files}
+        counts = corpus_files.load(str(output)).counts
+        assert counts["documents_read"] == 201
+        assert counts["documents_rejected"] == {"redirect": 10, "truncated": 1}
+    assert found["one"] == found["two"]
