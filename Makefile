@@ -1,21 +1,24 @@
 # `make demo` and `make test` are all a newcomer needs; both create .venv first.
 VENV := .venv
 BIN := $(VENV)/bin
+# What the benchmarks read.
+DATA ?= ../shared/data
 
 # The first interpreter that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` overrides.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation lock clean
+.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
-	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in ../shared/data"
-	@echo "make bench-vocab   the vocabulary learner beside two others, on ../shared/data (about 8 minutes)"
+	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
+	@echo "make bench-vocab   the vocabulary learner beside two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
+	@echo "make bench-wikipedia   words kept, markup left and speed on Wikipedia dumps in $(DATA)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -48,15 +51,18 @@ format: setup
 
 # The libraries it compares with log to stderr.
 bench-tokenizer: setup
-	@$(BIN)/python benchmarks/tokenization.py ../shared/data 2>/dev/null || \
-		$(BIN)/python benchmarks/tokenization.py ../shared/data
+	@$(BIN)/python benchmarks/tokenization.py $(DATA) 2>/dev/null || \
+		$(BIN)/python benchmarks/tokenization.py $(DATA)
 
 bench-vocab: setup
-	$(BIN)/python benchmarks/vocabulary.py ../shared/data
+	$(BIN)/python benchmarks/vocabulary.py $(DATA)
 
 # Treebanks of Universal Dependencies, where they are at hand: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup
-	$(BIN)/python benchmarks/segmentation.py ../shared/data $(TREEBANKS)
+	$(BIN)/python benchmarks/segmentation.py $(DATA) $(TREEBANKS)
+
+bench-wikipedia: setup
+	$(BIN)/python benchmarks/wikipedia.py $(DATA)
 
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \

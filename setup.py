@@ -15,12 +15,11 @@ DATA = [
     "sentencex>=1.0.30",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
-WIKI = ["wikiextractor==3.1.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
 TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 CONVERT = ["safetensors>=0.4"]
 # What benchmarks and tests measure against.
-BENCH = ["tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
+BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
 DEV = [
     "hypothesis>=6.100",
     "mypy>=1.11",
@@ -52,7 +51,6 @@ setup(
     extras_require={
         "data": DATA,
         "clean": CLEAN,
-        "wiki": WIKI,
         "gcp": GCP,
         "train": TRAIN,
         "convert": CONVERT,

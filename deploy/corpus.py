@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import platform
+import sys
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -19,6 +20,7 @@ from pipelines.decontamination import load_keys
 from pipelines.segmentation import SEGMENTERS
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
+from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
@@ -62,8 +64,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "bookcorpus: one sentence a line, a book a file or empty lines between books. text: one document a file. "
         "gutenberg: Project Gutenberg's plain text, licence and credits taken out. jsonl: an object a line. "
         "parquet: a document a row. wikiextractor: <doc ...> or --json as WikiExtractor writes it. "
+        "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
+        "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
         "language_reference: the Python language reference inside this Python, needs no --input. "
-        "auto: wikiextractor, jsonl, parquet or gutenberg where the content shows it, else text",
+        "auto: wikipedia, wikiextractor, jsonl, parquet or gutenberg where the content shows it, else text",
     )
     group.add_argument(
         "--encoding",
@@ -225,4 +229,8 @@ def print_summary(corpus: Corpus, output: str) -> None:
         f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
+    if rejected.get(TRUNCATED):
+        print(
+            f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
+        )
     vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])

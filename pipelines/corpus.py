@@ -19,7 +19,7 @@ from pipelines.decontamination import is_contaminated, load_keys
 from pipelines.documents import Document, bucket_of, identity, is_validation
 from pipelines.language_identification import is_other_language
 from pipelines.segmentation import document_sentences, truncate_sentences
-from pipelines.sources import ReadOptions, SourceError, read_file
+from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.versions import require_same_rules, versions
 from pipelines.vocabulary import VocabularyOptions, make_vocabulary, num_word_groups, word_batches
 from pipelines.writing import write_text
@@ -81,17 +81,17 @@ def choose_num_buckets(input_bytes: int) -> int:
 
 
 class ReadDocuments(beam.DoFn):
-    """Path -> documents; on the side (number of documents,) for the balance in the manifest."""
+    """(path, start, stop) -> documents; on the side (number of documents,) for the balance in the manifest."""
 
     COUNT = "documents_read"
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def process(self, path: str) -> Iterator[Any]:
-        """Reads one file."""
+    def process(self, part: tuple[str, int, int | None]) -> Iterator[Any]:
+        """Reads one file, or one part of it."""
         count = 0
-        for document in read_file(path, self._options):
+        for document in read_file(part[0], self._options, *part[1:]):
             count += 1
             yield document
         yield beam.pvalue.TaggedOutput(self.COUNT, count)
@@ -111,7 +111,8 @@ class SegmentAndKey(beam.DoFn):
         paragraphs = cleaning.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped)
         language = document.language or options.language
         sentences = document_sentences(paragraphs, language, document.segmented, options.segmenter)
-        document_id = identity(sentences)
+        # What a reader rejects may hold no text: its title spreads it over the buckets.
+        document_id = identity([document.rejected, document.title] if document.rejected else sentences)
         split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
         bucket = (split, bucket_of(document_id, options.num_buckets_of(split)))
         reason = document.rejected or cleaning.rejection_reason(sentences, options.cleaning) or ""
@@ -369,7 +370,7 @@ def _read_into_buckets(
     """((split, bucket), records), and the number of documents of each file."""
     documents = (
         pipeline
-        | "Files" >> beam.Create([path for path, *_ in inputs])
+        | "Files" >> beam.Create([part for path, size, *_ in inputs for part in split_file(path, size, options.read)])
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadDocuments(options.read)).with_outputs(ReadDocuments.COUNT, main="documents")
     )

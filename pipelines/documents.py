@@ -14,8 +14,8 @@ class Document:
         title: may be empty.
         source: the file it came from.
         segmented: each paragraph is one sentence already, as the author of the file says.
-        rejected: the reason why its reader sets the document aside, or "".
-        language: ISO 639 code where the reader knows it, or "".
+        rejected: why the reader takes it for no document, or ""; it is counted and listed, not built from.
+        language: ISO 639 code where the file states it, or "".
     """
 
     paragraphs: list[str]

@@ -18,6 +18,7 @@ from pipelines.sources import (
     sentences,
     text,
     wikiextractor,
+    wikipedia,
 )
 from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
 
@@ -29,6 +30,7 @@ READERS = {
     "jsonl": jsonl.read_documents,
     "parquet": parquet.read_documents,
     "wikiextractor": wikiextractor.read_documents,
+    "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
@@ -44,6 +46,8 @@ def recognise(name: str, head: bytes) -> str:
         stem = stem.removesuffix(suffix)
     if head.startswith(b"PAR1"):
         return "parquet"
+    if wikipedia.is_dump(head):
+        return "wikipedia"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"<doc ") or wikiextractor.is_json(start):
         return "wikiextractor"
@@ -54,12 +58,28 @@ def recognise(name: str, head: bytes) -> str:
     return "text"
 
 
-def read_file(path: str, options: ReadOptions) -> Iterator[Document]:
-    """Reads the documents of one file.
+def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
+    """Parts (path, start, stop) of a file, for several workers to read with `read_file`.
+
+    Goes by the name alone: a part but the first of a file that turns out to be no Wikipedia dump is empty.
+
+    Args:
+        path: of the file.
+        size: in bytes, as it is stored.
+        options: how it will be read.
+    """
+    if options.input_format not in ("auto", "wikipedia"):
+        return [(path, 0, None)]
+    return [(path, start, stop) for start, stop in wikipedia.split(path, size)]
+
+
+def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+    """Reads the documents of one file, or of one of the parts that `split_file` makes of it.
 
     Args:
         path: a path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` are undone.
         options: format, encoding and field names.
+        start, stop: bytes of the file as it is stored; None is its end.
 
     Raises:
         SourceError: the file is missing, corrupt, wrongly encoded or not of its format; the message names it.
@@ -67,11 +87,17 @@ def read_file(path: str, options: ReadOptions) -> Iterator[Document]:
     if options.input_format == "language_reference":
         yield from language_reference.read_documents(io.BytesIO(), path, options)
         return
+    input_format = options.input_format
+    if input_format in ("auto", "wikipedia") and wikipedia.can_split(path):
+        if input_format == "wikipedia" or wikipedia.is_dump(wikipedia.read_head(path)):
+            yield from wikipedia.read_part(path, start, stop)
+            return
+        if start:
+            return
     with open_decompressed(path) as stream:
-        input_format = options.input_format
         if input_format == "auto":
             input_format = recognise(path, stream.peek(_PEEK))
         yield from READERS[input_format](stream, path, options)
 
 
-__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise"]
+__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise", "split_file"]

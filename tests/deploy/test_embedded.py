@@ -29,7 +29,7 @@ def long_input(tmp_path_factory) -> Path:
 
 
 def start(long_input: Path, output: Path, workers: int) -> subprocess.Popen:
-    command = f"build --input {long_input} --output {output} --vocab_size 5000 --direct_num_workers {workers}"
+    command = f"build --input {long_input} --output {output} --vocab_size 2000 --direct_num_workers {workers}"
     return subprocess.Popen(
         [sys.executable, "-m", "beambert", *command.split()],
         stderr=subprocess.PIPE,

@@ -1,0 +1,312 @@
+"""How much of Wikipedia's prose survives, how much markup does, and how fast a dump is read.
+
+    python benchmarks/wikipedia.py ../shared/data [--templates]
+
+The measure of words needs mwparserfromhell (MIT), which beambert itself does not: `pip install mwparserfromhell`. It
+shares no code with the cleaner: another parser, another notion of prose (below); of a
+template that it does not know it expects every parameter to be seen. Times are CPU seconds,
+but for the comparison of one and two processes.
+"""
+
+import bz2
+import html
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from pipelines.segmentation import split_sentences
+from pipelines.sources import ReadOptions, read_file, split_file
+from pipelines.sources.wikipedia import _unescape
+from pipelines.sources.wikitext import to_paragraphs
+
+SAMPLES = ("enwiki-206-pages.xml.bz2", "enwiki-2022-251-pages-truncated.xml.bz2")
+PAGES_A_STREAM = 100
+REPEATS = 5
+WORD = re.compile(r"\w+")
+RESIDUE = re.compile(r"\{\{|\}\}|\[\[|\]\]|[<>|]|\(\s*[;,]*\s*\)|''|__[A-Z]+__|formula_\d|codice_\d")
+
+# ---- What a reader sees, by mwparserfromhell
+
+HIDDEN_TAGS = (
+    "ref", "references", "math", "chem", "ce", "gallery", "timeline", "imagemap", "score", "source", "syntaxhighlight",
+    "pre", "table", "graph", "mapframe",
+)  # fmt: skip
+HIDDEN_SECTIONS = (
+    "see also", "references", "external links", "further reading", "notes", "bibliography", "sources", "footnotes",
+    "notes and references", "references and notes", "citations", "works cited", "explanatory notes",
+    "general references", "references and sources", "gallery", "notes and citations", "sources and references",
+    "endnotes", "primary sources", "secondary sources", "selected bibliography",
+    "bibliography and further reading", "references and further reading",
+)  # fmt: skip
+# Notes, and tags for editors: shown small and raised, or not at all.
+HIDDEN_TEMPLATES = re.compile(
+    r"(sfn|sfnp|sfnm|snf|harv.*|rp|r|ref|refn|efn.*|notetag|note|ref label|cref2|cref|cite.*|citation.*|fact|cn|qn"
+    r"|clarify|when"
+    r"|who|which|why|where|by whom|according to whom|whom|who says|.*needed|.*inline|dubious.*|disputed.*|vague"
+    r"|verify.*|failed.*"
+    r"|full|better source|page number.*|unreliable.*|update.*|refimprove|expand.*|explain|or|pov.*|weasel.*"
+    r"|editorial.*|anchor"
+    r"|clear|-|toc.*|use .*|main.*|see also|further.*|redirect.*|about|other.*|for|short desc.*|pp.*|coord|audio"
+    r"|listen|flagdeco"
+    r"|flagicon|use|infobox.*|image.*|multiple image|center|legend.*|sister.*|portal.*|wik.* .*|.*map|inflation.fn"
+    r"|qref|"
+    r"bots|good article|featured article|not verified.*|quote without.*|unsourced.*|overly.*|tone.*|medical.*|isbn"
+    r"|oclc|doi"
+    r"|gbooks|page needed|css.*|hatnote|distinguish.*|details|details3|#.*|dead link|webarchive|div col.*|colend"
+    r"|col-.*|refn.*|small.*end)",
+    re.IGNORECASE,
+)
+CHARACTERS = {
+    "'s": "s", "currentyear": "2022", "nbsp": " ", "nbs": " ", "snd": " ", "mdash": " ", "ndash": " ",
+    "spaces": " ", "shy": "",
+    "extinct": " ", "eqm": "", "sic": "sic", "=": " ", "'": "'", "!": " ", "en dash": " ", "mdashb": " ",
+    "spaced ndash": " ",
+}  # fmt: skip
+PREFIXES = ("file:", "image:", "category:")
+LABELS = re.compile(r"lang-(.*)", re.IGNORECASE)
+LOST = " lostword "
+
+
+def template_words(template, visible) -> str:
+    """The words a reader sees of a template in a line of prose."""
+    name = str(template.name).strip().lower().replace("_", " ")
+    if name in CHARACTERS:
+        return CHARACTERS[name]
+    if HIDDEN_TEMPLATES.fullmatch(name):
+        return ""
+    shown = {str(p.name).strip(): visible(p.value).strip() for p in template.params}
+    positional = [value for key, value in shown.items() if key.isdigit()]
+    first = positional[0] if positional else ""
+    if name in ("convert", "cvt"):
+        # "5 kilometres (3.1 mi)": of the conversion at least a number and a unit.
+        words = [value for value in positional[:-1] if not value.startswith("abbr")]
+        return " ".join(words or positional) + LOST + LOST
+    if name in ("lang", "rtl-lang", "color", "font color"):
+        return positional[1] if len(positional) > 1 else shown.get("text", "")
+    if name in ("transl", "transliteration", "wikt-lang"):
+        return positional[-1] if positional else ""
+    if LABELS.fullmatch(name):
+        return "Language: " + " ".join(positional) if shown.get("label") != "none" else " ".join(positional)
+    if name.startswith("ipac-"):
+        return "".join(
+            value for value in positional if value.lower() not in ("us", "uk", "lang", "pron", "en-us", "also")
+        )
+    if name.startswith("ipa-") or name in ("abbr", "tooltip", "ill", "interlanguage link", "pop density", "inflation"):
+        return shown.get("lt") or first
+    if name in ("chem", "mp", "mpl"):
+        return "".join(positional)
+    if name in ("quote", "blockquote", "cquote", "quotation"):
+        return "\n\n" + (shown.get("text") or shown.get("quote") or first) + "\n\n"
+    if name in ("as of", "asof"):
+        return shown.get("alt") or "as of " + " ".join(positional)
+    if name in ("uss", "hms", "rms", "mv"):
+        return ("" if positional[-1:] == ["2"] else name + " ") + first
+    return " ".join(positional)
+
+
+def visible_paragraphs(wikitext: str) -> list[str]:
+    """Lines of prose as a reader sees them: not headings, list items, tables, captions, notes, or sections of sources.
+
+    Indented lines count from ten words on.
+    """
+    import mwparserfromhell
+    from mwparserfromhell import nodes
+
+    def text_of(code, inline: bool = True) -> str:
+        parts = []
+        siblings = code.nodes
+        for place, node in enumerate(siblings):
+            if isinstance(node, nodes.Text):
+                parts.append(str(node))
+            elif isinstance(node, nodes.Wikilink):
+                title = str(node.title)
+                if title.strip().lower().startswith(PREFIXES) or re.match(r"[a-z]{2}:[A-Z]", title):
+                    continue
+                parts.append(text_of(node.text) if node.text else title.lstrip(":"))
+            elif isinstance(node, nodes.ExternalLink):
+                parts.append(text_of(node.title) if node.title else "" if node.brackets else str(node.url))
+            elif isinstance(node, nodes.HTMLEntity):
+                parts.append(node.normalize())
+            elif isinstance(node, nodes.Heading):
+                parts.append(f"\n\0{node.level}{text_of(node.title)}\n")
+            elif isinstance(node, nodes.Tag):
+                name = str(node.tag).strip().lower()
+                if node.wiki_markup and name in ("li", "dd", "dt"):
+                    parts.append("\1" if name != "dd" else "\2")
+                elif name in HIDDEN_TAGS:
+                    continue
+                elif name in ("blockquote", "div", "p", "center", "poem"):
+                    parts.append("\n" + text_of(node.contents) + "\n")
+                elif name == "br":
+                    parts.append(" ")
+                elif node.contents is not None:
+                    parts.append(text_of(node.contents))
+            elif isinstance(node, nodes.Template):
+                before = str(siblings[place - 1]) if place else "\n"
+                after = str(siblings[place + 1]) if place + 1 < len(siblings) else "\n"
+                alone = before.endswith("\n") and after.startswith("\n") and inline
+                name = str(node.name).strip().lower()
+                if not alone or name in ("quote", "blockquote", "cquote", "quotation"):
+                    parts.append(template_words(node, text_of))
+        return "".join(parts)
+
+    code = mwparserfromhell.parse(wikitext, skip_style_tags=True)
+    paragraphs = []
+    hidden = 0
+    for line in text_of(code).split("\n"):
+        if line.startswith("\0"):
+            level = int(line[1])
+            if not hidden or level <= hidden:
+                hidden = level if line[2:].strip().replace("''", "").lower() in HIDDEN_SECTIONS else 0
+        elif hidden or not line.strip() or line[0] in " \1|!*#;":
+            continue
+        elif line[0] in "\2:":
+            text = line.strip("\2: ")
+            if not text.startswith("\1") and len(WORD.findall(text)) >= 10:
+                paragraphs.append(text)
+        else:
+            paragraphs.append(line)
+    return paragraphs
+
+
+# ---- The samples
+
+
+def pages(path: Path) -> list[str]:
+    return re.findall(r" *<page>.*?</page>\n", bz2.decompress(path.read_bytes()).decode("utf-8"), re.DOTALL)
+
+
+def articles(data: Path) -> list[tuple[str, str]]:
+    """(title, wikitext) of what the reader takes for articles in both samples."""
+    result = []
+    for name in SAMPLES:
+        path = data / "wiki-dump" / name
+        kept = {document.title for document in read_file(str(path), ReadOptions()) if not document.rejected}
+        for page in pages(path):
+            title = html.unescape(re.search(r"<title>(.*?)</title>", page)[1])
+            if title in kept:
+                result.append((title, _unescape(re.search(r"<text[^>]*>(.*?)</text>", page, re.DOTALL)[1])))
+    return result
+
+
+def measure_words(texts: list[tuple[str, str]]) -> None:
+    expected_total = survived = written = 0
+    missing: Counter[str] = Counter()
+    worst = []
+    markup_seen: Counter[str] = Counter()
+    for title, text in texts:
+        paragraphs = visible_paragraphs(text)
+        expected = Counter(WORD.findall(html.unescape(" ".join(paragraphs))))
+        found = Counter(WORD.findall(" ".join(to_paragraphs(text, title))))
+        both = expected & found
+        expected_total += expected.total()
+        survived += both.total()
+        written += found.total()
+        missing.update(expected - found)
+        worst.append((both.total() / max(expected.total(), 1), title))
+        markup_seen.update(RESIDUE.findall(html.unescape(" ".join(paragraphs))))
+    print(f"words a reader sees: {expected_total:,}; of them survive {survived / expected_total:.2%}")
+    print(f"words written: {written:,}; of them a reader sees {survived / written:.2%}")
+    print("  most missed:", ", ".join(f"{word} {count}" for word, count in missing.most_common(25)))
+    print("  worst pages:", ", ".join(f"{title} {share:.1%}" for share, title in sorted(worst)[:8]))
+
+
+def measure_residue(texts: list[tuple[str, str]]) -> None:
+    sentences = hits = 0
+    marks: Counter[str] = Counter()
+    for title, text in texts:
+        for paragraph in to_paragraphs(text, title):
+            for sentence in split_sentences(paragraph, "en"):
+                found = RESIDUE.findall(sentence)
+                sentences += 1
+                hits += bool(found)
+                marks.update(found)
+    print(
+        f"sentences: {sentences:,}; with residue of markup {hits}, "
+        f"{1000 * hits / sentences:.2f} in 1,000: {dict(marks)}"
+    )
+
+
+def list_templates(texts: list[tuple[str, str]]) -> None:
+    """Templates between words of prose that the cleaner shows nothing of, most frequent first."""
+    from pipelines.sources.wiki_templates import has_rule
+
+    counts: Counter[str] = Counter()
+    for _, text in texts:
+        plain = re.sub(r"<ref[^>/]*>.*?</ref>", "", text, flags=re.DOTALL)
+        for line in plain.split("\n"):
+            if line and line[0].isalpha() and len(line) > 80:
+                counts.update(name.strip().lower() for name in re.findall(r"\{\{([^{}|\n]+)[|}]", line))
+    print(", ".join(f"{name} {count}" for name, count in counts.most_common() if not has_rule(name, "en")))
+
+
+# ---- Speed
+
+
+def write_multistream(data: Path, target: Path) -> int:
+    """A multistream dump of both samples again and again; returns its bytes before compression."""
+    blocks = [page for name in SAMPLES for page in pages(data / "wiki-dump" / name)] * REPEATS
+    streams = ["".join(blocks[start : start + PAGES_A_STREAM]) for start in range(0, len(blocks), PAGES_A_STREAM)]
+    head = '<mediawiki xml:lang="en">\n  <siteinfo>\n  </siteinfo>\n'
+    with target.open("wb") as file:
+        for stream in (head, *streams, "</mediawiki>\n"):
+            file.write(bz2.compress(stream.encode("utf-8")))
+    return sum(len(stream.encode("utf-8")) for stream in streams)
+
+
+def read_part(part: tuple[str, int, int | None]) -> tuple[int, float, int]:
+    start = time.process_time()
+    count = sum(1 for _ in read_file(part[0], ReadOptions(), *part[1:]))
+    return count, time.process_time() - start, os.getpid()
+
+
+def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
+    size = sum(len(text.encode("utf-8")) for _, text in texts) / 1e6
+    start = time.process_time()
+    for title, text in texts:
+        to_paragraphs(text, title)
+    print(f"cleaning alone: {size / (time.process_time() - start):.1f} MB of wikitext a second a core ({size:.1f} MB)")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pages-articles-multistream.xml.bz2"
+        size = write_multistream(data, path) / 1e6
+        parts = split_file(str(path), path.stat().st_size, ReadOptions())
+        print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} parts")
+        seconds: dict[int, list[float]] = {}
+        for processes in (1, 2, 1, 2):
+            with multiprocessing.get_context("fork").Pool(processes) as pool:
+                start = time.perf_counter()
+                results = pool.map(read_part, parts, chunksize=1)
+                seconds.setdefault(processes, []).append(time.perf_counter() - start)
+            by_process: Counter[int] = Counter()
+            for _, used, process in results:
+                by_process[process] += used
+            cpu = by_process.total()
+            print(
+                f"  {processes} process(es): {seconds[processes][-1]:.2f} s, {sum(result[0] for result in results):,} "
+                f"pages, {size / cpu:.1f} MB a CPU second; all CPU seconds / those of the busiest process: "
+                f"{cpu / max(by_process.values()):.2f}"
+            )
+        print(f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one, by the clock")
+        print(f"  load of this machine meanwhile: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def main(data: Path) -> None:
+    texts = articles(data)
+    if "--templates" in sys.argv:
+        list_templates(texts)
+        return
+    try:
+        measure_words(texts)
+    except ImportError:
+        print("no measure of words: pip install mwparserfromhell")
+    measure_residue(texts)
+    measure_speed(data, texts)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
