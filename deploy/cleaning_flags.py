@@ -71,6 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="repair text decoded wrongly, such as sch\u00c3\u00b6n for sch\u00f6n (extra [clean])",
     )
     group.add_argument(
+        "--drop_near_duplicates",
+        action="store_true",
+        help="leave out documents that share about 70 %% of their runs of five words with another (MinHash)",
+    )
+    group.add_argument(
+        "--drop_repeated_paragraphs",
+        action="store_true",
+        help="leave out paragraphs of eight words or more that stand in another document too; one document keeps each",
+    )
+    group.add_argument(
         "--identify_language",
         action="store_true",
         help="leave out documents that are not in --language; those under 200 characters stay (extra [clean])",

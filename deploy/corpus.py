@@ -2,6 +2,8 @@
 
 import argparse
 import dataclasses
+import hashlib
+import json
 import platform
 import sys
 from typing import Any
@@ -9,18 +11,21 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.flags import fraction, positive_int
-from deploy.output import absolute, refuse_other, require_writable
+from deploy.flags import fraction, positive_float, positive_int
+from deploy.output import absolute, delete_folder, refuse_other, require_writable
 from deploy.progress import watch_files
 from pipelines import corpus_files, dataset
-from pipelines.corpus import CorpusOptions, build_corpus, choose_num_buckets
+from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus
+from pipelines.corpus_options import CorpusOptions, choose_num_buckets
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
+from pipelines.reading import Input, split_inputs
 from pipelines.segmentation import SEGMENTERS
 from pipelines.sources import FORMATS, ReadOptions, SourceError
 from pipelines.sources.files import match_files
 from pipelines.sources.wikipedia import TRUNCATED
+from pipelines.versions import versions
 from pipelines.writing import delete_matching
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
@@ -32,6 +37,7 @@ ACCEPTS_BEAM_FLAGS = True
 _EXPANSION = 4
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 _LANGUAGE_REFERENCE_BYTES = 500_000
+_WORK = "work"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +60,14 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         default=[],
         help="files, or quoted patterns; local, gs:// or any Beam filesystem; .gz, .bz2, .zst and .xz are undone",
+    )
+    group.add_argument(
+        "--input_weights",
+        nargs="+",
+        type=positive_float,
+        metavar="W",
+        help="how often the documents of each --input pattern are to be seen in every pass over the data, one number "
+        "for each, such as 0.5 or 3 (default: 1)",
     )
     group.add_argument(
         "--input_format",
@@ -144,21 +158,31 @@ def _describe(path: str) -> list[list[Any]]:
     return [[file.path, file.size_in_bytes, file.last_updated_in_seconds] for file in match_files([path])]
 
 
-def find_inputs(args: argparse.Namespace) -> list[list[Any]]:
-    """[path, bytes, time last changed] of every file to read. Raises SourceError where there is none."""
+def find_inputs(args: argparse.Namespace) -> list[Input]:
+    """Every file to read, none twice, in order of their paths. Raises SourceError where there is none."""
     if args.input_format == "language_reference":
         if args.input:
             raise SourceError("--input_format language_reference reads no file; leave --input out")
-        return [["language_reference", _LANGUAGE_REFERENCE_BYTES, platform.python_version()]]
+        name = "language_reference"
+        return [Input(name, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), name, 1.0)]
     if not args.input:
         raise SourceError("--input is missing; name files or quoted patterns, such as --input 'texts/*.txt'")
-    found = {file[0]: file for pattern in args.input for file in _describe(absolute(pattern))}
+    weights = args.input_weights or [1.0] * len(args.input)
+    if len(weights) != len(args.input):
+        raise SourceError(
+            f"--input_weights has {len(weights)} number(s) for {len(args.input)} --input pattern(s); give one for "
+            "each, and quote the patterns so that beambert expands them"
+        )
+    found: dict[str, Input] = {}
+    for pattern, weight in zip(args.input, weights, strict=True):
+        for path, size, changed in _describe(absolute(pattern)):
+            found.setdefault(path, Input(path, size, changed, pattern, weight))
     return [found[path] for path in sorted(found)]
 
 
-def corpus_options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusOptions:
+def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
-    text_bytes = sum(size * (_EXPANSION if path.endswith(_COMPRESSED) else 1) for path, size, _ in inputs)
+    text_bytes = sum(each.bytes * (_EXPANSION if each.path.endswith(_COMPRESSED) else 1) for each in inputs)
     return CorpusOptions(
         **vocabulary_flags.options(args),
         read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
@@ -171,7 +195,20 @@ def corpus_options(args: argparse.Namespace, inputs: list[list[Any]]) -> CorpusO
         identify_language=args.identify_language,
         decontaminate=[file.path for file in match_files([absolute(path) for path in args.decontaminate])],
         decontaminate_action=args.decontaminate_action,
+        near_duplicates=args.drop_near_duplicates,
+        repeated_paragraphs=args.drop_repeated_paragraphs,
     )
+
+
+def work_directory(output: str, beam_flags: list[str], content: list[Any]) -> str:
+    """Where the embedded engine leaves what is read but not yet written: a name for each input and set of options.
+
+    Other engines have a shuffle of their own and need none: "".
+    """
+    if not embedded.is_embedded(embedded.pipeline_options(beam_flags)):
+        return ""
+    name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
+    return f"{output}/{_WORK}/{name}"
 
 
 def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
@@ -184,7 +221,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)
     others = [options.vocab_file, options.compare_vocab, *options.decontaminate]
-    files = inputs + [file for path in others if path for file in _describe(path)]
+    files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+    files += [file for path in others if path for file in _describe(path)]
     if options.decontaminate:
         load_keys(tuple(options.decontaminate))
     output = absolute(args.output)
@@ -204,17 +242,28 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
             "choose another --output, or delete that directory"
         )
     require_writable(args.output)
-    # What a killed build left: the parts may be of other options.
-    for pattern in ("corpus/*.parquet*", "rejected/*.jsonl*"):
-        delete_matching(f"{output}/{pattern}")
-    print(f"Corpus: reading {len(inputs)} input(s) into {options.num_buckets} bucket(s)", flush=True)
-    total = options.num_buckets + options.num_buckets_of("validation")
-    with watch_files("Corpus", f"{output}/corpus/*.parquet", total, "parts"):
+    units = split_inputs(inputs, options)
+    work = work_directory(output, beam_flags, [dataclasses.asdict(options), files])
+    done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
+    if not done:
+        # What a killed job left is of other options or inputs.
+        for pattern in ("corpus/*.parquet*", "rejected/*.jsonl*"):
+            delete_matching(f"{output}/{pattern}")
+        delete_folder(f"{output}/{_WORK}")
+    print(
+        f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_buckets} bucket(s)"
+        + (", going on from an earlier run" if done else ""),
+        flush=True,
+    )
+    parts = options.num_buckets + options.num_buckets_of("validation")
+    pattern, total = (f"{work}/*.json", len(units) + parts) if work else (f"{output}/corpus/*.parquet", parts)
+    with watch_files("Corpus", pattern, total, "pieces and parts" if work else "parts"):
         embedded.run(
-            lambda pipeline: build_corpus(pipeline, inputs, files, options, output),
+            lambda pipeline: build_corpus(pipeline, units, files, options, output, work),
             embedded.pipeline_options(beam_flags),
             args.output,
         )
+    delete_folder(f"{output}/{_WORK}")
     corpus = corpus_files.load(output)
     if corpus is None:
         raise RuntimeError(f"the corpus job ended without {output}/{corpus_files.FILE_NAME}")

@@ -35,6 +35,7 @@ _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, V
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
 # How the engine says that a signal ended a worker process.
 _KILLED = re.compile(r"exited with return code -(\d+)")
+_ENGINE_LOGGERS = ("apache_beam", "grpc")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
@@ -115,13 +116,20 @@ def _quiet_engine() -> Iterator[_Noise]:
     handlers = {number: signal.signal(number, interrupt) for number in signals}
     threading.excepthook = thread_failed
     sys.unraisablehook = unraisable
-    logging.disable(logging.CRITICAL)
+    levels = {name: logging.getLogger(name).level for name in _ENGINE_LOGGERS}
+    ours = logging.getLogger("beambert")
+    # What readers warn of stands in the summary.
+    ours.disabled = True
+    for name in _ENGINE_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield noise
         # Not after a failure: the engine's threads end, each with its own complaint, when they get to it.
         threading.excepthook = threading.__excepthook__
-        logging.disable(logging.NOTSET)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
     finally:
+        ours.disabled = False
         sys.unraisablehook = sys.__unraisablehook__
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in handlers.items():

@@ -23,6 +23,17 @@ def _whole_number(text: str, least: int) -> int:
     return value
 
 
+def positive_float(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def fraction(text: str) -> float:
     """A number from 0 to 1."""
     try:

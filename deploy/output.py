@@ -1,6 +1,7 @@
 """The output directory of a command: where it is, whether it can be written, and whether it holds something else."""
 
 import os
+import shutil
 from typing import Any
 
 from apache_beam.io.filesystem import BeamIOError
@@ -12,6 +13,14 @@ from pipelines.writing import delete_matching, write_text
 def absolute(path: str) -> str:
     """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+
+def delete_folder(folder: str) -> None:
+    """Deletes a folder with all that is in it, if there is one."""
+    if "://" in folder:
+        delete_matching(f"{folder}/**")
+    elif os.path.isdir(folder):  # noqa: PTH112
+        shutil.rmtree(folder)
 
 
 def require_writable(output: str) -> None:

@@ -7,12 +7,19 @@ import uuid
 from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded, vocabulary_flags
-from deploy.corpus import add_input_arguments, add_split_arguments, corpus_options, find_inputs
-from deploy.output import absolute, require_writable
+from deploy.corpus import (
+    add_input_arguments,
+    add_split_arguments,
+    corpus_options,
+    find_inputs,
+    work_directory,
+)
+from deploy.output import absolute, delete_folder, require_writable
 from deploy.progress import watch_files
 from pipelines.corpus import build_vocabulary
 from pipelines.dataset import DatasetError
-from pipelines.writing import delete_matching, read_bytes
+from pipelines.reading import split_inputs
+from pipelines.writing import read_bytes
 
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
@@ -44,16 +51,19 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         raise DatasetError(f"--output {args.output} is there already; choose another name, or delete it")
     require_writable(FileSystems.split(args.output)[0] or ".")
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
-    report = f"{output}.{uuid.uuid4().hex}.json"
+    temporary = f"{output}.{uuid.uuid4().hex}.tmp"
+    report = f"{temporary}/vocab.json"
+    units = split_inputs(inputs, options)
+    work = work_directory(temporary, beam_flags, [])
     try:
-        with watch_files("Vocabulary", output, 1, "files"):
+        with watch_files("Vocabulary", f"{work}/*.json" if work else output, len(units) if work else 1, "pieces"):
             embedded.run(
-                lambda pipeline: build_vocabulary(pipeline, inputs, options, output, report),
+                lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
                 embedded.pipeline_options(beam_flags),
                 args.output,
             )
         vocab = json.loads(read_bytes(report))
     finally:
-        delete_matching(report)
+        delete_folder(temporary)
     vocabulary_flags.print_summary(vocab, args.output, options.compare_vocab)
     return 0

@@ -14,18 +14,20 @@ import pyarrow.parquet
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.records import Record
 from pipelines.sources.files import SourceError
 from pipelines.writing import read_bytes, write_atomically
 
 FILE_NAME = "corpus.json"
 FORMAT = "beambert-corpus"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SCHEMA = pyarrow.schema(
     [
         ("id", pyarrow.string()),
         ("title", pyarrow.string()),
         ("source", pyarrow.string()),
         ("language", pyarrow.string()),
+        ("weight", pyarrow.float64()),
         ("sentences", pyarrow.list_(pyarrow.string())),
     ]
 )
@@ -61,8 +63,9 @@ class Corpus:
 
     Attributes:
         options: what the corpus was made with; with `files` the fingerprint by which a finished stage is known.
-        files: [path, bytes, time last changed] of every input.
-        counts: documents, sentences and characters, and documents rejected by reason.
+        files: [path, bytes, time last changed, ...] of every input.
+        counts: documents, sentences, words, characters and bytes, by input and by language too; documents rejected by
+            reason and by input; paragraphs cleaned by rule.
         vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary.make_vocabulary`).
         parts: every Parquet file.
         versions: packages the corpus was made with.
@@ -106,22 +109,22 @@ def load(directory: str) -> Corpus | None:
     return Corpus(**fields)
 
 
-def write_part(path: str, documents: Sequence[tuple[str, str, str, str, list[str]]]) -> tuple[int, str]:
+def write_part(path: str, records: Sequence[Record]) -> tuple[int, str]:
     """Writes documents as Parquet in row groups of bounded size.
 
     Args:
         path: the file to make.
-        documents: (id, title, source, language, sentences), in the order to write.
+        records: the documents, in the order to write.
 
     Returns:
         Size in bytes and SHA-256 of the file.
     """
     with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        group: list[tuple[str, str, str, str, list[str]]] = []
+        group: list[Record] = []
         characters = 0
-        for document in documents:
-            group.append(document)
-            characters += sum(map(len, document[4]))
+        for record in records:
+            group.append(record)
+            characters += len(record.text)
             if characters >= _ROW_GROUP_CHARACTERS or len(group) >= _ROW_GROUP_DOCUMENTS:
                 writer.write_table(_table(group))
                 group, characters = [], 0
@@ -130,14 +133,17 @@ def write_part(path: str, documents: Sequence[tuple[str, str, str, str, list[str
     return file.bytes, file.sha256
 
 
-def _table(documents: list[tuple[str, str, str, str, list[str]]]) -> pyarrow.Table:
-    columns = [
-        pyarrow.array(column, field.type) for column, field in zip(zip(*documents, strict=True), SCHEMA, strict=True)
+def _table(records: list[Record]) -> pyarrow.Table:
+    rows = [
+        (record.id.hex(), record.title, record.source, record.language, record.weight, record.text.split("\n"))
+        for record in records
     ]
+    columns = [pyarrow.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def read_part(path: str) -> pyarrow.ChunkedArray:
-    """Reads the sentences of a part, a list of strings a document, in its order."""
+def read_part(path: str) -> pyarrow.Table:
+    """Reads a part: "sentences", a list of strings a document, its "weight" and "language"."""
+    columns = ["sentences", "weight", "language"]
     with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=["sentences"])["sentences"]
+        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=columns).combine_chunks()

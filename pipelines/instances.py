@@ -18,11 +18,13 @@ class TokenizedDocuments:
         token_ids: int32 [tokens].
         sentence_starts: int64 [sentences + 1], where each sentence starts in token_ids; the last is their number.
         document_starts: int64 [documents + 1], where each document starts among the sentences.
+        weights: float64 [documents], how often each is to be seen, on average over duplicates.
     """
 
     token_ids: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
+    weights: np.ndarray
 
     def __len__(self) -> int:
         return len(self.document_starts) - 1
@@ -52,14 +54,18 @@ class Pairs:
         return len(self.a_start)
 
 
-def from_sentences(token_ids: np.ndarray, token_starts: np.ndarray, sentences: np.ndarray) -> TokenizedDocuments:
+def from_sentences(
+    token_ids: np.ndarray, token_starts: np.ndarray, sentences: np.ndarray, weights: np.ndarray | None = None
+) -> TokenizedDocuments:
     """Builds the arrays, leaving out sentences without tokens and documents without sentences.
 
     Args:
         token_ids: int32 [tokens].
         token_starts: int64 [sentences + 1], offsets of the sentences in token_ids.
         sentences: int64 [documents], number of sentences of each document, the empty ones counted.
+        weights: float64 [documents], or None for 1.
     """
+    weights = np.ones(len(sentences)) if weights is None else weights
     filled = np.diff(token_starts) > 0
     document_of_sentence = np.repeat(np.arange(len(sentences)), sentences)
     remaining = np.bincount(document_of_sentence[filled], minlength=len(sentences))
@@ -67,6 +73,7 @@ def from_sentences(token_ids: np.ndarray, token_starts: np.ndarray, sentences: n
         token_ids=token_ids,
         sentence_starts=np.concatenate([token_starts[:-1][filled], token_starts[-1:]]),
         document_starts=np.concatenate([[0], np.cumsum(remaining[remaining > 0])]).astype(np.int64),
+        weights=weights[remaining > 0],
     )
 
 
@@ -165,6 +172,61 @@ def sample_pairs(
         tokens_truncated=int(cut_a.sum() + cut_b.sum()),
         segments_dropped=segments_dropped,
     )
+
+
+def sample_weighted_pairs(
+    documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
+) -> Pairs:
+    """`sample_pairs` of every document as often as its weight says.
+
+    A document of weight 2.3 is packed twice, and with probability 0.3 a third time, each time anew; one of weight 0.3
+    only with that probability. Candidates for a random B are the other documents that are packed in the same round,
+    never another copy of the same.
+    """
+    if (documents.weights == 1).all():
+        return sample_pairs(documents, max_seq_length, short_seq_prob, rng)
+    copies = np.floor(documents.weights) + (rng.random(len(documents)) < documents.weights % 1)
+    rounds = [
+        _sample_some(documents, copies > number, max_seq_length, short_seq_prob, rng)
+        for number in range(int(copies.max(initial=1)))
+    ]
+    return Pairs(
+        a_start=np.concatenate([pairs.a_start for pairs in rounds]),
+        a_length=np.concatenate([pairs.a_length for pairs in rounds]),
+        b_start=np.concatenate([pairs.b_start for pairs in rounds]),
+        b_length=np.concatenate([pairs.b_length for pairs in rounds]),
+        is_random_next=np.concatenate([pairs.is_random_next for pairs in rounds]),
+        tokens_truncated=sum(pairs.tokens_truncated for pairs in rounds),
+        segments_dropped=sum(pairs.segments_dropped for pairs in rounds),
+    )
+
+
+def _sample_some(
+    documents: TokenizedDocuments,
+    chosen: np.ndarray,
+    max_seq_length: int,
+    short_seq_prob: float,
+    rng: np.random.Generator,
+) -> Pairs:
+    """`sample_pairs` of the chosen documents (bool [documents]), as runs of the token array of all."""
+    sentences = np.diff(documents.document_starts)
+    lengths = np.diff(documents.sentence_starts)[np.repeat(chosen, sentences)]
+    some = TokenizedDocuments(
+        documents.token_ids,
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(sentences[chosen])]).astype(np.int64),
+        documents.weights[chosen],
+    )
+    pairs = sample_pairs(some, max_seq_length, short_seq_prob, rng)
+    # From places among the chosen documents' tokens to places among all tokens.
+    here = some.sentence_starts[some.document_starts[:-1]]
+    there = documents.sentence_starts[documents.document_starts[:-1]][chosen]
+    moved = {
+        name: getattr(pairs, name) + (there - here)[np.searchsorted(here, getattr(pairs, name), side="right") - 1]
+        for name in ("a_start", "b_start")
+        if len(pairs)
+    }
+    return dataclasses.replace(pairs, **moved)
 
 
 def assemble(

@@ -16,7 +16,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus, Part
 from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.examples import ExampleEncoder
-from pipelines.instances import TokenizedDocuments, assemble, from_sentences, sample_pairs
+from pipelines.instances import TokenizedDocuments, assemble, from_sentences, sample_pairs, sample_weighted_pairs
 from pipelines.masking import mask_tokens
 from pipelines.versions import require_same_rules, versions
 from pipelines.writing import read_bytes, write_atomically, write_text
@@ -83,10 +83,11 @@ def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.r
 
 def tokenize_part(path: str, tokenizer: Tokenizer) -> TokenizedDocuments:
     """Reads one Parquet part into flat arrays of token ids."""
-    documents = corpus_files.read_part(path)
-    sentences = np.concatenate([np.diff(chunk.offsets.to_numpy()) for chunk in documents.chunks]).astype(np.int64)
-    token_ids, token_starts = tokenizer.encode_batch(documents.combine_chunks().flatten().to_pylist())
-    return from_sentences(token_ids, token_starts, sentences)
+    table = corpus_files.read_part(path)
+    documents = table["sentences"].combine_chunks()
+    sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
+    token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
+    return from_sentences(token_ids, token_starts, sentences, table["weight"].to_numpy())
 
 
 class WriteShards(beam.DoFn):
@@ -122,7 +123,9 @@ class WriteShards(beam.DoFn):
     def _write_shard(self, part: Part, documents: TokenizedDocuments, duplicate: int) -> tuple[Shard, dict[str, int]]:
         options, vocab = self._options, self._vocab
         rng = generator(options.random_seed, part.split, part.bucket, duplicate)
-        pairs = sample_pairs(documents, options.max_seq_length, options.short_seq_prob, rng)
+        # Held-out text is measured as it is.
+        sample = sample_weighted_pairs if part.split == "train" else sample_pairs
+        pairs = sample(documents, options.max_seq_length, options.short_seq_prob, rng)
         order = rng.permutation(len(pairs))
         counts = {
             "instances": len(pairs),

@@ -25,9 +25,11 @@ class Record(NamedTuple):
         title, source, language: as in the corpus.
         text: its sentences, a line each.
         paragraphs: how many of the sentences each paragraph has.
-        weight: how often it is to be seen, 1.0 unless its source was given another.
+        origin: the --input pattern that its file was found by.
+        weight: how often it is to be seen, 1.0 unless its input was given another.
         reason: why it is rejected, or "".
-        work: JSON of what cleaning did to it, or "".
+        work: JSON of what cleaning did to it, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
+            "reported": [rule for which it would have been left out]}.
     """
 
     id: bytes
@@ -36,9 +38,15 @@ class Record(NamedTuple):
     language: str
     text: str
     paragraphs: tuple[int, ...]
+    origin: str
     weight: float
     reason: str
     work: str
+
+    def paragraph_texts(self) -> list[str]:
+        """The paragraphs, their sentences joined by line ends."""
+        sentences = iter(self.text.split("\n"))
+        return ["\n".join(next(sentences) for _ in range(count)) for count in self.paragraphs]
 
 
 _SCHEMA = pyarrow.schema(
@@ -49,6 +57,7 @@ _SCHEMA = pyarrow.schema(
         ("language", pyarrow.string()),
         ("text", pyarrow.large_string()),
         ("paragraphs", pyarrow.list_(pyarrow.int32())),
+        ("origin", pyarrow.string()),
         ("weight", pyarrow.float64()),
         ("reason", pyarrow.string()),
         ("work", pyarrow.string()),
@@ -70,9 +79,9 @@ def to_block(records: Iterable[Record]) -> bytes:
 def from_block(block: bytes) -> list[Record]:
     """The records of `to_block`."""
     table = pyarrow.ipc.open_stream(block).read_all()
-    columns = [column.to_pylist() for column in table.columns]
-    columns[5] = list(map(tuple, columns[5]))
-    return list(map(Record, *columns))
+    columns = dict(zip(Record._fields, (column.to_pylist() for column in table.columns), strict=True))
+    columns["paragraphs"] = list(map(tuple, columns["paragraphs"]))
+    return list(map(Record, *columns.values()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +109,7 @@ def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: di
     Args:
         path: the file.
         blocks: (key, block); keys of JSON's types.
-        summary: JSON to keep with them.
+        summary: JSON to keep with them, as it is when the last block has been drawn.
     """
     places = []
     with write_atomically(path) as file:

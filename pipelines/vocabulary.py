@@ -185,7 +185,10 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         distinct += group.distinct
         running += group.running
     if not running:
-        raise SourceError("no document of --input holds a word to learn a vocabulary from; give files with text")
+        raise SourceError(
+            "no document with a word is left to learn a vocabulary from; give files with text, or see in "
+            "rejected/*.jsonl of the output which rules left it out"
+        )
     pieces = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
     learnt_from = {
         "running_words": running,

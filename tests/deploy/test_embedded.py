@@ -1,6 +1,7 @@
 """The embedded engine under Ctrl-C and when a worker is killed."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import beambert
 from deploy import embedded
 from pipelines import dataset
 from pipelines.dataset import DatasetError
@@ -93,3 +95,12 @@ def test_worker_errors_are_found_in_the_engines_text():
     assert "--output out" in str(full)
     fault = RuntimeError("ValueError: operands could not be broadcast [while running 'x']")
     assert embedded._as_user_error(fault, "out") is fault
+
+
+def test_a_failed_run_leaves_other_loggers_alone(tmp_path, caplog):
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa text")
+    argv = ["corpus", "--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out"), "--vocab_size", "9"]
+    assert beambert.main(argv) == 1
+    logging.getLogger("beambert").warning("heard")
+    logging.getLogger("mine").warning("heard too")
+    assert [record.message for record in caplog.records] == ["heard", "heard too"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import beambert
-from pipelines.corpus import CorpusOptions, WritePart
+from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
+from pipelines.parts import WritePart
 from pipelines.pretraining_data import PretrainingDataOptions, WriteShards
 from pipelines.sources import ReadOptions
 
@@ -43,7 +44,7 @@ def test_a_worker_of_another_unicode_version_refuses(corpus):
         WriteShards(str(corpus), str(corpus), options).setup()
     options = CorpusOptions(True, 500, "", 0, 1000, 1, "", "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1)
     with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
-        WritePart(str(corpus), options).setup()
+        WritePart(str(corpus), options, "").setup()
 
 
 def test_a_corpus_keeps_its_own_vocabulary(corpus, tmp_path, capsys):

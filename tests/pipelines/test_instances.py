@@ -1,11 +1,21 @@
 """Pairs against a plain implementation of the published procedure, and against what must hold of any pair."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.instances import TokenizedDocuments, assemble, from_sentences, sample_pairs, truncation
+from pipelines.instances import (
+    Pairs,
+    TokenizedDocuments,
+    assemble,
+    from_sentences,
+    sample_pairs,
+    sample_weighted_pairs,
+    truncation,
+)
 from tests.pipelines.reference_instances import sample_document, truncated_lengths
 
 
@@ -15,6 +25,7 @@ def flat(documents: list[list[list[int]]]) -> TokenizedDocuments:
         token_ids=np.array([token for sentence in sentences for token in sentence], np.int32),
         sentence_starts=np.cumsum([0] + [len(sentence) for sentence in sentences]),
         document_starts=np.cumsum([0] + [len(document) for document in documents]),
+        weights=np.ones(len(documents)),
     )
 
 
@@ -200,3 +211,54 @@ def test_same_seed_same_pairs(seed):
     assert np.array_equal(first.a_start, second.a_start)
     assert np.array_equal(first.b_start, second.b_start)
     assert not np.array_equal(first.b_start, third.b_start)
+
+
+def weighted(documents: TokenizedDocuments, weights: list[float]) -> TokenizedDocuments:
+    return dataclasses.replace(documents, weights=np.array(weights))
+
+
+def test_a_weight_of_one_changes_nothing() -> None:
+    documents = flat([[[0, 1], [2]], [[3], [4, 5]], [[6]]])
+    first = sample_pairs(documents, 12, 0.1, np.random.default_rng(5))
+    second = sample_weighted_pairs(documents, 12, 0.1, np.random.default_rng(5))
+    assert all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(Pairs))
+
+
+def test_documents_are_packed_as_often_as_they_weigh() -> None:
+    """Every document is one sentence, so that each packing makes one pair with it as A."""
+    weights = [0.25, 1.0, 2.5, 3.0] * 200
+    documents = weighted(flat([[[number, number]] for number in range(800)]), weights)
+    pairs = sample_weighted_pairs(documents, 16, 0.0, np.random.default_rng(6))
+    packed = np.bincount(documents.token_ids[pairs.a_start], minlength=800).reshape(200, 4)
+    assert (packed[:, 1] == 1).all()
+    assert (packed[:, 3] == 3).all()
+    assert set(packed[:, 0]) == {0, 1}
+    assert set(packed[:, 2]) == {2, 3}
+    # Four standard deviations.
+    assert abs(packed[:, 0].mean() - 0.25) < 4 * (0.25 * 0.75 / 200) ** 0.5
+    assert abs(packed[:, 2].mean() - 2.5) < 4 * (0.25 / 200) ** 0.5
+    first, second = documents.token_ids[pairs.a_start], documents.token_ids[pairs.b_start]
+    assert (first != second).all()
+    assert pairs.is_random_next.all()
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=6), min_size=2, max_size=8),
+    weights=st.lists(st.sampled_from([0.0, 0.3, 1.0, 1.7, 2.0]), min_size=8, max_size=8),
+    seed=st.integers(0, 2**32),
+)
+def test_weighted_pairs_are_runs_of_one_document(lengths: list[list[int]], weights: list[float], seed: int) -> None:
+    numbers = iter(range(10_000))
+    tokens = [[[next(numbers) for _ in range(length)] for length in document] for document in lengths]
+    documents = weighted(flat(tokens), weights[: len(lengths)])
+    pairs = sample_weighted_pairs(documents, 16, 0.3, np.random.default_rng(seed))
+    document_of = np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])
+    for start, length in ((pairs.a_start, pairs.a_length), (pairs.b_start, pairs.b_length)):
+        assert (document_of[start] == document_of[start + length - 1]).all()
+    same = document_of[pairs.a_start] == document_of[pairs.b_start]
+    assert (same != pairs.is_random_next).all()
+    a_end = pairs.a_start + pairs.a_length
+    assert (pairs.b_start[~pairs.is_random_next] >= a_end[~pairs.is_random_next]).all()
+    # A document of weight 0 is in no pair.
+    seen = set(document_of[pairs.a_start]) | set(document_of[pairs.b_start])
+    assert not seen & {i for i in range(len(lengths)) if weights[i] == 0}

@@ -14,6 +14,7 @@ RECORDS = st.lists(
         language=TEXT,
         text=TEXT,
         paragraphs=st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple),
+        origin=TEXT,
         weight=st.floats(0, 10),
         reason=TEXT,
         work=TEXT,
@@ -30,7 +31,9 @@ def test_a_block_gives_back_its_records(records: list[Record]) -> None:
 
 
 def test_blocks_in_a_file(tmp_path) -> None:
-    records = [Record(bytes([i]) * 16, "t", "s", "en", "A sentence.\n" * i, (1,) * i, 1.0, "", "") for i in range(1, 4)]
+    records = [
+        Record(bytes([i]) * 16, "t", "s", "en", "A sentence.\n" * i, (1,) * i, "o", 1.0, "", "") for i in range(1, 4)
+    ]
     path = str(tmp_path / "unit")
     assert read_block_file(path) is None
     blocks = [(["train", 3], to_block(records[:2])), (["validation", 0], to_block(records[2:]))]

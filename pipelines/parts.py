@@ -1,0 +1,230 @@
+"""The second half of job 1: the blocks of a bucket -> its documents -> a Parquet part, counts, what was rejected."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+
+from pipelines import cleaning, corpus_files
+from pipelines.corpus_files import Part
+from pipelines.corpus_options import Bucket, CorpusOptions
+from pipelines.deduplication_steps import (
+    BLOCKS,
+    NEAR_DUPLICATE,
+    REPEATED_PARAGRAPH,
+    Grouped,
+    near_duplicates_of,
+    repeated_paragraphs_of,
+    without_paragraphs,
+)
+from pipelines.reading import SNIPPET_CHARACTERS
+from pipelines.records import Record, read_blocks
+from pipelines.versions import require_same_rules
+from pipelines.vocabulary import num_word_groups, word_batches
+from pipelines.writing import read_bytes, write_text
+
+_REJECTED_A_PART = 1000
+
+
+class _RejectedLines:
+    """What a part leaves out, documents and paragraphs, as JSON lines: at most `_REJECTED_A_PART` of each rule.
+
+    Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._lines: list[str] = []
+
+    def add(self, record: Record, rule: str, text: str, **more: str) -> None:
+        self._seen[rule] += 1
+        if self._seen[rule] <= _REJECTED_A_PART:
+            line = {
+                "id": record.id.hex(),
+                "reason": rule,
+                "title": record.title,
+                "source": record.source,
+                "text": text[:SNIPPET_CHARACTERS],
+                **more,
+            }
+            self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def write(self, path: str) -> None:
+        if self._lines:
+            write_text(path, "".join(self._lines))
+
+
+@dataclasses.dataclass
+class Sifted:
+    """The documents of a bucket after all rules, in order of identity.
+
+    Attributes:
+        kept: those that stay.
+        rejected: those that do not, each with its reason.
+        like: of near-duplicates, the identity that they are like.
+        repeated: paragraphs left out because another document has them too, by identity.
+    """
+
+    kept: list[Record]
+    rejected: list[Record]
+    like: dict[bytes, bytes]
+    repeated: dict[bytes, list[str]]
+
+
+def sift(grouped: Grouped) -> Sifted:
+    """Drops equal texts, near-duplicates and repeated paragraphs."""
+    like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
+    sifted = Sifted([], [], like, {})
+    before = b""
+    # Sorting by all fields makes the copy that stays independent of the order of arrival.
+    for record in sorted(read_blocks(grouped[BLOCKS])):
+        reason = record.reason
+        if not reason and record.id == before:
+            reason = cleaning.DUPLICATE
+        elif not reason:
+            before = record.id
+            if record.id in like:
+                reason = NEAR_DUPLICATE
+            elif record.id in repeated:
+                numbers = repeated[record.id]
+                sifted.repeated[record.id] = [
+                    text for number, text in enumerate(record.paragraph_texts()) if number in numbers
+                ]
+                shorter = without_paragraphs(record, numbers)
+                if shorter.text:
+                    record = shorter
+                else:
+                    reason = REPEATED_PARAGRAPH
+        if reason:
+            sifted.rejected.append(record._replace(reason=reason))
+        else:
+            sifted.kept.append(record)
+    return sifted
+
+
+def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
+    """The word counts of one part, as `pipelines.vocabulary.make_vocabulary` takes them."""
+    return word_batches(split, (record.text for record in kept), options, num_word_groups(options.num_buckets))
+
+
+class CountPart(beam.DoFn):
+    """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files."""
+
+    def __init__(self, options: CorpusOptions) -> None:
+        self._options = options
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
+        """Sifts the bucket and counts the words of what stays."""
+        (split, _), grouped = element
+        return count_part(split, sift(grouped).kept, self._options)
+
+
+class WritePart(beam.DoFn):
+    """(bucket, what there is of it) -> its Parquet file, a Part and counts; on the side its word counts by group.
+
+    Args:
+        output: the corpus directory.
+        options: what to do.
+        work: directory to note finished parts in and find them again, or "".
+    """
+
+    WORDS = "words"
+
+    def __init__(self, output: str, options: CorpusOptions, work: str) -> None:
+        self._output = output
+        self._options = options
+        self._work = work
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
+        """Writes one part and what was rejected from it, unless that was done before."""
+        (split, number), grouped = element
+        buckets = self._options.num_buckets_of(split)
+        name = f"{split}-{number:05d}-of-{buckets:05d}"
+        note = f"{self._work}/{name}.json"
+        try:
+            done = json.loads(read_bytes(note)) if self._work else None
+        except FileNotFoundError:
+            done = None
+        if done is None:
+            sifted = sift(grouped)
+            part, counts = self._write(name, split, number, sifted)
+            words = list(count_part(split, sifted.kept, self._options)) if part else []
+            if self._work:
+                write_text(note, json.dumps([part and dataclasses.asdict(part), counts, words]))
+        else:
+            part = Part(**done[0]) if done[0] else None
+            counts, words = done[1], [((group[0], group[1]), tuple(batch)) for group, batch in done[2]]
+        for batch in words:
+            yield beam.pvalue.TaggedOutput(self.WORDS, batch)
+        yield part, counts
+
+    def _write(self, name: str, split: str, number: int, sifted: Sifted) -> tuple[Part | None, dict[str, Any]]:
+        lines = _RejectedLines()
+        for record in sifted.rejected:
+            like = sifted.like.get(record.id)
+            more = {"like": like.hex()} if like and record.reason == NEAR_DUPLICATE else {}
+            lines.add(record, record.reason, record.text, **more)
+        for record in [*sifted.rejected, *sifted.kept]:
+            work = json.loads(record.work) if record.work else {"dropped": [], "reported": []}
+            for rule, snippet in work["dropped"]:
+                lines.add(record, rule, snippet)
+            for rule in () if record.reason else work["reported"]:
+                lines.add(record, f"{rule}, kept", record.text)
+        for record in sifted.kept:
+            for text in sifted.repeated.get(record.id, ()):
+                lines.add(record, REPEATED_PARAGRAPH, text)
+        lines.write(f"{self._output}/rejected/{name}.jsonl")
+        counts = count_records(sifted)
+        if not sifted.kept:
+            return None, counts
+        path = f"corpus/{name}.parquet"
+        size, sha256 = corpus_files.write_part(f"{self._output}/{path}", sifted.kept)
+        sentences = sum(sum(record.paragraphs) for record in sifted.kept)
+        buckets = self._options.num_buckets_of(split)
+        return Part(path, split, number, buckets, len(sifted.kept), sentences, size, sha256), counts
+
+
+def count_records(sifted: Sifted) -> dict[str, Any]:
+    """The numbers of a part that go into `corpus.json`: by input, by language and by rule."""
+    inputs: dict[str, Counter[str]] = {}
+    rejected: dict[str, Counter[str]] = {}
+    languages: dict[str, Counter[str]] = {}
+    cleaned: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
+    for record in sifted.rejected:
+        rejected.setdefault(record.origin, Counter())[record.reason] += 1
+    for record in sifted.kept:
+        size = {
+            "documents": 1,
+            "sentences": sum(record.paragraphs),
+            "words": len(record.text.split()),
+            "characters": len(record.text),
+            "bytes": len(record.text.encode("utf-8")),
+        }
+        inputs.setdefault(record.origin, Counter()).update(size)
+        languages.setdefault(record.language, Counter()).update(size)
+        cleaned[REPEATED_PARAGRAPH] += len(sifted.repeated.get(record.id, ()))
+    for record in [*sifted.rejected, *sifted.kept]:
+        if record.work:
+            work = json.loads(record.work)
+            cleaned.update(work["counts"])
+            if not record.reason:
+                reported.update(work["reported"])
+    return {
+        "inputs": inputs,
+        "rejected": rejected,
+        "languages": languages,
+        "cleaned": +cleaned,
+        "reported": reported,
+    }

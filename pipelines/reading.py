@@ -1,0 +1,156 @@
+"""The first half of job 1: a part of an input file -> documents -> cleaned, segmented records -> blocks by bucket."""
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+
+from pipelines import cleaning
+from pipelines.corpus_options import Bucket, CorpusOptions, bucket_of_document
+from pipelines.decontamination import is_contaminated, load_keys
+from pipelines.documents import Document, identity
+from pipelines.language_identification import is_other_language
+from pipelines.records import Record, read_block_file, to_block, write_block_file
+from pipelines.segmentation import document_sentences, truncate_sentences
+from pipelines.sources import read_file, split_file
+
+SNIPPET_CHARACTERS = 200
+# Of each rule in each document; a document of many dropped lines must not weigh more in the shuffle than its text.
+_DROPPED_A_DOCUMENT = 3
+# Characters of text held before they are written out as blocks.
+_FLUSH_CHARACTERS = 32 << 20
+
+
+class Input(NamedTuple):
+    """A file to read.
+
+    Attributes:
+        path, bytes, changed: the file, its size, and when it was last changed.
+        origin: the --input pattern that it was found by.
+        weight: how often its documents are to be seen.
+    """
+
+    path: str
+    bytes: int
+    changed: Any
+    origin: str
+    weight: float
+
+
+class Unit(NamedTuple):
+    """A part of a file, read by one worker: `start` and `stop` as `pipelines.sources.split_file` gives them."""
+
+    input: Input
+    start: int
+    stop: int | None
+
+    def name(self) -> str:
+        """Names the unit by what it reads."""
+        return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
+
+
+def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[Unit]:
+    """The units of all files."""
+    return [Unit(each, *part[1:]) for each in inputs for part in split_file(each.path, each.bytes, options.read)]
+
+
+def to_record(document: Document, options: CorpusOptions, origin: str = "", weight: float = 1.0) -> Record:
+    """Cleans one document and splits it into sentences."""
+    counts: Counter[str] = Counter()
+    dropped: list[tuple[str, str]] = []
+    paragraphs = cleaning.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped)
+    language = document.language or options.language
+    split = [
+        found
+        for paragraph in paragraphs
+        if (found := document_sentences([paragraph], language, document.segmented, options.segmenter))
+    ]
+    sentences = list(itertools.chain.from_iterable(split))
+    # What a reader rejects may hold no text: its title spreads it over the buckets.
+    document_id = identity([document.rejected, document.title] if document.rejected else sentences)
+    reason = document.rejected or cleaning.rejection_reason(sentences, options.cleaning) or ""
+    if not reason and options.identify_language and is_other_language(sentences, options.language):
+        reason = cleaning.LANGUAGE
+    reported: list[str] = []
+    if not reason and options.decontaminate and is_contaminated(sentences, load_keys(tuple(options.decontaminate))):
+        if options.decontaminate_action == "drop":
+            reason = cleaning.CONTAMINATED
+        else:
+            reported.append(cleaning.CONTAMINATED)
+    # Last, so that noise moves no document to another bucket and hides no duplicate.
+    sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
+    work = ""
+    if counts or reported:
+        work = json.dumps({"counts": counts, "dropped": _sample(dropped), "reported": reported}, sort_keys=True)
+    return Record(
+        id=document_id,
+        title=document.title,
+        source=document.source,
+        language=language,
+        text="\n".join(sentences),
+        paragraphs=tuple(map(len, split)),
+        origin=origin,
+        weight=weight,
+        reason=reason,
+        work=work,
+    )
+
+
+def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The first few texts that each rule dropped from a document, cut to snippets."""
+    seen: Counter[str] = Counter()
+    sample = []
+    for rule, text in dropped:
+        seen[rule] += 1
+        if seen[rule] <= _DROPPED_A_DOCUMENT:
+            sample.append((rule, text[:SNIPPET_CHARACTERS]))
+    return sample
+
+
+class ReadUnit(beam.DoFn):
+    """Unit -> (bucket, block of records); on the side the number of documents read, for the balance in the manifest.
+
+    Args:
+        options: what to do.
+        work: directory to leave the blocks in, whence only their places are passed on and where a unit that was read
+            before is found again; or "", to pass on the blocks themselves.
+    """
+
+    COUNT = "documents_read"
+
+    def __init__(self, options: CorpusOptions, work: str) -> None:
+        self._options = options
+        self._work = work
+
+    def process(self, unit: Unit) -> Iterator[Any]:
+        """Reads one unit."""
+        summary = {"documents": 0}
+        if not self._work:
+            yield from self._blocks(unit, summary)
+        else:
+            path = f"{self._work}/{unit.name()}"
+            found = read_block_file(path)
+            if found is None:
+                write_block_file(path, self._blocks(unit, summary), summary)
+                found = read_block_file(path)
+                assert found is not None
+            places, summary = found
+            yield from (((split, number), place) for (split, number), place in places)
+        yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
+
+    def _blocks(self, unit: Unit, summary: dict[str, int]) -> Iterator[tuple[Bucket, bytes]]:
+        held: dict[Bucket, list[Record]] = {}
+        characters = 0
+        for document in read_file(unit.input.path, self._options.read, unit.start, unit.stop):
+            record = to_record(document, self._options, unit.input.origin, unit.input.weight)
+            held.setdefault(bucket_of_document(record.id, self._options), []).append(record)
+            summary["documents"] += 1
+            characters += len(record.text)
+            if characters > _FLUSH_CHARACTERS:
+                yield from ((bucket, to_block(records)) for bucket, records in held.items())
+                held, characters = {}, 0
+        yield from ((bucket, to_block(records)) for bucket, records in held.items())
