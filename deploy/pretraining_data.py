@@ -15,6 +15,7 @@ from pipelines.dataset import Dataset, DatasetError
 from pipelines.pretraining_data import PretrainingDataOptions, build_pretraining_data
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
+from pipelines.vocabulary import language_factors
 from pipelines.writing import delete_matching, read_bytes, write_atomically
 from tokenizer.vocabulary import Vocabulary
 
@@ -124,6 +125,10 @@ def make_pretraining_data(
             "choose another --output"
         )
     options = example_options(args, corpus.options["do_lower_case"])
+    exponent = corpus.options["language_sampling_exponent"]
+    if exponent != 1.0:
+        words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
+        options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
     recorded: dict[str, Any] = {
         **dataclasses.asdict(options),
         "corpus": corpus.options,

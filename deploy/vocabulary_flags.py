@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from deploy.flags import boolean, non_negative_int, positive_int
+from deploy.flags import boolean, fraction, non_negative_int, positive_int
 from deploy.output import absolute
 from pipelines.sources import SourceError
 from pipelines.vocabulary import VocabularyOptions
@@ -60,6 +60,15 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         help="lower-case and strip accents (uncased), or not (cased)",
     )
     group.add_argument(
+        "--language_sampling_exponent",
+        type=fraction,
+        default=1.0,
+        metavar="S",
+        help="below 1, documents of small languages are seen more often, in the vocabulary and in the examples: a "
+        "language with a share p of the words gets a share proportional to p ** S (multilingual BERT: 0.7). Languages "
+        "are told by the files' own statements (Wikipedia dumps, JSON lines and Parquet with a language)",
+    )
+    group.add_argument(
         "--compare_vocab",
         metavar="FILE",
         help="another vocab.txt, to be measured on the held-out documents beside this one",
@@ -84,6 +93,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
             alphabet_limit=args.alphabet_limit,
             min_count=args.min_count,
             compare_vocab=_checked("--compare_vocab", args.compare_vocab),
+            language_sampling_exponent=args.language_sampling_exponent,
             character_rules=CHARACTER_RULES,
         )
     )

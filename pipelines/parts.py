@@ -107,7 +107,15 @@ def sift(grouped: Grouped) -> Sifted:
 
 def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
     """The word counts of one part, as `pipelines.vocabulary.make_vocabulary` takes them."""
-    return word_batches(split, (record.text for record in kept), options, num_word_groups(options.num_buckets))
+    training = split == "train"
+    texts: dict[tuple[str, float], list[str]] = {}
+    for record in kept:
+        language = record.language if training and options.language_sampling_exponent != 1.0 else ""
+        # Held-out text is measured as it is.
+        texts.setdefault((language, record.weight if training else 1.0), []).append(record.text)
+    groups = num_word_groups(options.num_buckets)
+    for (language, weight), found in sorted(texts.items()):
+        yield from word_batches(split, found, options, groups, language, weight)
 
 
 class CountPart(beam.DoFn):
@@ -164,7 +172,7 @@ class WritePart(beam.DoFn):
                 write_text(note, json.dumps([part and dataclasses.asdict(part), counts, words]))
         else:
             part = Part(**done[0]) if done[0] else None
-            counts, words = done[1], [((group[0], group[1]), tuple(batch)) for group, batch in done[2]]
+            counts, words = done[1], [(tuple(group), tuple(batch)) for group, batch in done[2]]
         for batch in words:
             yield beam.pvalue.TaggedOutput(self.WORDS, batch)
         yield part, counts

@@ -41,6 +41,7 @@ class PretrainingDataOptions:
         short_seq_prob: share of documents packed to a shorter random length.
         dupe_factor: passes over the corpus, each with fresh pairs and masks.
         random_seed: the same seed, corpus and options give the same bytes.
+        language_factors: how often documents of each language are to be seen; {} for as often as they are there.
         character_rules: what the tokenizer knows of Unicode; a worker with another Python refuses to take part.
 
     Raises:
@@ -54,6 +55,7 @@ class PretrainingDataOptions:
     short_seq_prob: float = 0.1
     dupe_factor: int = 10
     random_seed: int = 12345
+    language_factors: dict[str, float] = dataclasses.field(default_factory=dict)
     character_rules: str = CHARACTER_RULES
 
     def __post_init__(self) -> None:
@@ -81,13 +83,16 @@ def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.r
     return np.random.default_rng([random_seed, _SPLITS.index(split), bucket, duplicate])
 
 
-def tokenize_part(path: str, tokenizer: Tokenizer) -> TokenizedDocuments:
+def tokenize_part(path: str, tokenizer: Tokenizer, language_factors: dict[str, float]) -> TokenizedDocuments:
     """Reads one Parquet part into flat arrays of token ids."""
     table = corpus_files.read_part(path)
     documents = table["sentences"].combine_chunks()
     sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
     token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
-    return from_sentences(token_ids, token_starts, sentences, table["weight"].to_numpy())
+    weights = table["weight"].to_numpy()
+    if language_factors:
+        weights = weights * np.array([language_factors[language] for language in table["language"].to_pylist()])
+    return from_sentences(token_ids, token_starts, sentences, weights)
 
 
 class WriteShards(beam.DoFn):
@@ -111,7 +116,7 @@ class WriteShards(beam.DoFn):
 
     def process(self, part: Part) -> Iterator[tuple[Shard, dict[str, int]]]:
         """Tokenises one part and writes its shards."""
-        documents = tokenize_part(f"{self._corpus}/{part.name}", self._tokenizer)
+        documents = tokenize_part(f"{self._corpus}/{part.name}", self._tokenizer, self._options.language_factors)
         unknown = int(np.count_nonzero(documents.token_ids == self._vocab.unk_id))
         # Held-out text is measured, not trained on: one set of masks is enough.
         for duplicate in range(self._options.dupe_factor if part.split == "train" else 1):

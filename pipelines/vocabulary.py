@@ -10,13 +10,17 @@ same whatever the engine, the workers and the order of files:
    most frequent (ties as above).
 4. The learner sees what all groups keep, at most `WORDS_LEARNT_FROM` words.
 
+With `--language_sampling_exponent` the counts of a language are multiplied, between steps 2 and 3, by how much more or
+less often its documents are to be seen (`language_factors`), and rounded.
+
 Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their part. `corpus.json` says
 how much was left out. Held-out text is only measured, group by group, and passes on all its other words.
 """
 
 import dataclasses
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -33,8 +37,8 @@ WORDS_A_PART = 100_000
 # Less than 1 kB of memory each in the learner.
 WORDS_LEARNT_FROM = 2_000_000
 
-# (split, group of words)
-Group = tuple[str, int]
+# (split, language or "" where languages are not told apart, group of words)
+Group = tuple[str, str, int]
 # (words joined by blanks, the count of each, number of running words withheld)
 Batch = tuple[str, list[int], int]
 # (counts by word, number of running words withheld)
@@ -53,6 +57,7 @@ class VocabularyOptions:
         alphabet_limit: characters.
         min_count: words seen fewer times are not learnt from.
         compare_vocab: a vocabulary to measure on the held-out text too, or "".
+        language_sampling_exponent: see `language_factors`; 1 to take languages as they come.
         character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
     """
 
@@ -63,7 +68,24 @@ class VocabularyOptions:
     alphabet_limit: int
     min_count: int
     compare_vocab: str
+    language_sampling_exponent: float
     character_rules: str
+
+
+def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:
+    """How often documents of each language are to be seen, so that small languages are seen more.
+
+    A language with a share p of the text gets a share proportional to p ** exponent; all together stay as much as they
+    are. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
+
+    Args:
+        words: running words of each language.
+        exponent: 1 changes nothing, 0 makes all languages equal.
+    """
+    total = sum(words.values())
+    shares = {language: count / total for language, count in sorted(words.items()) if count}
+    scale = sum(share**exponent for share in shares.values())
+    return {language: share**exponent / scale / share for language, share in shares.items()}
 
 
 def num_word_groups(num_buckets: int) -> int:
@@ -76,7 +98,12 @@ def num_word_groups(num_buckets: int) -> int:
 
 
 def word_batches(
-    split: str, texts: Iterable[str], options: VocabularyOptions, num_groups: int
+    split: str,
+    texts: Iterable[str],
+    options: VocabularyOptions,
+    num_groups: int,
+    language: str = "",
+    weight: float = 1.0,
 ) -> Iterator[tuple[Group, Batch]]:
     """Counts the words of a part and spreads them over the groups.
 
@@ -85,10 +112,12 @@ def word_batches(
         texts: of the part's documents.
         options: of the vocabulary.
         num_groups: from `num_word_groups`.
+        language: of the texts, or "".
+        weight: what their counts are multiplied by.
     """
     if split == "train" and not options.vocab_size:
         return
-    word_counts = count_words(texts, options.do_lower_case)
+    word_counts = scaled(count_words(texts, options.do_lower_case), weight)
     kept = most_frequent(word_counts, WORDS_A_PART if split == "train" else len(word_counts))
     groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
     for word, count in kept.items():
@@ -99,7 +128,14 @@ def word_batches(
     for number, (words, counts) in enumerate(groups):
         # What is withheld belongs to no group in particular.
         if words or (withheld and not number):
-            yield (split, number), (" ".join(words), counts, 0 if number else withheld)
+            yield (split, language, number), (" ".join(words), counts, 0 if number else withheld)
+
+
+def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
+    """The counts times a factor, rounded; what comes to nothing is left out."""
+    if factor == 1.0:
+        return word_counts
+    return +Counter({word: round(count * factor) for word, count in word_counts.items()})
 
 
 class MergeWordCounts(beam.CombineFn):
@@ -235,6 +271,16 @@ def write_vocabulary(
     }
 
 
+def weigh_language(
+    element: tuple[Group, GroupCounts], totals: Mapping[str, int], exponent: float
+) -> tuple[Group, Batch]:
+    """A group of words of one language -> a batch of the group for all languages, counts multiplied by its factor."""
+    (split, language, number), (word_counts, withheld) = element
+    factor = language_factors(totals, exponent)[language]
+    counts = scaled(Counter(word_counts), factor)
+    return (split, "", number), (" ".join(counts), list(counts.values()), round(withheld * factor))
+
+
 def make_vocabulary(
     start: beam.PCollection, words: beam.PCollection, options: VocabularyOptions, num_groups: int, path: str
 ) -> beam.PCollection:
@@ -253,11 +299,22 @@ def make_vocabulary(
     """
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
     train, held_out = (
-        merged
-        | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
-        | f"{split.capitalize()}Counts" >> beam.Values()
+        merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
         for split in ("train", "validation")
     )
+    if options.language_sampling_exponent != 1.0:
+        totals = (
+            train
+            | "LanguageWords" >> beam.Map(lambda element: (element[0][1], sum(element[1][0].values()) + element[1][1]))
+            | "AddLanguageWords" >> beam.CombinePerKey(sum)
+        )
+        train = (
+            train
+            | "WeighLanguages"
+            >> beam.Map(weigh_language, beam.pvalue.AsDict(totals), options.language_sampling_exponent)
+            | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
+        )
+    train, held_out = train | "TrainCounts" >> beam.Values(), held_out | "ValidationCounts" >> beam.Values()
     kept = train | "PruneWords" >> beam.Map(prune_group, WORDS_LEARNT_FROM // num_groups, options.min_count)
     vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
     coverages = held_out | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))

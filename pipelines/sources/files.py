@@ -4,6 +4,7 @@ import codecs
 import dataclasses
 import io
 import lzma
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -45,6 +46,14 @@ class ReadOptions:
                 f"--encoding {self.encoding} is unknown or does not extend ASCII; "
                 f"convert the files first: iconv -f {self.encoding} -t utf-8 FILE"
             )
+
+
+_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
+
+
+def language_code(value: object) -> str:
+    """What a file states as a document's language, if that is a code such as "en" or "pt-BR"; else ""."""
+    return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
 def match_files(patterns: list[str]) -> list[FileMetadata]:

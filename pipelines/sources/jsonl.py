@@ -1,11 +1,12 @@
-"""JSON lines: an object a line, its text in a field (`--text_field`, "text"), its title in "title" if there is one."""
+"""JSON lines: an object a line, its text in a field (`--text_field`, "text"), its title and language in "title" and
+"language" if they are there."""
 
 import io
 import json
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError, decode_lines
+from pipelines.sources.files import ReadOptions, SourceError, decode_lines, language_code
 
 
 def _storable(text: str) -> str:
@@ -45,4 +46,5 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             title=_storable(title) if isinstance(title, str) else "",
             source=path,
             segmented=isinstance(text, list),
+            language=language_code(record.get("language")),
         )

@@ -1,4 +1,7 @@
-"""Parquet files: a document a row, its text in a column (`--text_field`, "text"), its title, if any, in "title"."""
+"""Parquet files: a document a row, its text in a column (`--text_field`, "text").
+
+Its title and language are taken from the columns "title" and "language" if they are there.
+"""
 
 import io
 from collections.abc import Iterator
@@ -7,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError
+from pipelines.sources.files import ReadOptions, SourceError, language_code
 
 _BATCH_ROWS = 256
 
@@ -41,16 +44,20 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         raise SourceError(
             f"{path}: no text in column {options.text_field!r} (found: {columns}); name the column with --text_field"
         )
-    wanted = [options.text_field]
-    if options.text_field != "title" and "title" in schema.names and _holds_text(schema.field("title").type):
-        wanted.append("title")
+    others = [
+        name
+        for name in ("title", "language")
+        if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
+    ]
     try:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
-            titles = batch.column("title").to_pylist() if len(wanted) > 1 else [None] * batch.num_rows
-            for text, title in zip(batch.column(options.text_field).to_pylist(), titles, strict=True):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[options.text_field, *others]):
+            for row in batch.to_pylist():
+                text = row[options.text_field]
                 lines = text if listed else (text or "").splitlines()
                 paragraphs = [line for line in lines or [] if line]
-                yield Document(paragraphs, title=title or "", source=path, segmented=listed)
+                title = row["title"] or "" if "title" in others else ""
+                language = language_code(row["language"]) if "language" in others else ""
+                yield Document(paragraphs, title=title, source=path, segmented=listed, language=language)
     except (pyarrow.ArrowException, OSError) as error:
         raise SourceError(
             f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again or leave it out of --input"

@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
+import tensorflow as tf
 
 import beambert
-from pipelines import corpus_files
+from pipelines import corpus_files, dataset
 
 WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeiou", "bdfgklmnprst")]
 
@@ -205,3 +207,50 @@ def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
     assert not (tmp_path / "out/work").exists()
     manifest = corpus_files.load(str(tmp_path / "out"))
     assert {f"corpus/{path.name}" for path in (tmp_path / "out/corpus").iterdir()} == {p.name for p in manifest.parts}
+
+
+def test_small_languages_are_seen_more_often(tmp_path, capsys):
+    rng = random.Random(5)
+    lines = [("en", f"en{number}", prose(rng, 8)) for number in range(90)]
+    lines += [("de", f"de{number}", [p.replace("a", "\u00e4") for p in prose(rng, 8)]) for number in range(10)]
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(json.dumps({"language": code, "title": t, "text": "\n".join(ps)}) + "\n" for code, t, ps in lines)
+    )
+    flags = ["--input", path, "--do_lower_case", "false", "--validation_fraction", "0"]
+    plain = corpus(tmp_path / "plain", *flags)
+    smooth = corpus(tmp_path / "smooth", *flags, "--language_sampling_exponent", "0.5")
+    assert {row["language"] for row in documents(tmp_path / "smooth").values()} == {"en", "de"}
+    assert plain["counts"] == smooth["counts"]
+    # Pieces of the small language, which alone has this letter, are more when it counts more.
+    pieces = [
+        sum("\u00e4" in piece for piece in (tmp_path / name / "vocab.txt").read_text().split("\n"))
+        for name in ("plain", "smooth")
+    ]
+    assert pieces[0] < pieces[1]
+
+    def german_share(name: str) -> float:
+        argv = ["pretraining-data", "--input", str(tmp_path / name), "--output", str(tmp_path / f"{name}-data")]
+        assert beambert.main([*argv, "--dupe_factor", "4", "--vocab_file", str(tmp_path / "plain/vocab.txt")]) == 0
+        manifest = dataset.load(tmp_path / f"{name}-data")
+        return manifest.counts["train"]["instance_tokens"], shares_of_letter(tmp_path / f"{name}-data")
+
+    (plain_tokens, plain_share), (smooth_tokens, smooth_share) = german_share("plain"), german_share("smooth")
+    # 0.1 ** 0.5 to 0.9 ** 0.5 is one to three; all in all there is as much as before.
+    assert smooth_share / plain_share == pytest.approx(2.5, abs=0.35)
+    assert smooth_tokens / plain_tokens == pytest.approx(1, abs=0.1)
+
+
+def shares_of_letter(data: Path) -> float:
+    """Share of the pieces in the training examples that have the letter of the small language."""
+    vocab = (data / "vocab.txt").read_text().split("\n")
+    marked = [number for number, piece in enumerate(vocab) if "\u00e4" in piece]
+    manifest = dataset.load(data)
+    found = total = 0
+    for shard in manifest.shards_of("train"):
+        for record in tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator():
+            example = tf.train.Example.FromString(record)
+            ids = example.features.feature["input_ids"].int64_list.value
+            found += int(np.isin(ids, marked).sum())
+            total += int(sum(example.features.feature["input_mask"].int64_list.value))
+    return found / total

@@ -12,9 +12,11 @@ from pipelines.vocabulary import (
     MergeWordCounts,
     Vocabularies,
     VocabularyOptions,
+    language_factors,
     measure_group,
     num_word_groups,
     prune_group,
+    weigh_language,
     word_batches,
 )
 from tokenizer.coverage import Coverage
@@ -29,6 +31,7 @@ OPTIONS = VocabularyOptions(
     alphabet_limit=1000,
     min_count=1,
     compare_vocab="",
+    language_sampling_exponent=1.0,
     character_rules=CHARACTER_RULES,
 )
 TEXTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12).map(" ".join), max_size=5)
@@ -41,7 +44,7 @@ def merged(parts: list[list[str]], split: str, num_groups: int, seed: int) -> di
     accumulators: dict[int, list[tuple[dict[str, int], int]]] = {}
     batches = [batch for texts in parts for batch in word_batches(split, texts, OPTIONS, num_groups)]
     draw.shuffle(batches)
-    for (batch_split, group), batch in batches:
+    for (batch_split, _, group), batch in batches:
         assert batch_split == split
         some = accumulators.setdefault(group, [])
         if not some or draw.random() < 0.5:
@@ -111,4 +114,28 @@ def test_number_of_groups() -> None:
 def test_a_vocabulary_that_is_taken_over_needs_no_training_words() -> None:
     options = VocabularyOptions(**{**OPTIONS.__dict__, "vocab_size": 0, "vocab_file": "vocab.txt"})
     assert not list(word_batches("train", ["a b"], options, 4))
-    assert list(word_batches("validation", ["a b"], options, 1)) == [(("validation", 0), ("a b", [1, 1], 0))]
+    assert list(word_batches("validation", ["a b"], options, 1)) == [(("validation", "", 0), ("a b", [1, 1], 0))]
+
+
+def test_language_factors() -> None:
+    factors = language_factors({"en": 9000, "is": 10, "none": 0, "de": 990}, 0.7)
+    shares = {"en": 0.9, "is": 0.001, "de": 0.099}
+    smoothed = {language: share**0.7 for language, share in shares.items()}
+    for language, share in shares.items():
+        assert factors[language] * share == pytest.approx(smoothed[language] / sum(smoothed.values()))
+    assert sum(factors[language] * share for language, share in shares.items()) == pytest.approx(1)
+    assert factors.keys() == shares.keys()
+    assert set(language_factors({"en": 5, "de": 3}, 1.0).values()) == {1.0}
+    equal = language_factors({"en": 9, "de": 1}, 0.0)
+    assert equal["en"] * 9 == pytest.approx(equal["de"] * 1)
+
+
+def test_weights_scale_counts() -> None:
+    ((group, batch),) = word_batches("train", ["a a a b"], OPTIONS, 1, "de", 2.5)
+    assert group == ("train", "de", 0)
+    assert dict(zip(batch[0].split(), batch[1], strict=True)) == {"a": 8, "b": 2}
+    counts = weigh_language((("train", "de", 3), ({"a": 8, "b": 2, "c": 1}, 4)), {"en": 75, "de": 25}, 0.0)
+    # A quarter becomes a half.
+    assert counts == (("train", "", 3), ("a b c", [16, 4, 2], 8))
+    counts = weigh_language((("train", "en", 3), ({"a": 3, "c": 1}, 1)), {"en": 95, "de": 5}, 0.0)
+    assert counts == (("train", "", 3), ("a c", [2, 1], 1))
