@@ -79,7 +79,6 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "gutenberg: Project Gutenberg's plain text, licence and credits taken out. jsonl: an object a line. "
         "parquet: a document a row. wikiextractor: <doc ...> or --json as WikiExtractor writes it. "
         "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
-        "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
         "language_reference: the Python language reference inside this Python, needs no --input. "
         "auto: wikipedia, wikiextractor, jsonl, parquet or gutenberg where the content shows it, else text",
     )

@@ -63,5 +63,5 @@ def _report_lines(label: str, pattern: str, total: int, unit: str, stop: threadi
     start = time.monotonic()
     while not stop.wait(_SECONDS_BETWEEN_LINES):
         done, elapsed = _count(pattern), time.monotonic() - start
-        left = f", about {elapsed / done * (total - done):.0f} s left" if done else ""
+        left = f", about {elapsed / done * (total - done):.0f} s left" if 0 < done < total else ""
         print(f"{label}: {done} of {total} {unit} after {elapsed:.0f} s{left}", file=sys.stderr, flush=True)
