@@ -25,6 +25,7 @@ except ImportError:  # Installed on a machine without a C compiler.
     _native = None  # type: ignore[assignment]
 
 VOCABULARY_FILE_NAME = "vocab.txt"
+TOKENIZER_JSON_FILE_NAME = "tokenizer.json"
 TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
 
@@ -81,7 +82,7 @@ class Tokenizer:
 
         Args:
             path: a vocab.txt, or the directory that holds it: an unpacked TF1 release, a Hugging Face model, what
-                `beambert` wrote.
+                `beambert` wrote. A directory without one may have Hugging Face's tokenizer.json.
             do_lower_case: None finds out: from tokenizer_config.json beside the vocabulary (Hugging Face), else the
                 text is lower-cased unless a piece of the vocabulary has a capital letter.
             never_split: see `Tokenizer`.
@@ -91,11 +92,11 @@ class Tokenizer:
         """
         path = Path(path)
         if path.is_dir():
-            path = path / VOCABULARY_FILE_NAME
-            if not path.is_file():
-                raise VocabularyError(
-                    f"{path.parent} has no {path.name}; name a directory of a BERT model, or the file"
-                )
+            names = (VOCABULARY_FILE_NAME, TOKENIZER_JSON_FILE_NAME)
+            found = [path / name for name in names if (path / name).is_file()]
+            if not found:
+                raise VocabularyError(f"{path} has no {' and no '.join(names)}; name a BERT model's directory or file")
+            path = found[0]
         vocabulary = Vocabulary.load(path)
         if do_lower_case is None:
             do_lower_case = _configured_lower_case(path.with_name(TOKENIZER_CONFIG_FILE_NAME))

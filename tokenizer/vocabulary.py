@@ -2,12 +2,15 @@
 
 import codecs
 import hashlib
+import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+
+from tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RESERVED = re.compile(r"\[unused\d+\]")
@@ -50,12 +53,47 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a local file; see `from_bytes`. Raises VocabularyError if it cannot be read."""
+        """Reads a local vocabulary file (`from_bytes`) or, by its suffix, a tokenizer.json (`from_tokenizer_json`).
+
+        Raises:
+            VocabularyError: it cannot be read or used.
+        """
         try:
             data = Path(path).read_bytes()
         except OSError as error:
             raise VocabularyError(f"{path}: {error.strerror}; name a vocabulary file with --vocab_file") from error
+        if str(path).endswith(".json"):
+            return cls.from_tokenizer_json(data, str(path))
         return cls.from_bytes(data, str(path))
+
+    @classmethod
+    def from_tokenizer_json(cls, data: bytes, origin: str) -> "Vocabulary":
+        """Reads the pieces of a WordPiece tokenizer as Hugging Face's `tokenizers` saves it.
+
+        Pieces that were added to it later have the ids behind those of the model.
+
+        Raises:
+            VocabularyError: not such a file, another kind of tokenizer, or ids that are not 0, 1, 2, ...
+        """
+        try:
+            content = json.loads(data)
+            model = content["model"]
+            if model["type"] != "WordPiece" or model["continuing_subword_prefix"] != CONTINUATION:
+                raise VocabularyError(f"{origin} is of a {model['type']} tokenizer, not of BERT's; name a BERT model's")
+            ids = {piece: int(number) for piece, number in model["vocab"].items()}
+            ids.update((added["content"], int(added["id"])) for added in content.get("added_tokens", ()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, VocabularyError):
+                raise
+            raise VocabularyError(
+                f"{origin} is no tokenizer.json ({error!r}); name a BERT model's vocab.txt"
+            ) from error
+        pieces = sorted(ids, key=lambda piece: ids[piece])
+        if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+            raise VocabularyError(
+                f"{origin}: the ids of its pieces are not 0, 1, 2, ...; name a BERT model's vocab.txt"
+            )
+        return cls(tuple(pieces), origin)
 
     @classmethod
     def from_bytes(cls, data: bytes, origin: str) -> "Vocabulary":

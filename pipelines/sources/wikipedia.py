@@ -1,10 +1,9 @@
 """A MediaWiki dump (`pages-articles.xml`, plain or compressed) as its makers publish it: a document an article.
 
-The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped,
-so that the tags cannot
-be confused with text, a reader may begin in the middle of a file, and entities that a document type declares expand to
-nothing. A `.bz2` file is read by stream: a multistream dump holds one of 100 pages after the other, each starting with
-the same ten bytes, so that several workers read one file without its index.
+The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped, so that the tags
+cannot be confused with text, a reader may begin in the middle of a file, and entities that a document type declares
+expand to nothing. A `.bz2` file is read by stream: a multistream dump holds one of 100 pages after the other, each
+starting with the same ten bytes, so that several workers read one file without its index.
 """
 
 import bz2

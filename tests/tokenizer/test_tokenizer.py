@@ -200,10 +200,34 @@ def test_load(tmp_path: Path) -> None:
         (tmp_path / "tokenizer_config.json").write_text(content)
         with pytest.raises(VocabularyError, match=f"tokenizer_config.json.*{message}"):
             Tokenizer.load(tmp_path)
-    with pytest.raises(VocabularyError, match=r"has no vocab\.txt; name a directory"):
+    with pytest.raises(VocabularyError, match=r"has no vocab\.txt and no tokenizer\.json; name a BERT model's"):
         Tokenizer.load(tmp_path / "..")
     with pytest.raises(VocabularyError, match=r"none\.txt: No such file"):
         Tokenizer.load(tmp_path / "none.txt")
+
+
+def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
+    """Written by its own library, which newer versions of transformers save without a vocab.txt."""
+    tokenizers = pytest.importorskip("tokenizers")
+    pieces = (*SPECIAL_TOKENS, "un", "##want", "##ed", "\u00fcber")
+    (tmp_path / "v.txt").write_bytes(Vocabulary(pieces).to_bytes())
+    theirs = tokenizers.BertWordPieceTokenizer(str(tmp_path / "v.txt"), lowercase=True, strip_accents=False)
+    theirs.add_tokens(["covid"])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.vocabulary.pieces == (*pieces, "covid")
+    assert loaded.tokenize("Unwanted covid") == ["un", "##want", "##ed", "covid"]
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE", "continuing_subword_prefix": ""}}')
+    with pytest.raises(VocabularyError, match=r"is of a BPE tokenizer, not of BERT's"):
+        Tokenizer.load(tmp_path)
+    for content in ("{", "[]", '{"model": {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": 3}}'):
+        (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(VocabularyError, match=r"is no tokenizer\.json"):
+            Tokenizer.load(tmp_path)
+    model = {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": {"[PAD]": 0, "a": 2}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    with pytest.raises(VocabularyError, match=r"ids of its pieces are not 0, 1, 2"):
+        Tokenizer.load(tmp_path)
 
 
 def test_load_released(shared_data: Path) -> None:
