@@ -38,6 +38,8 @@ _EXPANSION = 4
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 _LANGUAGE_REFERENCE_BYTES = 500_000
 _WORK = "work"
+# Options that come into play when the text is read and counted: whoever only changes these goes on from there.
+_OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +194,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
         identify_language=args.identify_language,
-        decontaminate=[file.path for file in match_files([absolute(path) for path in args.decontaminate])],
+        decontaminate=[file.path for file in match_files(list(map(absolute, args.decontaminate)), "--decontaminate")],
         decontaminate_action=args.decontaminate_action,
         near_duplicates=args.drop_near_duplicates,
         repeated_paragraphs=args.drop_repeated_paragraphs,
@@ -219,9 +221,10 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     """
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)
-    others = [options.vocab_file, options.compare_vocab, *options.decontaminate]
+    others = [options.vocab_file, options.compare_vocab]
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
-    files += [file for path in others if path for file in _describe(path)]
+    evaluation = [file for path in options.decontaminate for file in _describe(path)]
+    files += [file for path in others if path for file in _describe(path)] + evaluation
     if options.decontaminate:
         load_keys(tuple(options.decontaminate))
     output = absolute(args.output)
@@ -242,7 +245,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
         )
     require_writable(args.output)
     units = split_inputs(inputs, options)
-    work = work_directory(output, beam_flags, [dataclasses.asdict(options), files])
+    early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _OF_VOCABULARY_ALONE}
+    work = work_directory(output, beam_flags, [early, bool(options.vocab_size), inputs, evaluation])
     done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
     if not done:
         # What a killed job left is of other options or inputs.

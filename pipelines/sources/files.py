@@ -56,8 +56,12 @@ def language_code(value: object) -> str:
     return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
-def match_files(patterns: list[str]) -> list[FileMetadata]:
+def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:
     """Expands globs into files, sorted by path, none twice; empty files and directories are left out.
+
+    Args:
+        patterns: of local files or of any Beam filesystem.
+        flag: what they were given with, for messages.
 
     Raises:
         SourceError: a pattern matches nothing, or nothing but empty files.
@@ -67,15 +71,13 @@ def match_files(patterns: list[str]) -> list[FileMetadata]:
         try:
             found = FileSystems.match([pattern])[0].metadata_list
         except (BeamIOError, ValueError) as error:
-            raise SourceError(
-                f"--input {pattern} cannot be listed ({error}); check the path and your access"
-            ) from error
+            raise SourceError(f"{flag} {pattern} cannot be listed ({error}); check the path and your access") from error
         if not found:
             raise SourceError(
-                f"--input {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
+                f"{flag} {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
             )
         if not any(metadata.size_in_bytes for metadata in found):
-            raise SourceError(f"--input {pattern} matches only empty files; give files that hold text")
+            raise SourceError(f"{flag} {pattern} matches only empty files; give files that hold text")
         files.update((metadata.path, metadata) for metadata in found if metadata.size_in_bytes)
     return [files[path] for path in sorted(files)]
 

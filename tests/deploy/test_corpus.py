@@ -196,6 +196,23 @@ def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, un
     assert not (tmp_path / "killed/work").exists()
 
 
+def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, capsys):
+    argv = ["corpus", "--input", f"{many_files}/[1-9]*", "--output", str(tmp_path / "out"), "--vocab_size"]
+    assert beambert.main([*argv, "900000"]) == 1
+    assert "lower --vocab_size to" in capsys.readouterr().err
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")}
+    assert written
+    assert beambert.main([*argv, "400"]) == 0
+    assert "going on from an earlier run" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
+    assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
+    assert digests(tmp_path / "new") == digests(tmp_path / "out")
+    # What is counted hangs on the case.
+    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
+    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
+    assert "going on" not in capsys.readouterr().out
+
+
 def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
     flags = ["--vocab_size", "300", "--input", f"{many_files}/[1-9]*"]
     stale = tmp_path / "out/work/0123"
