@@ -37,7 +37,7 @@ ACCEPTS_BEAM_FLAGS = True
 _EXPANSION = 4
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 _LANGUAGE_REFERENCE_BYTES = 500_000
-_WORK = "work"
+_WORK = "unfinished"
 # Options that come into play when the text is read and counted: whoever only changes these goes on from there.
 _OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
 

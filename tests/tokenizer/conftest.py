@@ -1,8 +1,9 @@
 import os
+from collections.abc import Iterator
 
 import pytest
 
-from tokenizer import tokenizer
+from tokenizer import normalization, tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +12,11 @@ def encoders() -> list[bool]:
     if tokenizer._native is None and os.environ.get("BEAMBERT_REQUIRE_COMPILED") == "1":
         pytest.fail("tokenizer._native was not built")
     return [False] if tokenizer._native is None else [False, True]
+
+
+@pytest.fixture
+def forgotten_characters() -> Iterator[None]:
+    """For tests that meet every character: the tables of the rules are emptied behind them."""
+    yield
+    for table in (normalization._CLEANED, normalization._WITHOUT_ACCENTS, normalization._WITH_SPACED_PUNCTUATION):
+        table.clear()

@@ -3,7 +3,6 @@
 import bz2
 import json
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from mixed_scripts import ARTICLE_1
 from reference_tokenizer import published_pieces, published_words
 
-from tokenizer import normalization
 from tokenizer.normalization import split_words, split_words_with_sources
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -58,13 +56,6 @@ def assert_same_offsets(texts: list[str], do_lower_case: bool, encoders: list[bo
             # Not what looks beyond the slice: final sigma, and one character that falls apart into several words.
             made = published_words(text[start:end], do_lower_case)
             assert piece.replace("\u03c2", "\u03c3") in [word.replace("\u03c2", "\u03c3") for word in made], text
-
-
-@pytest.fixture
-def forgotten_characters() -> Iterator[None]:
-    yield
-    for table in (normalization._CLEANED, normalization._WITHOUT_ACCENTS, normalization._WITH_SPACED_PUNCTUATION):
-        table.clear()
 
 
 @CASES

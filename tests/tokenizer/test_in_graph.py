@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer import normalization
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.normalization import is_cjk, split_words
 from tokenizer.tokenizer import Tokenizer
@@ -71,13 +70,6 @@ def generated_text_tokenizers() -> dict[bool, tuple[InGraphTokenizer, Tokenizer]
         vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], PIECES)
         tokenizers[do_lower_case] = both(vocabulary, do_lower_case)
     return tokenizers
-
-
-@pytest.fixture
-def forgotten_characters() -> Iterator[None]:
-    yield
-    for table in (normalization._CLEANED, normalization._WITHOUT_ACCENTS, normalization._WITH_SPACED_PUNCTUATION):
-        table.clear()
 
 
 @CASES
