@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.ngrams import ngram_keys, word_hashes, word_spans
+from pipelines.ngrams import ngram_keys, plain_word_hashes
 from pipelines.sources import SourceError
 from pipelines.sources.files import open_decompressed
 
 NGRAM = 13
 
-# ASCII letters in lower case and digits stay, other ASCII becomes a blank; bytes of other characters stay.
-_TO_WORDS = bytes(ord(chr(byte).lower()) if byte > 127 or chr(byte).isalnum() else 32 for byte in range(128)) + bytes(
-    range(128, 256)
-)
-_OTHER_SIGNS = re.compile(r"[^\x00-\x7f\w]")
-
 
 def document_keys(text: str) -> np.ndarray:
     """Keys of all runs of 13 words of a text: uint64 [max(0, W - 12)]."""
-    if not text.isascii():
-        text = _OTHER_SIGNS.sub(" ", text.lower())
-    data = text.encode("utf-8").translate(_TO_WORDS)
-    return ngram_keys(word_hashes(data, *word_spans(data)), NGRAM)
+    return ngram_keys(plain_word_hashes(text), NGRAM)
 
 
 def evaluation_keys(texts: Iterable[str]) -> np.ndarray:

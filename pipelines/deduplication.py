@@ -9,11 +9,9 @@ similar one with a lesser identity even if that one is dropped for a third: of a
 differ, but the least of every cluster always stays.
 """
 
-import re
-
 import numpy as np
 
-from pipelines.ngrams import ngram_keys, word_hashes, word_spans
+from pipelines.ngrams import ngram_keys, plain_word_hashes
 from tokenizer.normalization import prepare_chunks
 
 SHINGLE_WORDS = 5
@@ -27,7 +25,6 @@ MIN_PARAGRAPH_WORDS = 8
 # Of documents with one band in common each is compared with the first of them, and with so many that were unlike it.
 _LEADERS = 16
 
-_NO_WORD = re.compile(r"[\W_]+")
 _GENERATOR = np.random.Generator(np.random.PCG64(20181011))
 # [bands, rows, 1]
 _FACTORS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS, 1), np.uint64) * np.uint64(2) + np.uint64(1)
@@ -37,8 +34,7 @@ _BAND_WEIGHTS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS), np.uint64) * n
 
 def _word_hashes(text: str) -> np.ndarray:
     """Hashes of the words of a text in lower case, without punctuation, an ideograph being a word: uint64 [W]."""
-    data = _NO_WORD.sub(" ", prepare_chunks([text])[0].lower()).encode("utf-8")
-    return word_hashes(data, *word_spans(data))
+    return plain_word_hashes(prepare_chunks([text])[0])
 
 
 def signature(text: str) -> np.ndarray | None:

@@ -1,8 +1,15 @@
 """Hashes of words and of runs of words, a few numpy passes over the bytes of a text and no Python object a word."""
 
+import re
+
 import numpy as np
 
 _BLANK = 32
+# ASCII letters in lower case and digits stay, other ASCII becomes a blank; bytes of other characters stay.
+_TO_WORDS = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else _BLANK for byte in range(128)) + bytes(
+    range(128, 256)
+)
+_OTHER_SIGNS = re.compile(r"[^\x00-\x7f\w]")
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0xD6E8FEB86659FD93)
 
@@ -45,6 +52,14 @@ def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
     # The blanks behind a word are summed up with it; their share is taken out by setting them to zero.
     values[np.frombuffer(data, np.uint8) <= _BLANK] = 0
     return _mix(np.add.reduceat(values, starts) + lengths.astype(np.uint64))
+
+
+def plain_word_hashes(text: str) -> np.ndarray:
+    """Hashes of the words of a text in lower case, letters and digits alone: uint64 [W]."""
+    if not text.isascii():
+        text = _OTHER_SIGNS.sub(" ", text.lower())
+    data = text.encode("utf-8").translate(_TO_WORDS)
+    return word_hashes(data, *word_spans(data))
 
 
 def ngram_keys(hashes: np.ndarray, length: int) -> np.ndarray:

@@ -1,0 +1,79 @@
+"""Time and memory of `beambert corpus` on 60 MB of English Wikipedia and on ten times as much.
+
+    make bench-corpus
+    python benchmarks/corpus.py ../shared/data
+
+Memory is the proportional set size of the command and its children, looked at five times a second.
+"""
+
+import bz2
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+COPIES = 10
+_DOCUMENT = re.compile(r'<doc [^>]*title="([^"]*)"[^>]*>\n(.*?)</doc>', re.DOTALL)
+
+
+def write_copies(data: Path, folder: Path) -> None:
+    """A file of JSON lines a copy; a line of its own in each document keeps copies from being equal."""
+    texts = [
+        match.groups()
+        for path in sorted(data.glob("wiki-extracted/*.bz2"))
+        for match in _DOCUMENT.finditer(bz2.decompress(path.read_bytes()).decode("utf-8"))
+    ]
+    for copy in range(COPIES):
+        with (folder / f"{copy}.jsonl").open("w", encoding="utf-8") as file:
+            for title, text in texts:
+                line = {"title": title, "text": f"This is copy number {copy} of the article.\n{text}"}
+                file.write(json.dumps(line) + "\n")
+
+
+def memory(process: int) -> int:
+    """Bytes of a process and its descendants, pages shared with others counted in part."""
+    try:
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+        own = sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+        tasks = Path(f"/proc/{process}/task").iterdir()
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return 0
+    return own + sum(map(memory, children))
+
+
+def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> None:
+    """Prints a row."""
+    command = f"-m beambert corpus --output {output} --vocab_file {vocab_file} --direct_num_workers {workers} --input"
+    start, before = time.monotonic(), os.times()
+    with subprocess.Popen([sys.executable, *command.split(), pattern], stdout=subprocess.DEVNULL) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, memory(process.pid))
+            time.sleep(0.2)
+    if process.returncode:
+        sys.exit(process.returncode)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    counts = json.loads((output / "corpus.json").read_text())["counts"]
+    print(
+        f"{workers} process(es), {counts['bytes'] / 1e6:4.0f} MB of text, {counts['documents_read']:6,} documents: "
+        f"{time.monotonic() - start:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e9:.2f} GB"
+    )
+
+
+def main(data: Path) -> None:
+    vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_copies(data, folder)
+        for number, (files, workers) in enumerate((("0", 1), ("*", 1), ("*", 2))):
+            measure(f"{folder}/{files}.jsonl", folder / f"out{number}", vocab_file, workers)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
