@@ -4,6 +4,7 @@ import argparse
 
 import deploy.corpus
 import deploy.pretraining_data
+from deploy import example_flags
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
@@ -15,7 +16,7 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of both jobs."""
     deploy.corpus.add_arguments(parser)
-    deploy.pretraining_data.add_example_arguments(parser)
+    example_flags.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
     # A mistake in the second job's flags shows before the first job's hours.
-    deploy.pretraining_data.example_options(args, args.do_lower_case)
+    example_flags.example_options(args, args.do_lower_case)
     corpus = deploy.corpus.make_corpus(args, beam_flags)
     # Job 1 has put the vocabulary, learnt or given, beside the corpus.
     args.vocab_file = None

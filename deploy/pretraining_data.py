@@ -5,14 +5,14 @@ import dataclasses
 import hashlib
 from typing import Any
 
-from deploy import embedded
-from deploy.flags import fraction, positive_int
+from deploy import embedded, example_flags
 from deploy.output import absolute, refuse_other, require_writable
 from deploy.progress import watch_files
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
-from pipelines.pretraining_data import PretrainingDataOptions, build_pretraining_data
+from pipelines.pretraining_data import build_pretraining_data
+from pipelines.shards import duplicates_of
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors
@@ -31,51 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--input", required=True, metavar="DIR", help="a corpus, as `beambert corpus` makes it")
     group.add_argument("--output", required=True, metavar="DIR", help="directory for the result; may be the same")
     group.add_argument("--vocab_file", metavar="FILE", help="another vocab.txt than the corpus's own")
-    add_example_arguments(parser)
-
-
-def add_example_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say what the examples are like, named as in create_pretraining_data.py."""
-    defaults = PretrainingDataOptions()
-    group = parser.add_argument_group("the examples")
-    group.add_argument(
-        "--max_seq_length", type=positive_int, metavar="N", default=defaults.max_seq_length, help="tokens in an example"
-    )
-    group.add_argument(
-        "--max_predictions_per_seq",
-        type=positive_int,
-        metavar="N",
-        default=defaults.max_predictions_per_seq,
-        help="most masked tokens in an example; about max_seq_length * masked_lm_prob",
-    )
-    group.add_argument(
-        "--masked_lm_prob",
-        type=fraction,
-        metavar="SHARE",
-        default=defaults.masked_lm_prob,
-        help="share of tokens to predict",
-    )
-    group.add_argument(
-        "--short_seq_prob",
-        type=fraction,
-        metavar="SHARE",
-        default=defaults.short_seq_prob,
-        help="share of documents packed shorter",
-    )
-    group.add_argument(
-        "--dupe_factor",
-        type=positive_int,
-        metavar="N",
-        default=defaults.dupe_factor,
-        help="passes over the corpus, each with fresh pairs and masks; a pass is an epoch of training",
-    )
-    group.add_argument(
-        "--random_seed",
-        type=int,
-        metavar="N",
-        default=defaults.random_seed,
-        help="same seed, corpus and options: same bytes",
-    )
+    example_flags.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
@@ -93,13 +49,6 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     manifest = make_pretraining_data(args, corpus, args.input, beam_flags)
     print_summary(manifest, args.output)
     return 0
-
-
-def example_options(args: argparse.Namespace, do_lower_case: bool) -> PretrainingDataOptions:
-    """The flags of `add_example_arguments`. Raises DatasetError if one is out of range."""
-    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name in args]
-    flags = {name: getattr(args, name) for name in names}
-    return PretrainingDataOptions(**{**flags, "do_lower_case": do_lower_case})
 
 
 def make_pretraining_data(
@@ -124,13 +73,15 @@ def make_pretraining_data(
             f"--output {args.output} is the corpus, which has another vocab.txt than --vocab_file {args.vocab_file}; "
             "choose another --output"
         )
-    options = example_options(args, corpus.options["do_lower_case"])
+    options = example_flags.example_options(args, corpus.options["do_lower_case"])
     exponent = corpus.options["language_sampling_exponent"]
     if exponent != 1.0:
         words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
         options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
     recorded: dict[str, Any] = {
         **dataclasses.asdict(options),
+        # As JSON has it, so that it equals what was read back.
+        "length_bins": list(options.length_bins),
         "corpus": corpus.options,
         "corpus_sha256": hashlib.sha256(read_bytes(f"{source}/{corpus_files.FILE_NAME}")).hexdigest(),
         "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
@@ -150,7 +101,7 @@ def make_pretraining_data(
     delete_matching(f"{output}/shards/*.tfrecord*")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
         file.write(vocab.to_bytes())
-    total = sum(options.dupe_factor if part.split == "train" else 1 for part in corpus.parts)
+    total = sum(duplicates_of(part.split, options) for part in corpus.parts)
     print(f"Pretraining data: {len(corpus.parts)} part(s) into {total} shard(s)", flush=True)
     with watch_files("Pretraining data", f"{output}/shards/*.tfrecord", total, "shards"):
         embedded.run(
@@ -175,10 +126,10 @@ def print_summary(manifest: Dataset, output: str) -> None:
         f"in {manifest.options['dupe_factor']} duplicate(s), {validation:,} held out"
     )
     print(
-        f"              {counts['instances_not_next'] / counts['instances']:.1%} of pairs are not next sentences, "
+        f"              {counts['instances_labelled_1'] / counts['instances']:.1%} of pairs are not next sentences, "
         f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked, "
         f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK], "
-        f"{1 - counts['instance_tokens'] / (counts['instances'] * manifest.max_seq_length):.1%} padding"
+        f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding"
     )
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
     print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

@@ -12,7 +12,7 @@ from typing import Any
 FILE_NAME = "dataset.json"
 VOCAB_FILE_NAME = "vocab.txt"
 FORMAT = "beambert-pretraining-data"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class DatasetError(ValueError):
@@ -21,7 +21,7 @@ class DatasetError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One TFRecord file.
+    """One file of examples.
 
     Attributes:
         name: path relative to the dataset's directory, with forward slashes.
@@ -31,6 +31,8 @@ class Shard:
         examples: number of records.
         bytes: file size.
         sha256: hex digest of the file.
+        max_seq_length: length of its rows.
+        max_predictions_per_seq: room for masked tokens in its rows.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Shard:
     examples: int
     bytes: int
     sha256: str
+    max_seq_length: int
+    max_predictions_per_seq: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,19 +50,29 @@ class Dataset:
     """The content of `dataset.json`.
 
     Attributes:
-        max_seq_length: length of input_ids, input_mask and segment_ids in every example.
-        max_predictions_per_seq: length of the masked_lm_* features in every example.
+        max_seq_length: length of the longest rows.
+        max_predictions_per_seq: room for masked tokens in them.
+        instances_per_row: room for instances in a row, 1 where rows are not packed.
+        features: name in the files of every feature there is (`PretrainingDataOptions.names_of_features`).
+        file_format: "tfrecord" or "parquet".
+        compression: "none" or "gzip".
+        ragged: whether padding is left out of the records.
         vocab_size: number of pieces in `vocab.txt` beside the manifest.
         vocab_sha256: hex digest of that file.
         do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
         options: every option the data was built with, the random seed among them.
         counts: numbers of documents, sentences, tokens, instances and what was rejected or cut, by split.
-        shards: every TFRecord file.
+        shards: every file of examples.
         versions: packages and Unicode data the build ran with.
     """
 
     max_seq_length: int
     max_predictions_per_seq: int
+    instances_per_row: int
+    features: dict[str, str]
+    file_format: str
+    compression: str
+    ragged: bool
     vocab_size: int
     vocab_sha256: str
     do_lower_case: bool

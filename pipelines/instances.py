@@ -9,6 +9,8 @@ import dataclasses
 
 import numpy as np
 
+from pipelines.pretraining_options import PretrainingDataOptions
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDocuments:
@@ -31,27 +33,32 @@ class TokenizedDocuments:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
-    """Instances as runs of `TokenizedDocuments.token_ids`; every field int64 [instances] but is_random_next.
+class Instances:
+    """Instances as runs of `TokenizedDocuments.token_ids`; every array int64 [instances] but labels.
 
     Attributes:
         a_start, a_length: segment A.
-        b_start, b_length: segment B.
-        is_random_next: bool [instances]; B was drawn from another document (label 1).
+        b_start, b_length: segment B; length 0 where there is none.
+        labels: uint8 [instances]; 1 where B is not what follows A: drawn from another document, or swapped with A.
         tokens_truncated: tokens cut from all pairs to fit max_seq_length.
-        segments_dropped: single segments for which there was no other document to pair them with.
+        segments_dropped: single segments that nothing could be paired with.
     """
 
     a_start: np.ndarray
     a_length: np.ndarray
     b_start: np.ndarray
     b_length: np.ndarray
-    is_random_next: np.ndarray
+    labels: np.ndarray
     tokens_truncated: int
     segments_dropped: int
 
     def __len__(self) -> int:
         return len(self.a_start)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [instances]: tokens with [CLS] and one or two [SEP]."""
+        return self.a_length + self.b_length + 2 + (self.b_length > 0)
 
 
 def from_sentences(
@@ -102,7 +109,7 @@ def truncation(a_length: np.ndarray, b_length: np.ndarray, max_num_tokens: int) 
 
 def sample_pairs(
     documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
-) -> Pairs:
+) -> Instances:
     """Packs every document's sentences into pairs.
 
     A document's target length is max_seq_length - 3, or with probability short_seq_prob uniform from 2 to that.
@@ -158,46 +165,54 @@ def sample_pairs(
 
     if not steps:
         empty = np.zeros(0, np.int64)
-        return Pairs(empty, empty, empty, empty, np.zeros(0, bool), 0, segments_dropped)
+        return Instances(empty, empty, empty, empty, np.zeros(0, np.uint8), 0, segments_dropped)
     a_start, a_length, b_start, b_length, is_random_next = (
         np.concatenate(column) for column in zip(*steps, strict=True)
     )
     cut_a, cut_b = truncation(a_length, b_length, max_num_tokens)
-    return Pairs(
+    return Instances(
         a_start=a_start + rng.binomial(cut_a, 0.5),
         a_length=a_length - cut_a,
         b_start=b_start + rng.binomial(cut_b, 0.5),
         b_length=b_length - cut_b,
-        is_random_next=is_random_next,
+        labels=is_random_next.astype(np.uint8),
         tokens_truncated=int(cut_a.sum() + cut_b.sum()),
         segments_dropped=segments_dropped,
     )
 
 
-def sample_weighted_pairs(
-    documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
-) -> Pairs:
-    """`sample_pairs` of every document as often as its weight says.
+def sample_instances(
+    documents: TokenizedDocuments, options: PretrainingDataOptions, rng: np.random.Generator
+) -> Instances:
+    """Packs every document as often as its weight says, in the way of `options.objective`.
 
     A document of weight 2.3 is packed twice, and with probability 0.3 a third time, each time anew; one of weight 0.3
     only with that probability. Candidates for a random B are the other documents that are packed in the same round,
     never another copy of the same.
+
+    Args:
+        documents: the bucket.
+        options: objective, max_seq_length, short_seq_prob, balance_next_sentence are read.
+        rng: the only source of chance.
+
+    Returns:
+        The instances, in no meaningful order.
     """
+    length, short = options.max_seq_length, options.short_seq_prob
     if (documents.weights == 1).all():
-        return sample_pairs(documents, max_seq_length, short_seq_prob, rng)
+        return sample_pairs(documents, length, short, rng)
     copies = np.floor(documents.weights) + (rng.random(len(documents)) < documents.weights % 1)
     rounds = [
-        _sample_some(documents, copies > number, max_seq_length, short_seq_prob, rng)
-        for number in range(int(copies.max(initial=1)))
+        _sample_some(documents, copies > number, length, short, rng) for number in range(int(copies.max(initial=1)))
     ]
-    return Pairs(
-        a_start=np.concatenate([pairs.a_start for pairs in rounds]),
-        a_length=np.concatenate([pairs.a_length for pairs in rounds]),
-        b_start=np.concatenate([pairs.b_start for pairs in rounds]),
-        b_length=np.concatenate([pairs.b_length for pairs in rounds]),
-        is_random_next=np.concatenate([pairs.is_random_next for pairs in rounds]),
-        tokens_truncated=sum(pairs.tokens_truncated for pairs in rounds),
-        segments_dropped=sum(pairs.segments_dropped for pairs in rounds),
+    return Instances(
+        a_start=np.concatenate([some.a_start for some in rounds]),
+        a_length=np.concatenate([some.a_length for some in rounds]),
+        b_start=np.concatenate([some.b_start for some in rounds]),
+        b_length=np.concatenate([some.b_length for some in rounds]),
+        labels=np.concatenate([some.labels for some in rounds]),
+        tokens_truncated=sum(some.tokens_truncated for some in rounds),
+        segments_dropped=sum(some.segments_dropped for some in rounds),
     )
 
 
@@ -207,7 +222,7 @@ def _sample_some(
     max_seq_length: int,
     short_seq_prob: float,
     rng: np.random.Generator,
-) -> Pairs:
+) -> Instances:
     """`sample_pairs` of the chosen documents (bool [documents]), as runs of the token array of all."""
     sentences = np.diff(documents.document_starts)
     lengths = np.diff(documents.sentence_starts)[np.repeat(chosen, sentences)]
@@ -227,36 +242,3 @@ def _sample_some(
         if len(pairs)
     }
     return dataclasses.replace(pairs, **moved)
-
-
-def assemble(
-    token_ids: np.ndarray, pairs: Pairs, rows: np.ndarray, max_seq_length: int, cls_id: int, sep_id: int, pad_id: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lays pairs out as `[CLS] A [SEP] B [SEP] [PAD]...`.
-
-    Args:
-        token_ids: int32 [tokens], what the pairs are runs of.
-        pairs: the instances.
-        rows: int64 [n], which instances, in which order.
-        max_seq_length: width of the result.
-        cls_id, sep_id, pad_id: ids of the special tokens.
-
-    Returns:
-        input_ids int32 [n, max_seq_length]; segment_ids uint8 [n, max_seq_length], 1 over B and its [SEP];
-        lengths int64 [n], tokens before the padding; from_text bool [n, max_seq_length], neither special nor padding.
-    """
-    column = np.arange(max_seq_length)[None, :]  # [1, L]
-    a_start, a_length = pairs.a_start[rows, None], pairs.a_length[rows, None]  # [n, 1]
-    b_start, b_length = pairs.b_start[rows, None], pairs.b_length[rows, None]
-    length = a_length + b_length + 3
-    in_a = (column >= 1) & (column <= a_length)  # [n, L]
-    in_b = (column >= a_length + 2) & (column < length - 1)
-    source = np.where(in_a, a_start + column - 1, np.where(in_b, b_start + column - a_length - 2, 0))
-    from_text = in_a | in_b
-    input_ids = np.where(from_text, token_ids[source], pad_id).astype(np.int32)
-    input_ids[:, 0] = cls_id
-    row = np.arange(len(rows))
-    input_ids[row, a_length[:, 0] + 1] = sep_id
-    input_ids[row, length[:, 0] - 1] = sep_id
-    segment_ids = ((column >= a_length + 2) & (column < length)).astype(np.uint8)
-    return input_ids, segment_ids, length[:, 0], from_text

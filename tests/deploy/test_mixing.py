@@ -11,7 +11,8 @@ import beambert
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.parts import WritePart
-from pipelines.pretraining_data import PretrainingDataOptions, WriteShards
+from pipelines.pretraining_data import WriteShards
+from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.sources import ReadOptions
 
 

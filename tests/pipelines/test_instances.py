@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.instances import (
-    Pairs,
+    Instances,
     TokenizedDocuments,
-    assemble,
     from_sentences,
+    sample_instances,
     sample_pairs,
-    sample_weighted_pairs,
     truncation,
 )
+from pipelines.pretraining_options import PretrainingDataOptions
 from tests.pipelines.reference_instances import sample_document, truncated_lengths
 
 
@@ -26,6 +26,12 @@ def flat(documents: list[list[list[int]]]) -> TokenizedDocuments:
         sentence_starts=np.cumsum([0] + [len(sentence) for sentence in sentences]),
         document_starts=np.cumsum([0] + [len(document) for document in documents]),
         weights=np.ones(len(documents)),
+    )
+
+
+def sampling(max_seq_length: int, short_seq_prob: float) -> PretrainingDataOptions:
+    return PretrainingDataOptions(
+        max_seq_length=max_seq_length, max_predictions_per_seq=1, short_seq_prob=short_seq_prob
     )
 
 
@@ -95,7 +101,7 @@ def test_same_draws_give_the_instances_of_the_published_procedure(lengths, seed,
         assert (len(got_a), len(got_b)) == (a_length, b_length)
         assert contains_run(a, got_a)
         assert contains_run(b, got_b)
-        assert pairs.is_random_next[row] == random_next
+        assert pairs.labels[row] == random_next
     assert pairs.tokens_truncated == cut
     assert pairs.segments_dropped == 0
 
@@ -132,8 +138,8 @@ def test_what_holds_of_every_pair(lengths, seed, max_seq_length):
     assert (pairs.a_length + pairs.b_length <= max_seq_length - 3).all()
     assert (document_of_token[pairs.a_start + pairs.a_length - 1] == a_document).all()
     assert (document_of_token[pairs.b_start + pairs.b_length - 1] == b_document).all()
-    assert ((a_document == b_document) == ~pairs.is_random_next).all()
-    assert (pairs.b_start >= pairs.a_start + pairs.a_length)[~pairs.is_random_next].all()
+    assert ((a_document == b_document) == (pairs.labels == 0)).all()
+    assert (pairs.b_start >= pairs.a_start + pairs.a_length)[(pairs.labels == 0)].all()
 
 
 def test_every_sentence_of_a_document_is_used_where_nothing_is_cut():
@@ -143,7 +149,7 @@ def test_every_sentence_of_a_document_is_used_where_nothing_is_cut():
     used = np.zeros(len(documents.token_ids), bool)
     for row in range(len(pairs)):
         used[pairs.a_start[row] : pairs.a_start[row] + pairs.a_length[row]] = True
-        if not pairs.is_random_next[row]:
+        if not pairs.labels[row]:
             used[pairs.b_start[row] : pairs.b_start[row] + pairs.b_length[row]] = True
     assert len(documents.token_ids) - used.sum() <= pairs.tokens_truncated
 
@@ -151,7 +157,7 @@ def test_every_sentence_of_a_document_is_used_where_nothing_is_cut():
 def test_a_single_document_gives_true_pairs_only_and_counts_what_it_cannot_pair():
     pairs = sample_pairs(flat(numbered([[10, 10, 10]])), 128, 0.0, np.random.default_rng(0))
     assert len(pairs) == 1
-    assert not pairs.is_random_next.any()
+    assert not pairs.labels.any()
     alone = sample_pairs(flat(numbered([[10]])), 128, 0.0, np.random.default_rng(0))
     assert len(alone) == 0
     assert alone.segments_dropped == 1
@@ -161,8 +167,8 @@ def test_not_next_share_is_a_half_plus_the_chunks_of_one_sentence():
     documents = flat(numbered([[9] * 400] * 20))
     pairs = sample_pairs(documents, 128, 0.0, np.random.default_rng(3))
     # Chunks of 14 sentences: chance alone decides, but for the few chunks that end a document with one sentence.
-    assert abs(pairs.is_random_next.mean() - 0.5) < 0.04
-    assert sample_pairs(flat(numbered([[200]] * 9)), 128, 0.0, np.random.default_rng(3)).is_random_next.all()
+    assert abs(pairs.labels.mean() - 0.5) < 0.04
+    assert sample_pairs(flat(numbered([[200]] * 9)), 128, 0.0, np.random.default_rng(3)).labels.all()
 
 
 @given(a=st.integers(1, 300), b=st.integers(1, 300), limit=st.integers(2, 300))
@@ -178,23 +184,6 @@ def test_truncation_cuts_from_both_ends():
     back = 100 - front - pairs.a_length
     assert abs(front.mean() - back.mean()) < 2
     assert front.std() > 2
-
-
-def test_assemble_lays_out_cls_a_sep_b_sep():
-    documents = flat([[[11, 12], [13]], [[21, 22, 23]]])
-    pairs = sample_pairs(documents, 16, 0.0, np.random.default_rng(0))
-    ids, segments, lengths, from_text = assemble(documents.token_ids, pairs, np.arange(len(pairs)), 16, 2, 3, 0)
-    for row in range(len(pairs)):
-        a = documents.token_ids[pairs.a_start[row] :][: pairs.a_length[row]].tolist()
-        b = documents.token_ids[pairs.b_start[row] :][: pairs.b_length[row]].tolist()
-        expected = [2, *a, 3, *b, 3]
-        padding = [0] * (16 - len(expected))
-        assert ids[row].tolist() == expected + padding
-        assert segments[row].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1) + padding
-        assert lengths[row] == len(expected)
-        assert from_text[row].tolist() == [False] + [True] * len(a) + [False] + [True] * len(b) + [False] * (
-            1 + len(padding)
-        )
 
 
 def test_from_sentences_leaves_out_what_is_empty():
@@ -220,15 +209,15 @@ def weighted(documents: TokenizedDocuments, weights: list[float]) -> TokenizedDo
 def test_a_weight_of_one_changes_nothing() -> None:
     documents = flat([[[0, 1], [2]], [[3], [4, 5]], [[6]]])
     first = sample_pairs(documents, 12, 0.1, np.random.default_rng(5))
-    second = sample_weighted_pairs(documents, 12, 0.1, np.random.default_rng(5))
-    assert all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(Pairs))
+    second = sample_instances(documents, sampling(12, 0.1), np.random.default_rng(5))
+    assert all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(Instances))
 
 
 def test_documents_are_packed_as_often_as_they_weigh() -> None:
     """Every document is one sentence, so that each packing makes one pair with it as A."""
     weights = [0.25, 1.0, 2.5, 3.0] * 200
     documents = weighted(flat([[[number, number]] for number in range(800)]), weights)
-    pairs = sample_weighted_pairs(documents, 16, 0.0, np.random.default_rng(6))
+    pairs = sample_instances(documents, sampling(16, 0.0), np.random.default_rng(6))
     packed = np.bincount(documents.token_ids[pairs.a_start], minlength=800).reshape(200, 4)
     assert (packed[:, 1] == 1).all()
     assert (packed[:, 3] == 3).all()
@@ -239,7 +228,7 @@ def test_documents_are_packed_as_often_as_they_weigh() -> None:
     assert abs(packed[:, 2].mean() - 2.5) < 4 * (0.25 / 200) ** 0.5
     first, second = documents.token_ids[pairs.a_start], documents.token_ids[pairs.b_start]
     assert (first != second).all()
-    assert pairs.is_random_next.all()
+    assert pairs.labels.all()
 
 
 @given(
@@ -251,14 +240,14 @@ def test_weighted_pairs_are_runs_of_one_document(lengths: list[list[int]], weigh
     numbers = iter(range(10_000))
     tokens = [[[next(numbers) for _ in range(length)] for length in document] for document in lengths]
     documents = weighted(flat(tokens), weights[: len(lengths)])
-    pairs = sample_weighted_pairs(documents, 16, 0.3, np.random.default_rng(seed))
+    pairs = sample_instances(documents, sampling(16, 0.3), np.random.default_rng(seed))
     document_of = np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])
     for start, length in ((pairs.a_start, pairs.a_length), (pairs.b_start, pairs.b_length)):
         assert (document_of[start] == document_of[start + length - 1]).all()
     same = document_of[pairs.a_start] == document_of[pairs.b_start]
-    assert (same != pairs.is_random_next).all()
+    assert (same == (pairs.labels == 0)).all()
     a_end = pairs.a_start + pairs.a_length
-    assert (pairs.b_start[~pairs.is_random_next] >= a_end[~pairs.is_random_next]).all()
+    assert (pairs.b_start[(pairs.labels == 0)] >= a_end[(pairs.labels == 0)]).all()
     # A document of weight 0 is in no pair.
     seen = set(document_of[pairs.a_start]) | set(document_of[pairs.b_start])
     assert not seen & {i for i in range(len(lengths)) if weights[i] == 0}

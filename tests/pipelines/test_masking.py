@@ -4,10 +4,24 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.masking import mask_tokens
+from pipelines.layout import Rows
+from pipelines.masking import MaskingVocabulary, mask_rows
+from pipelines.pretraining_options import PretrainingDataOptions
 
 MASK = 4
 REPLACEMENTS = np.arange(10, 1000, dtype=np.int32)
+
+
+VOCAB = MaskingVocabulary(MASK, REPLACEMENTS, np.zeros(1000, bool))
+
+
+def mask(ids, lengths, maskable, slots, prob, rng, **options):
+    options = PretrainingDataOptions(
+        max_seq_length=max(8, ids.shape[1]), max_predictions_per_seq=1, masked_lm_prob=prob, **options
+    )
+    nothing = np.zeros((len(ids), 1))
+    rows = Rows(ids, np.zeros_like(ids), np.ones_like(ids), lengths, maskable, nothing, nothing, nothing)
+    return mask_rows(rows, slots, options, VOCAB, rng)
 
 
 def batch(rng, rows, width):
@@ -30,7 +44,7 @@ def test_what_holds_of_every_row(seed, width, slots, prob):
     rng = np.random.default_rng(seed)
     ids, lengths, maskable = batch(rng, 40, width)
     before = ids.copy()
-    masked = mask_tokens(ids, lengths, maskable, slots, prob, MASK, REPLACEMENTS, rng)
+    masked = mask(ids, lengths, maskable, slots, prob, rng)
     assert np.array_equal(ids, before)
     restored = masked.input_ids.copy()
     for row in range(len(ids)):
@@ -58,7 +72,7 @@ def test_rates_are_80_10_10_and_positions_uniform():
     ids = np.full((rows, width), 5, np.int32)
     maskable = np.ones((rows, width), bool)
     maskable[:, [0, 60, 127]] = False
-    masked = mask_tokens(ids, np.full(rows, width), maskable, 20, 0.15, MASK, REPLACEMENTS, rng)
+    masked = mask(ids, np.full(rows, width), maskable, 20, 0.15, rng)
     predicted = masked.weights > 0
     inserted = np.take_along_axis(masked.input_ids, masked.positions, axis=1)[predicted]
     n = len(inserted)

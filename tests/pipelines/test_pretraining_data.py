@@ -5,7 +5,9 @@ import itertools
 import pytest
 
 from pipelines.dataset import DatasetError
-from pipelines.pretraining_data import PretrainingDataOptions, generator, replacement_ids
+from pipelines.masking import MaskingVocabulary
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.shards import generator
 from tokenizer.vocabulary import Vocabulary
 
 
@@ -20,7 +22,7 @@ def test_every_shard_has_draws_of_its_own_and_always_the_same():
 
 def test_a_random_replacement_is_never_special_or_unused():
     vocab = Vocabulary(("[PAD]", "[unused0]", "a", "[UNK]", "[CLS]", "##b", "[SEP]", "[MASK]", "[unused17]", "[x]"))
-    assert replacement_ids(vocab).tolist() == [2, 5, 9]
+    assert MaskingVocabulary.of(vocab).replacement_ids.tolist() == [2, 5, 9]
 
 
 @pytest.mark.parametrize(

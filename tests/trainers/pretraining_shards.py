@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.dataset import FILE_NAME, Dataset, Shard
+from pipelines.pretraining_options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
 
 LENGTH = 32
@@ -69,11 +70,17 @@ def write_dataset(
                 for row in range(count):
                     writer.write(serialized({key: values[row] for key, values in features.items()}))
             content = (directory / name).read_bytes()
-            shards.append(Shard(name, split, duplicate, count, len(content), hashlib.sha256(content).hexdigest()))
+            digest = hashlib.sha256(content).hexdigest()
+            shards.append(Shard(name, split, duplicate, count, len(content), digest, max_seq_length, PREDICTIONS))
     (directory / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
     dataset = Dataset(
         max_seq_length=max_seq_length,
         max_predictions_per_seq=PREDICTIONS,
+        instances_per_row=1,
+        features=PretrainingDataOptions().names_of_features(),
+        file_format="tfrecord",
+        compression="none",
+        ragged=False,
         vocab_size=len(VOCABULARY),
         vocab_sha256=VOCABULARY.sha256,
         do_lower_case=True,
