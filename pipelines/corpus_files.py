@@ -142,8 +142,7 @@ def _table(records: list[Record]) -> pyarrow.Table:
     return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def read_part(path: str) -> pyarrow.Table:
-    """Reads a part: "sentences", a list of strings a document, its "weight" and "language"."""
-    columns = ["sentences", "weight", "language"]
+def read_part(path: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
+    """Reads columns of `SCHEMA` of a part; by default what job 2 needs of a document."""
     with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=columns).combine_chunks()
+        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=list(columns)).combine_chunks()

@@ -107,7 +107,7 @@ def write_shards(
                 some = plan.some(first, min(first + _BATCH_ROWS, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
                 masked = mask_rows(rows, predictions, options, masking_vocab, rng)
-                statistics.add_rows(rows, masked)
+                statistics.add_rows(rows, masked, vocab.mask_id)
                 file.write(features_of(rows, masked, options))
         shards.append(
             Shard(name, part.split, duplicate, file.examples, file.bytes, file.sha256, row_length, predictions)

@@ -1,0 +1,94 @@
+"""How much of the held-out text stands in the training text too: whole documents, and sentences of some length."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow
+import pyarrow.compute
+
+from pipelines import corpus_files
+from pipelines.corpus_files import Part
+
+# Shorter sentences are alike by chance.
+SENTENCE_CHARACTERS = 40
+# Held-out sentences looked for; documents lie in order of a hash, so that the first are a random sample.
+_SENTENCES = 100_000
+_COLUMNS = ["id", "sentences"]
+
+
+class HeldOut(NamedTuple):
+    """Held-out text: ids of documents and distinct sentences of `SENTENCE_CHARACTERS` and more."""
+
+    documents: pyarrow.Array
+    sentences: pyarrow.Array
+
+
+class Overlap(NamedTuple):
+    """What of the held-out text stands in the training text.
+
+    Attributes:
+        documents, documents_found: held-out documents, and those whose identity a training document has.
+        sentences, sentences_found: held-out sentences that were looked for, and those that a training document has.
+    """
+
+    documents: int
+    documents_found: int
+    sentences: int
+    sentences_found: int
+
+
+def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
+    """Reads the held-out parts of a corpus directory."""
+    documents: list[pyarrow.Array] = [pyarrow.array([], pyarrow.string())]
+    sentences = pyarrow.array([], pyarrow.string())
+    for part in parts:
+        if part.split != "validation":
+            continue
+        wanted = len(sentences) < _SENTENCES
+        table = corpus_files.read_part(f"{corpus}/{part.name}", _COLUMNS if wanted else _COLUMNS[:1])
+        documents.append(table["id"].combine_chunks())
+        if wanted:
+            sentences = pyarrow.concat_arrays([sentences, _long_sentences(table)]).unique()[:_SENTENCES]
+    return HeldOut(pyarrow.concat_arrays(documents), sentences)
+
+
+def found_in(table: pyarrow.Table, held_out: HeldOut) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the held-out documents and sentences that a table of training documents has; int64, distinct."""
+    pairs = ((table["id"].combine_chunks(), held_out.documents), (_long_sentences(table), held_out.sentences))
+    documents, sentences = (
+        np.unique(pyarrow.compute.index_in(values, value_set=known).drop_null().to_numpy()) for values, known in pairs
+    )
+    return documents.astype(np.int64), sentences.astype(np.int64)
+
+
+def _long_sentences(table: pyarrow.Table) -> pyarrow.Array:
+    sentences = table["sentences"].combine_chunks().flatten()
+    return sentences.filter(pyarrow.compute.greater_equal(pyarrow.compute.utf8_length(sentences), SENTENCE_CHARACTERS))
+
+
+class FindHeldOut(beam.DoFn):
+    """Training part -> what `found_in` finds in it."""
+
+    def __init__(self, corpus: str, parts: list[Part]) -> None:
+        self._corpus = corpus
+        self._parts = [part for part in parts if part.split == "validation"]
+
+    def setup(self) -> None:
+        """Reads the held-out text, once a worker thread."""
+        self._held_out = read_held_out(self._corpus, self._parts)
+
+    def process(self, part: Part) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Looks for it in one part."""
+        if part.split == "train":
+            table = corpus_files.read_part(f"{self._corpus}/{part.name}", _COLUMNS)
+            yield found_in(table, self._held_out)
+
+
+def union(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers of many results of `found_in`."""
+    found = list(found)
+    empty = np.zeros(0, np.int64)
+    documents, sentences = (np.unique(np.concatenate([empty, *(each[i] for each in found)])) for i in range(2))
+    return documents, sentences
