@@ -21,9 +21,9 @@ from pipelines.statistics import Statistics
 from pipelines.writing import read_bytes
 from tokenizer.vocabulary import Vocabulary
 
-DESCRIPTION = """Prints pretraining examples as text: segments A and B, their label, and every masked word as [word→what the
-model sees]. Reads what `beambert build` writes in any of its formats, and the TFRecord files of google-research/bert's
-create_pretraining_data.py. With --stats, prints the numbers of all examples instead."""
+DESCRIPTION = """Prints pretraining examples as text: segments A and B, their label, and every masked word as [word→what
+the model sees]. Reads what `beambert build` writes in any of its formats, and the TFRecord files of
+google-research/bert's create_pretraining_data.py. With --stats, prints the numbers of all examples instead."""
 
 _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold black on green"}
 
@@ -149,21 +149,22 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
         print("  no example")
         return
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
+    print(f"  examples    {statistics.rows:,} rows with {statistics.instances:,} instances")
+    padding = 1 - statistics.instance_tokens / statistics.positions
+    print(f"  lengths     {_spread(statistics.row_lengths)} positions, {padding:.1%} padding")
+    unknown = statistics.unknown_tokens / max(statistics.tokens, 1)
+    print(f"  tokens      {statistics.tokens:,} without [CLS] and [SEP], {unknown:.2%} [UNK]")
+    if has_labels:
+        print(f"  labels      {statistics.instances_labelled_1 / statistics.instances:.1%} {labels[1]}")
+    if not has_masks:
+        print("  masked      by the trainer")
+        return
     masked = max(statistics.masked_tokens, 1)
-    lines = [
-        f"examples    {statistics.rows:,} rows with {statistics.instances:,} instances",
-        f"lengths     {_spread(statistics.row_lengths)} positions, {1 - statistics.instance_tokens / statistics.positions:.1%} "
-        "padding",
-        f"tokens      {statistics.tokens:,} without [CLS] and [SEP], {statistics.unknown_tokens / max(statistics.tokens, 1):.2%} "
-        "[UNK]",
-        f"labels      {statistics.instances_labelled_1 / statistics.instances:.1%} {labels[1]}" if has_labels else "labels      none",
-        f"masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of positions, "
+    print(
+        f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of positions, "
         f"{_spread(statistics.masked_in_row)} a row: {statistics.masked_as_mask / masked:.1%} [MASK], "
         f"{statistics.masked_as_other / masked:.1%} another token, {statistics.masked_as_same / masked:.1%} the same"
-        if has_masks
-        else "masked      by the trainer",
-    ]
-    print("\n".join(f"  {line}" for line in lines))
+    )
 
 
 def _spread(histogram: np.ndarray) -> str:

@@ -12,6 +12,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.pretraining_data import build_pretraining_data
+from pipelines.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.shards import duplicates_of
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
@@ -131,5 +132,8 @@ def print_summary(manifest: Dataset, output: str) -> None:
         f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK], "
         f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding"
     )
+    print(f"  report      {output}/{REPORT_FILE_NAME}")
+    for warning in manifest.counts.get("warnings", []):
+        print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
     print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

@@ -98,8 +98,8 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
     largest = max(ids.max(initial=0), original_ids.max(initial=0))
     if largest >= vocab_size or min(ids.min(initial=0), original_ids.min(initial=0)) < 0:
         raise DatasetError(
-            f"it has the id {largest}, the vocabulary {vocab_size} pieces; name the vocabulary that the shard was built "
-            "with (--vocab_file)"
+            f"it has the id {largest}, the vocabulary {vocab_size} pieces; name the vocabulary that the shard was "
+            "built with (--vocab_file)"
         )
     is_masked = np.zeros(row_length, bool)
     is_masked[positions] = True
@@ -179,7 +179,7 @@ def _printable(piece: str) -> str:
 
 def plain(spans: Iterable[Span]) -> str:
     """Spans as one line; a masked token is `[original→what stands there]`."""
-    line = []
+    line: list[str] = []
     for span in spans:
         line.append("" if span.glued or not line else " ")
         line.append(f"[{span.text}→{span.instead}]" if span.kind else span.text)

@@ -14,7 +14,7 @@ from pipelines.corpus_files import Part
 # Shorter sentences are alike by chance.
 SENTENCE_CHARACTERS = 40
 # Held-out sentences looked for; documents lie in order of a hash, so that the first are a random sample.
-_SENTENCES = 100_000
+MOST_SENTENCES = 100_000
 _COLUMNS = ["id", "sentences"]
 
 
@@ -46,11 +46,11 @@ def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
     for part in parts:
         if part.split != "validation":
             continue
-        wanted = len(sentences) < _SENTENCES
+        wanted = len(sentences) < MOST_SENTENCES
         table = corpus_files.read_part(f"{corpus}/{part.name}", _COLUMNS if wanted else _COLUMNS[:1])
         documents.append(table["id"].combine_chunks())
         if wanted:
-            sentences = pyarrow.concat_arrays([sentences, _long_sentences(table)]).unique()[:_SENTENCES]
+            sentences = pyarrow.concat_arrays([sentences, _long_sentences(table)]).unique()[:MOST_SENTENCES]
     return HeldOut(pyarrow.concat_arrays(documents), sentences)
 
 

@@ -106,8 +106,8 @@ class WriteManifest(beam.DoFn):
         )
         vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
         vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
-        first_shard = manifest.shards_of("train")[0]
-        samples = read_samples(f"{self._output}/{first_shard.name}", vocab, self._options.objective)
+        largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
+        samples = read_samples(f"{self._output}/{largest.name}", vocab)
         report = Report(manifest, self._options, by_split, self._corpus.options, vocab.pieces, samples)
         write_text(f"{self._output}/{REPORT_FILE_NAME}", render(report))
         path = f"{self._output}/{dataset.FILE_NAME}"

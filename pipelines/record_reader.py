@@ -76,7 +76,9 @@ def _records(file: BinaryIO | gzip.GzipFile, path: str) -> Iterator[tuple[int, b
             return
         length, length_crc = struct.unpack("<QI", header) if len(header) == 12 else (0, -1)
         if len(header) == 12 and (masked_crc(header[:8]) != length_crc or length > _LARGEST_RECORD):
-            what = "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
+            what = (
+                "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
+            )
             raise DatasetError(f"{path}: the length at byte {offset} does not fit its checksum: {what}")
         body = _read(file, length + 4, path, offset)
         if len(header) < 12 or len(body) < length + 4:
@@ -115,7 +117,9 @@ def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:
                 if pyarrow.types.is_integer(values.type) or pyarrow.types.is_floating(values.type):
                     columns[_OUR_NAMES.get(name, name)] = (values.to_numpy(zero_copy_only=False), starts)
             for row in range(batch.num_rows):
-                yield {name: _widest(values[starts[row] : starts[row + 1]]) for name, (values, starts) in columns.items()}
+                yield {
+                    name: _widest(values[starts[row] : starts[row + 1]]) for name, (values, starts) in columns.items()
+                }
     except (pyarrow.ArrowException, OSError) as error:
         raise DatasetError(f"{path} is not a whole Parquet file ({error}); copy it or build it again") from error
 
@@ -182,7 +186,9 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 
 def _floats(message: bytes) -> np.ndarray:
-    content = b"".join(content for field, kind, content in _fields(message) if field == 1 and kind in (_BYTES, _BYTES_4))
+    content = b"".join(
+        content for field, kind, content in _fields(message) if field == 1 and kind in (_BYTES, _BYTES_4)
+    )
     return np.frombuffer(content, "<f4").astype(np.float32)
 
 

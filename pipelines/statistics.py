@@ -120,7 +120,7 @@ class Statistics:
         self.masked_as_other += len(label_ids) - as_mask - as_same
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        values = {}
+        values: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             here, there = getattr(self, field.name), getattr(other, field.name)
             values[field.name] = _sum(here, there) if isinstance(here, np.ndarray) else here + there
@@ -145,14 +145,13 @@ class Statistics:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Statistics":
         """The inverse of `to_json`."""
-        return cls(
-            **{
-                name: np.frombuffer(zlib.decompress(base64.b64decode(value)), "<i8").astype(np.int64)
-                if isinstance(value, str)
-                else value
-                for name, value in content.items()
-            }
-        )
+        values: dict[str, Any] = {
+            name: np.frombuffer(zlib.decompress(base64.b64decode(value)), "<i8").astype(np.int64)
+            if isinstance(value, str)
+            else value
+            for name, value in content.items()
+        }
+        return cls(**values)
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:
@@ -160,7 +159,7 @@ def total(parts: Iterable[Statistics]) -> Statistics:
     return sum(parts, Statistics())
 
 
-def document_bin_start(number: int | np.ndarray) -> int | np.ndarray:
+def document_bin_start(number: int | np.ndarray) -> np.ndarray:
     """The least number of tokens of a document in a bin of `Statistics.document_lengths`."""
     return np.ceil(2.0 ** (np.asarray(number) / _BINS_A_DOUBLING)).astype(np.int64)
 

@@ -1,0 +1,460 @@
+"""`report.html`: one file that tells a person what the training data is like before it is paid for in training time.
+
+It needs nothing from outside, runs no script, and says the same for the same dataset: no date, no machine.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from pipelines import inspection
+from pipelines.dataset import Dataset
+from pipelines.inspection import InstanceText, Span
+from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.record_reader import read_examples
+from pipelines.report_figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.report_style import STYLE
+from pipelines.report_warnings import expected_masked
+from pipelines.statistics import Statistics, document_bin_start
+from tokenizer.vocabulary import Vocabulary
+
+FILE_NAME = "report.html"
+_SAMPLES = 8
+_TOP_PIECES = 60
+_ROWS_SHOWN = 20
+# Updates and batch of the published pretraining (paper, appendix A.2).
+_PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the report is made from.
+
+    Attributes:
+        manifest: the dataset; its counts hold those of the corpus, "overlap" and "warnings" too.
+        options: what the examples were made with.
+        statistics: "train" and "validation".
+        corpus_options: what the corpus was made with.
+        pieces: the vocabulary.
+        samples: some instances of the training data.
+    """
+
+    manifest: Dataset
+    options: PretrainingDataOptions
+    statistics: dict[str, Statistics]
+    corpus_options: dict[str, Any]
+    pieces: tuple[str, ...]
+    samples: list[InstanceText]
+
+
+def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
+    """The first instances of a shard."""
+    examples = (inspection.decode(features, len(vocab)) for features in read_examples(path))
+    texts = (text for example in examples for text in inspection.as_text(example, vocab))
+    return list(itertools.islice(texts, _SAMPLES))
+
+
+def render(report: Report) -> str:
+    """The page."""
+    sections = (
+        ("warnings", "Before you train", _warnings),
+        ("sources", "Sources, and what was left out", _sources),
+        ("text", "Text", _text),
+        ("vocabulary", "Vocabulary", _vocabulary),
+        ("examples", "Examples", _examples),
+        ("masks", "Masks", _masks),
+        ("duplicates", "Duplicates and overlap", _duplicates),
+        ("samples", "Samples", _samples),
+        ("made", "How it was made", _made),
+    )
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections)
+    body = "".join(
+        f'<section id="{name}"><h2>{title}</h2>{content(report)}</section>' for name, title, content in sections
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Pretraining data</title>'
+        f"<style>{STYLE}</style></head><body><header><h1>Pretraining data</h1>{_head(report)}"
+        f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
+    )
+
+
+def _head(report: Report) -> str:
+    train, held_out, options = report.statistics["train"], report.statistics["validation"], report.options
+    tiles = [
+        ("training documents", f"{train.documents:,}"),
+        ("training tokens", _short(train.tokens)),
+        ("training examples", _short(train.rows)),
+        ("held-out examples", _short(held_out.rows)),
+        ("[UNK]", _share(train.unknown_tokens, train.tokens)),
+        ("padding", _share(train.positions - train.instance_tokens, train.positions)),
+    ]
+    if options.objective != "mlm":
+        tiles.append((_label_name(options), _share(train.instances_labelled_1, train.instances)))
+    if options.masking != "dynamic":
+        tiles.append(("masked", _share(train.masked_tokens, train.instance_tokens)))
+    duplicates = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
+    return (
+        f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
+        f"{options.max_seq_length} positions, {duplicates}, {len(report.pieces):,} pieces.</p>"
+        '<dl class="tiles">' + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>"
+    )
+
+
+def _label_name(options: PretrainingDataOptions) -> str:
+    return "swapped pairs" if options.objective == "sop" else "pairs not next"
+
+
+def _warnings(report: Report) -> str:
+    warnings = report.manifest.counts["warnings"]
+    if not warnings:
+        return '<p class="fine">Nothing unusual was found.</p>'
+    return '<ul class="warnings">' + "".join(f"<li>{escape(text)}</li>" for text in warnings) + "</ul>"
+
+
+def _sources(report: Report) -> str:
+    counts = report.manifest.counts
+    read, documents = counts.get("documents_read", 0), counts.get("documents", {})
+    rejected = counts.get("documents_rejected", {})
+    content = [
+        f"<p>{read:,} documents were read: {documents.get('train', 0):,} to train on, "
+        f"{documents.get('validation', 0):,} held out, {sum(rejected.values()):,} rejected.</p>",
+        "<h3>Inputs</h3>",
+        _table(
+            ("input", "documents kept", "rejected", "sentences", "words", "characters"),
+            [
+                (
+                    name,
+                    f"{size.get('documents', 0):,}",
+                    f"{sum(size.get('rejected', {}).values()):,}",
+                    f"{size.get('sentences', 0):,}",
+                    f"{size.get('words', 0):,}",
+                    f"{size.get('characters', 0):,}",
+                )
+                for name, size in _largest(counts.get("inputs", {}), "words")
+            ],
+        ),
+        "<h3>Documents rejected</h3>",
+        _counted(rejected, "reason", "documents", read, "No document was rejected."),
+        "<h3>Paragraphs cleaned</h3>",
+        _counted(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No rule changed a paragraph."),
+    ]
+    reported = counts.get("documents_reported", {})
+    if reported:
+        content += ["<h3>Reported, but kept</h3>", _counted(reported, "rule", "documents", read, "")]
+    languages = counts.get("languages", {})
+    words = sum(size["words"] for size in languages.values())
+    content += [
+        "<h3>Languages</h3>",
+        _table(
+            ("language", "documents", "words", "share of words", "seen this often"),
+            [
+                (
+                    name or "not known",
+                    f"{size['documents']:,}",
+                    f"{size['words']:,}",
+                    _share(size["words"], words),
+                    f"{report.options.language_factors.get(name, 1.0):.3g}",
+                )
+                for name, size in _largest(languages, "words")
+            ],
+        ),
+    ]
+    return "".join(content)
+
+
+def _text(report: Report) -> str:
+    train, held_out = report.statistics["train"], report.statistics["validation"]
+    both = {"training": train, "held out": held_out}
+    bins = max(len(train.document_lengths), len(held_out.document_lengths))
+    plots = [
+        histogram(
+            {name: _clipped(each.sentence_lengths, 150) for name, each in both.items()},
+            "tokens in a sentence (150: or more)",
+            "sentences",
+        ),
+        logarithmic_histogram(
+            {name: each.document_lengths for name, each in both.items()},
+            document_bin_start(np.arange(bins + 1)),
+            "tokens in a document",
+            "documents",
+        ),
+    ]
+    rows = [
+        (
+            name,
+            f"{each.documents:,}",
+            f"{each.sentences:,}",
+            f"{each.tokens:,}",
+            _quotient(each.sentences, each.documents),
+            _quotient(each.tokens, each.sentences),
+        )
+        for name, each in both.items()
+    ]
+    header = ("text", "documents", "sentences", "tokens", "sentences a document", "tokens a sentence")
+    return _table(header, rows) + _figures(plots)
+
+
+def _vocabulary(report: Report) -> str:
+    train = report.statistics["train"]
+    counts = train.piece_counts
+    if not counts.sum():
+        return "<p>There is no text.</p>"
+    order = np.argsort(-counts, kind="stable")
+    seen, rare = int(np.count_nonzero(counts)), int(np.count_nonzero((counts > 0) & (counts < 10)))
+    continuing = np.array([piece.startswith("##") for piece in report.pieces])
+    top = "".join(
+        f"<li>{escape(report.pieces[i])} <span class='soft'>{_share(int(counts[i]), train.tokens)}</span></li>"
+        for i in order[:_TOP_PIECES]
+        if counts[i]
+    )
+    rows = [
+        ("pieces", f"{len(counts):,}", ""),
+        ("never seen in training text", f"{len(counts) - seen:,}", _share(len(counts) - seen, len(counts))),
+        ("seen less than 10 times", f"{rare:,}", _share(rare, len(counts))),
+        ("[UNK] among training tokens", f"{train.unknown_tokens:,}", _share(train.unknown_tokens, train.tokens)),
+        (
+            "[UNK] among held-out tokens",
+            f"{report.statistics['validation'].unknown_tokens:,}",
+            _share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
+        ),
+        (
+            "pieces that continue a word",
+            f"{int(counts[continuing].sum()):,}",
+            _share(counts[continuing].sum(), train.tokens),
+        ),
+    ]
+    return (
+        _table(("", "number", "share"), rows)
+        + _figures([rank_plot(counts, "rank of the piece", "occurrences")])
+        + f"<h3>The most frequent pieces</h3><ul class='pieces'>{top}</ul>"
+    )
+
+
+def _examples(report: Report) -> str:
+    options = report.options
+    both = {"training": report.statistics["train"], "held out": report.statistics["validation"]}
+    rows: list[tuple[str, ...]] = [("rows", *(f"{each.rows:,}" for each in both.values()))]
+    if options.pack:
+        rows.append(("instances", *(f"{each.instances:,}" for each in both.values())))
+        rows.append(("instances a row", *(_quotient(each.instances, each.rows) for each in both.values())))
+    rows.append(("padding", *(_share(each.positions - each.instance_tokens, each.positions) for each in both.values())))
+    if options.objective != "mlm":
+        rows.append((_label_name(options), *(_share(s.instances_labelled_1, s.instances) for s in both.values())))
+    rows += [
+        ("tokens cut to fit", *(_share(s.tokens_truncated, _drawn_tokens(s)) for s in both.values())),
+        ("single segments dropped", *(f"{each.segments_dropped:,}" for each in both.values())),
+    ]
+    plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "positions of an instance", "instances")]
+    if options.pack or len(options.row_lengths) > 1:
+        plots.append(histogram({name: s.row_lengths for name, s in both.items()}, "positions used in a row", "rows"))
+    train = both["training"]
+    if options.objective != "mlm":
+        plots.append(histogram({"A": train.a_lengths, "B": train.b_lengths}, "tokens of a segment", "instances"))
+    return f"{_pair_balance(options)}{_table(('', *both), rows)}{_figures(plots)}"
+
+
+def _pair_balance(options: PretrainingDataOptions) -> str:
+    if options.objective == "mlm":
+        return "<p>Whole sentences of one document up to the length; no pairs.</p>"
+    if options.objective == "sop":
+        return "<p>Two neighbouring segments, swapped in half of the cases.</p>"
+    if options.balance_next_sentence:
+        return "<p>Half of the pairs are meant to be true ones.</p>"
+    return (
+        "<p>As published, B is drawn at random with probability one half, and always where a chunk has one segment only: "
+        "a little more than half of the pairs are not next sentences, about 55% on running text.</p>"
+    )
+
+
+def _drawn_tokens(statistics: Statistics) -> int:
+    """Tokens of all segments before truncation."""
+    in_a = int((np.arange(len(statistics.a_lengths)) * statistics.a_lengths).sum())
+    in_b = int((np.arange(len(statistics.b_lengths)) * statistics.b_lengths).sum())
+    return in_a + in_b + statistics.tokens_truncated
+
+
+def _masks(report: Report) -> str:
+    train, options = report.statistics["train"], report.options
+    if options.masking == "dynamic":
+        return "<p>The trainer draws masks anew whenever it reads an example; there are none in the files.</p>"
+    rows = [
+        (
+            "masked",
+            _share(train.masked_tokens, train.instance_tokens),
+            _share(expected_masked(train, options), train.instance_tokens),
+        ),
+        ("became [MASK]", _share(train.masked_as_mask, train.masked_tokens), _percent(options.mask_rate)),
+        ("became another token", _share(train.masked_as_other, train.masked_tokens), _percent(options.random_rate)),
+        ("stayed", _share(train.masked_as_same, train.masked_tokens), _percent(options.keep_rate)),
+    ]
+    plot = histogram({"training": train.masked_in_row}, "masked tokens in a row", "rows")
+    return (
+        f"<p>{options.masked_lm_prob:.0%} of the positions of a row, rounded, at least 1 and at most "
+        f"{options.max_predictions_per_seq}; the expected share below follows from the lengths of the rows.</p>"
+        + _table(("", "measured", "expected"), rows)
+        + _figures([plot])
+    )
+
+
+def _duplicates(report: Report) -> str:
+    manifest, options, train = report.manifest, report.options, report.statistics["train"]
+    overlap = Overlap(**manifest.counts["overlap"])
+    rejected = manifest.counts.get("documents_rejected", {})
+    near = rejected.get("near_duplicate", 0)
+    looked = bool(report.corpus_options.get("near_duplicates"))
+    digests = [shard.sha256 for shard in manifest.shards if shard.examples]
+    of_many = f" ({MOST_SENTENCES:,} of them)" if overlap.sentences >= MOST_SENTENCES else ""
+    an_epoch = train.rows / options.dupe_factor
+    passes = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(an_epoch, 1)
+    rows = [
+        ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
+        ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for (--near_duplicates)"),
+        (
+            "held-out documents that stand in the training text",
+            f"{overlap.documents_found:,} of {overlap.documents:,}",
+        ),
+        (
+            f"held-out sentences of {SENTENCE_CHARACTERS} characters or more that stand in the training text",
+            f"{overlap.sentences_found:,} of {overlap.sentences:,}",
+        ),
+        (
+            "files of examples with the same bytes as another",
+            f"{len(digests) - len(set(digests)):,} of {len(digests):,}",
+        ),
+        ("duplicates, each with pairs and masks of its own", f"{options.dupe_factor:,}"),
+        ("training examples of one duplicate, which is one epoch", f"{an_epoch:,.0f}"),
+        (
+            f"epochs in {_PUBLISHED_STEPS:,} steps of {_PUBLISHED_BATCH}, as published",
+            f"{passes:,.1f}: each duplicate {passes / options.dupe_factor:,.1f} times",
+        ),
+    ]
+    return (
+        "<p>Documents are held out by the hash of their text, so that no text can be on both sides; the identities of "
+        "all held-out documents were looked up among those of the training documents all the same, and so were their "
+        f"longer sentences{of_many}.</p>" + _table(("", ""), rows)
+    )
+
+
+def _samples(report: Report) -> str:
+    names = inspection.LABELS.get(report.options.objective, ("", ""))
+    legend = (
+        "<p>Each masked token shows the original, struck through, and what the model sees in its place: "
+        '<mark class="mask"><s>word</s> MASK</mark> <mark class="other"><s>word</s> another</mark> '
+        '<mark class="same"><s>word</s> word</mark> (kept as it is, but to be predicted).</p>'
+    )
+    samples = []
+    for sample in report.samples:
+        tag = f'<span class="tag">{names[min(sample.label, 1)]}</span>' if sample.b and sample.label is not None else ""
+        lengths = f"A {sample.a_tokens}" + (f", B {sample.b_tokens}" if sample.b else "") + " tokens"
+        masked = "" if report.options.masking == "dynamic" else f", {sample.masked} masked"
+        b = f'<p class="b">{_marked(sample.b)}</p>' if sample.b else ""
+        samples.append(
+            f'<article class="sample">{tag}<span class="soft">{lengths}{masked}</span>'
+            f'<p class="a">{_marked(sample.a)}</p>{b}</article>'
+        )
+    return ("" if report.options.masking == "dynamic" else legend) + "".join(samples)
+
+
+def _marked(spans: list[Span]) -> str:
+    parts = []
+    for number, span in enumerate(spans):
+        parts.append("" if span.glued or not number else " ")
+        text = escape(span.text)
+        parts.append(f'<mark class="{span.kind}"><s>{text}</s> {escape(span.instead)}</mark>' if span.kind else text)
+    return "".join(parts)
+
+
+def _made(report: Report) -> str:
+    manifest = report.manifest
+    options = [(name, _value(value)) for name, value in sorted(manifest.options.items()) if name != "corpus"]
+    corpus = [(name, _value(value)) for name, value in sorted(report.corpus_options.items())]
+    files = [
+        (shard.name, f"{shard.examples:,}", f"{shard.bytes:,}", shard.sha256[:12])
+        for shard in manifest.shards[:_ROWS_SHOWN]
+    ]
+    more = len(manifest.shards) - len(files)
+    note = f'<p class="soft">and {more:,} more in dataset.json</p>' if more else ""
+    return "".join(
+        f"<details><summary>{title}</summary>{content}</details>"
+        for title, content in (
+            ("Options of the examples", _table(("option", "value"), options)),
+            ("Options of the corpus", _table(("option", "value"), corpus)),
+            ("Files", _table(("file", "examples", "bytes", "SHA-256"), files) + note),
+            ("Versions", _table(("package", "version"), sorted(manifest.versions.items()))),
+        )
+    )
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dict[str, Any]]]:
+    """The first of a group by size, and the sum of the others as one."""
+    ordered = sorted(sizes.items(), key=lambda item: (-item[1].get(unit, 0), item[0]))
+    rest = ordered[_ROWS_SHOWN:]
+    if not rest:
+        return ordered
+    names = ("documents", "sentences", "words", "characters")
+    total: dict[str, Any] = {name: sum(size.get(name, 0) for _, size in rest) for name in names}
+    total["rejected"] = {"": sum(sum(size.get("rejected", {}).values()) for _, size in rest)}
+    return [*ordered[:_ROWS_SHOWN], (f"{len(rest):,} more", total)]
+
+
+def _counted(counts: dict[str, int], name: str, what: str, of: int, nothing: str) -> str:
+    if not counts:
+        return f"<p>{nothing}</p>"
+    rows = []
+    for key, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        rows.append((key, f"{number:,}", *([_share(number, of)] if of else [])))
+    return _table((name, what, *(["share"] if of else [])), rows)
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table; every cell is escaped."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    # To be scrolled with the keyboard where it is wider than the screen.
+    return f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str) -> str:
+    # Numbers stand to the right, whole.
+    return f'<td class="number">{escape(text)}</td>' if text[:1].isdigit() else f"<td>{escape(text)}</td>"
+
+
+def _figures(plots: list[str]) -> str:
+    return f'<div class="figures">{"".join(plots)}</div>'
+
+
+def _clipped(counts: np.ndarray, most: int) -> np.ndarray:
+    """A histogram by value whose last bin holds all that is `most` or more."""
+    if len(counts) <= most:
+        return counts
+    return np.append(counts[:most], counts[most:].sum())
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2%}" if 0 < share < 0.01 else f"{share:.1%}"
+
+
+def _share(part: int, whole: int) -> str:
+    return _percent(part / whole) if whole else "none"
+
+
+def _quotient(first: int, second: int) -> str:
+    return f"{first / second:,.1f}" if second else "none"
+
+
+def _short(number: int) -> str:
+    for limit, unit in ((1e9, "billion"), (1e6, "million")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:,}"

@@ -1,0 +1,190 @@
+"""Plots of `report.html` as inline SVG: axes, labels, no scripts; colours come from the page's style sheet.
+
+A plot is drawn 360 units wide, the width of a phone, and scaled up by the page.
+"""
+
+import math
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+
+_WIDTH, _HEIGHT = 360, 200
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 40
+_PLOT_WIDTH, _PLOT_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+_MOST_BARS = 44
+_STEPS = (1, 2, 5, 10)
+
+
+def histogram(series: dict[str, np.ndarray], x_label: str, what: str) -> str:
+    """Shares of things by a whole number.
+
+    Args:
+        series: up to two by name: int64 [n], how many things have each value; one without things is left out.
+        x_label: of the axis.
+        what: the things, in the plural.
+
+    Returns:
+        A figure, or a sentence where there is nothing to draw.
+    """
+    series = {name: counts for name, counts in series.items() if counts.sum()}
+    if not series:
+        return _nothing(what)
+    last = max(int(np.flatnonzero(counts)[-1]) for counts in series.values())
+    width = max(1, _nice((last + 1) / _MOST_BARS)) if last >= _MOST_BARS else 1
+    bins = last // width + 1
+    edges = np.arange(bins + 1) * width
+    shares = {}
+    for name, counts in series.items():
+        padded = np.zeros(bins * width, np.int64)
+        padded[: min(len(counts), bins * width)] = counts[: bins * width]
+        shares[name] = padded.reshape(bins, width).sum(axis=1) / counts.sum()
+    ticks = _ticks(float(edges[-1]))
+    return _bars(edges.astype(float), shares, [(tick, _number(tick)) for tick in ticks], x_label, what, lambda x: x)
+
+
+def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_label: str, what: str) -> str:
+    """Shares of things by bins that widen.
+
+    Args:
+        series: as for `histogram`, int64 [n or fewer] by bin.
+        edges: [n + 1], where the bins start and the last ends; at least 1.
+        x_label, what: as for `histogram`.
+    """
+    series = {name: counts for name, counts in series.items() if counts.sum()}
+    if not series:
+        return _nothing(what)
+    used = np.flatnonzero(sum(np.pad(counts, (0, len(edges) - 1 - len(counts))) for counts in series.values()))
+    first, last = int(used[0]), int(used[-1])
+    shares = {
+        name: np.pad(counts, (0, len(edges) - 1 - len(counts)))[first : last + 1] / counts.sum()
+        for name, counts in series.items()
+    }
+    some = edges[first : last + 2].astype(float)
+    return _bars(some, shares, _decades(some[0], some[-1]), x_label, what, math.log10)
+
+
+def rank_plot(counts: np.ndarray, x_label: str, y_label: str) -> str:
+    """Counts, largest first, against their rank, both axes logarithmic (Zipf's law is a falling straight line)."""
+    ordered = np.sort(counts[counts > 0])[::-1]
+    if len(ordered) < 2:
+        return _nothing("tokens")
+    # Points evenly spaced on the axis.
+    ranks = np.unique(np.geomspace(1, len(ordered), 120).round().astype(np.int64))
+    x_end, y_start, y_end = math.log10(len(ordered)), math.log10(ordered[-1]), math.log10(ordered[0])
+    y_span = max(y_end - y_start, 1e-9)
+
+    def x_of(rank: float) -> float:
+        return _LEFT + _PLOT_WIDTH * math.log10(rank) / x_end
+
+    def y_of(count: float) -> float:
+        return _TOP + _PLOT_HEIGHT * (1 - (math.log10(count) - y_start) / y_span)
+
+    points = " ".join(f"{x_of(rank):.1f},{y_of(ordered[rank - 1]):.1f}" for rank in ranks)
+    body = [_horizontal(y_of(value), label) for value, label in _decades(float(ordered[-1]), float(ordered[0]))]
+    body += [_vertical(x_of(value), label) for value, label in _decades(1.0, float(len(ordered)))]
+    body.append(f'<polyline class="line" points="{points}"/>')
+    return _figure(body, x_label, y_label, f"{y_label} by {x_label}, both axes logarithmic", {})
+
+
+def _bars(
+    edges: np.ndarray,
+    shares: dict[str, np.ndarray],
+    ticks: list[tuple[float, str]],
+    x_label: str,
+    what: str,
+    scale: Callable[[float], float],
+) -> str:
+    start, end = scale(edges[0]), scale(edges[-1])
+    highest = max(float(values.max()) for values in shares.values())
+    y_ticks = _ticks(highest * 100)
+    top = max(y_ticks[-1] / 100, highest)
+
+    def x_of(value: float) -> float:
+        return _LEFT + _PLOT_WIDTH * (scale(value) - start) / (end - start)
+
+    def y_of(share: float) -> float:
+        return _TOP + _PLOT_HEIGHT * (1 - share / top)
+
+    body = [_horizontal(y_of(tick / 100), f"{_number(tick)}%") for tick in y_ticks]
+    body += [_vertical(x_of(value), label) for value, label in ticks if edges[0] <= value <= edges[-1]]
+    lefts = [x_of(edge) for edge in edges]
+    for number, (name, values) in enumerate(shares.items()):
+        if number:
+            # A second series is an outline over the bars of the first.
+            steps = [f"M{lefts[0]:.1f},{y_of(0):.1f}"]
+            for i, share in enumerate(values):
+                steps.append(f"V{y_of(share):.1f}H{lefts[i + 1]:.1f}")
+            body.append(
+                f'<path class="outline" d="{"".join(steps)}V{y_of(0):.1f}"><title>{escape(name)}</title></path>'
+            )
+            continue
+        for i, share in enumerate(values):
+            if not share:
+                continue
+            low, high = int(edges[i]), int(edges[i + 1]) - 1
+            span = f"{low:,}" if high <= low else f"{low:,} to {high:,}"
+            gap = min(1.0, (lefts[i + 1] - lefts[i]) / 4)
+            width, height = lefts[i + 1] - lefts[i] - gap, y_of(0) - y_of(share)
+            body.append(
+                f'<rect class="bar" x="{lefts[i]:.1f}" y="{y_of(share):.1f}" width="{width:.1f}" height="{height:.1f}">'
+                f"<title>{span}: {share:.2%}</title></rect>"
+            )
+    return _figure(body, x_label, f"share of {what}", f"Share of {what} by {x_label}", shares)
+
+
+def _figure(body: list[str], x_label: str, y_label: str, description: str, series: dict[str, np.ndarray]) -> str:
+    axis = f'<path class="axis" d="M{_LEFT},{_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - _RIGHT}"/>'
+    label = f'<text class="label" x="{_LEFT + _PLOT_WIDTH / 2}" y="{_HEIGHT - 6}" text-anchor="middle">'
+    legend = ""
+    if len(series) > 1:
+        marks = zip(("bar-mark", "outline-mark"), series, strict=False)
+        legend = " ".join(f'<span class="legend"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in marks)
+    return (
+        f'<figure><figcaption>{escape(y_label)} {legend}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{escape(description)}">{"".join(body)}{axis}{label}{escape(x_label)}</text></svg></figure>'
+    )
+
+
+def _horizontal(y: float, label: str) -> str:
+    return (
+        f'<path class="grid" d="M{_LEFT},{y:.1f}H{_WIDTH - _RIGHT}"/>'
+        f'<text x="{_LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def _vertical(x: float, label: str) -> str:
+    y = _HEIGHT - _BOTTOM
+    return f'<path class="axis" d="M{x:.1f},{y}v4"/><text x="{x:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
+
+
+def _nothing(what: str) -> str:
+    return f'<p class="nothing">No {escape(what)} to draw.</p>'
+
+
+def _nice(value: float) -> int:
+    """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
+    power = 10 ** math.floor(math.log10(max(value, 1)))
+    return int(next(step * power for step in _STEPS if step * power >= value))
+
+
+def _ticks(end: float) -> list[float]:
+    """Four to seven round numbers from 0 to the last that is not above `end`."""
+    power = 10.0 ** math.floor(math.log10(end / 4))
+    step = next(step * power for step in _STEPS if step * power >= end / 6)
+    return [float(f"{step * i:.12g}") for i in range(int(end / step + 1e-9) + 1)]
+
+
+def _decades(start: float, end: float) -> list[tuple[float, str]]:
+    """Powers of ten within a range; with 2 and 5 times them where they are few."""
+    factors = (1,) if end / start > 1000 else (1, 2, 5)
+    powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
+    values = [factor * 10**power for power in powers if power >= 0 for factor in factors]
+    return [(float(value), _number(value)) for value in values if start <= value <= end]
+
+
+def _number(value: float) -> str:
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:g}{suffix}"
+    return f"{value:g}"
