@@ -56,11 +56,14 @@ def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
 
 def found_in(table: pyarrow.Table, held_out: HeldOut) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the held-out documents and sentences that a table of training documents has; int64, distinct."""
-    pairs = ((table["id"].combine_chunks(), held_out.documents), (_long_sentences(table), held_out.sentences))
-    documents, sentences = (
+    # The short sentences need no filter here: none of them is among those looked for.
+    sentences = table["sentences"].combine_chunks().flatten()
+    pairs = ((table["id"].combine_chunks(), held_out.documents), (sentences, held_out.sentences))
+    found = (
         np.unique(pyarrow.compute.index_in(values, value_set=known).drop_null().to_numpy()) for values, known in pairs
     )
-    return documents.astype(np.int64), sentences.astype(np.int64)
+    documents_found, sentences_found = (numbers.astype(np.int64) for numbers in found)
+    return documents_found, sentences_found
 
 
 def _long_sentences(table: pyarrow.Table) -> pyarrow.Array:

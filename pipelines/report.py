@@ -6,7 +6,7 @@ It needs nothing from outside, runs no script, and says the same for the same da
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines import inspection
 from pipelines.dataset import Dataset
-from pipelines.inspection import InstanceText, Span
+from pipelines.inspection import SAME, InstanceText, Span
 from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.record_reader import read_examples
@@ -28,6 +28,8 @@ FILE_NAME = "report.html"
 _SAMPLES = 8
 _TOP_PIECES = 60
 _ROWS_SHOWN = 20
+# What a column of numbers may hold beside them.
+_NO_NUMBER = ("none", "")
 # Updates and batch of the published pretraining (paper, appendix A.2).
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
 
@@ -268,8 +270,8 @@ def _pair_balance(options: PretrainingDataOptions) -> str:
     if options.balance_next_sentence:
         return "<p>Half of the pairs are meant to be true ones.</p>"
     return (
-        "<p>As published, B is drawn at random with probability one half, and always where a chunk has one segment only: "
-        "a little more than half of the pairs are not next sentences, about 55% on running text.</p>"
+        "<p>As published, B is drawn at random with probability one half, and always where a chunk has one segment: a "
+        "little more than half of the pairs are not next sentences, about 55% on running text.</p>"
     )
 
 
@@ -315,7 +317,7 @@ def _duplicates(report: Report) -> str:
     passes = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(an_epoch, 1)
     rows = [
         ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
-        ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for (--near_duplicates)"),
+        ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for"),
         (
             "held-out documents that stand in the training text",
             f"{overlap.documents_found:,} of {overlap.documents:,}",
@@ -332,7 +334,7 @@ def _duplicates(report: Report) -> str:
         ("training examples of one duplicate, which is one epoch", f"{an_epoch:,.0f}"),
         (
             f"epochs in {_PUBLISHED_STEPS:,} steps of {_PUBLISHED_BATCH}, as published",
-            f"{passes:,.1f}: each duplicate {passes / options.dupe_factor:,.1f} times",
+            f"{passes:,.3g}: each duplicate {passes / options.dupe_factor:,.3g} times",
         ),
     ]
     return (
@@ -347,17 +349,17 @@ def _samples(report: Report) -> str:
     legend = (
         "<p>Each masked token shows the original, struck through, and what the model sees in its place: "
         '<mark class="mask"><s>word</s> MASK</mark> <mark class="other"><s>word</s> another</mark> '
-        '<mark class="same"><s>word</s> word</mark> (kept as it is, but to be predicted).</p>'
+        '<mark class="same">word</mark> (kept as it is, but to be predicted).</p>'
     )
     samples = []
     for sample in report.samples:
         tag = f'<span class="tag">{names[min(sample.label, 1)]}</span>' if sample.b and sample.label is not None else ""
         lengths = f"A {sample.a_tokens}" + (f", B {sample.b_tokens}" if sample.b else "") + " tokens"
         masked = "" if report.options.masking == "dynamic" else f", {sample.masked} masked"
-        b = f'<p class="b">{_marked(sample.b)}</p>' if sample.b else ""
+        b = f'<p class="b"><b>B</b> {_marked(sample.b)}</p>' if sample.b else ""
         samples.append(
             f'<article class="sample">{tag}<span class="soft">{lengths}{masked}</span>'
-            f'<p class="a">{_marked(sample.a)}</p>{b}</article>'
+            f'<p class="a"><b>A</b> {_marked(sample.a)}</p>{b}</article>'
         )
     return ("" if report.options.masking == "dynamic" else legend) + "".join(samples)
 
@@ -367,7 +369,10 @@ def _marked(spans: list[Span]) -> str:
     for number, span in enumerate(spans):
         parts.append("" if span.glued or not number else " ")
         text = escape(span.text)
-        parts.append(f'<mark class="{span.kind}"><s>{text}</s> {escape(span.instead)}</mark>' if span.kind else text)
+        if span.kind:
+            seen = text if span.kind == SAME else f"<s>{text}</s> {escape(span.instead)}"
+            text = f'<mark class="{span.kind}">{seen}</mark>'
+        parts.append(text)
     return "".join(parts)
 
 
@@ -417,17 +422,20 @@ def _counted(counts: dict[str, int], name: str, what: str, of: int, nothing: str
     return _table((name, what, *(["share"] if of else [])), rows)
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; every cell is escaped."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; every cell is escaped. Columns of numbers are set to the right."""
+    rows = list(rows)
+    classes = [
+        ' class="number"' if all(row[column][:1].isdigit() or row[column] in _NO_NUMBER for row in rows) else ""
+        for column in range(len(header))
+    ]
+    head, *body = (
+        "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(cells, classes, strict=True))
+        for tag, cells in [("th", header), *(("td", row) for row in rows)]
+    )
+    lines = "".join(f"<tr>{line}</tr>" for line in body)
     # To be scrolled with the keyboard where it is wider than the screen.
-    return f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cell(text: str) -> str:
-    # Numbers stand to the right, whole.
-    return f'<td class="number">{escape(text)}</td>' if text[:1].isdigit() else f"<td>{escape(text)}</td>"
+    return f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _figures(plots: list[str]) -> str:
@@ -446,11 +454,11 @@ def _percent(share: float) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    return _percent(part / whole) if whole else "none"
+    return _percent(part / whole) if whole else _NO_NUMBER[0]
 
 
 def _quotient(first: int, second: int) -> str:
-    return f"{first / second:,.1f}" if second else "none"
+    return f"{first / second:,.1f}" if second else _NO_NUMBER[0]
 
 
 def _short(number: int) -> str:

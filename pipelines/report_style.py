@@ -15,7 +15,7 @@ STYLE = """
   }
 }
 * { box-sizing: border-box; }
-html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }
+html { -webkit-text-size-adjust: 100%; }
 body {
   margin: 0 auto; max-width: 70rem; padding: 1.25rem 1rem 4rem; background: var(--page); color: var(--ink);
   font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; overflow-wrap: anywhere;
@@ -67,7 +67,8 @@ th, td {
   text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule); vertical-align: top;
 }
 th { color: var(--soft); font-weight: 500; overflow-wrap: normal; }
-.number { white-space: nowrap; }
+th.number, td.number { text-align: right; }
+td.number { white-space: nowrap; }
 th:first-child, td:first-child { min-width: 7rem; }
 .pieces {
   display: flex; flex-wrap: wrap; gap: .3rem .5rem; padding: 0; margin: .5rem 0; list-style: none;

@@ -136,7 +136,7 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         """All of it; arrays as base64 of their compressed bytes, for counts by piece are long and mostly small."""
         return {
-            name: base64.b64encode(zlib.compress(value.astype("<i8").tobytes())).decode("ascii")
+            name: base64.b64encode(zlib.compress(value.astype("<i8").tobytes(), level=1)).decode("ascii")
             if isinstance(value, np.ndarray)
             else value
             for name, value in vars(self).items()
