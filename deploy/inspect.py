@@ -103,21 +103,27 @@ def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
 
 
 def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> None:
-    # Width matters to a terminal alone; elsewhere a line is a segment.
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
-    console.print(Text(path, style="bold"))
+    _print(Text(path, style="bold"))
     shown = 0
     for place, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
         shown += 1
         for order, instance in enumerate(inspection.as_text(example, vocab)):
             name = f"{place}" if len(example.instances) == 1 else f"{place}.{order}"
-            console.print(Text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
-            console.print(_styled("A  ", instance.a))
+            _print(Text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
+            _print(_styled("A  ", instance.a))
             if instance.b:
-                console.print(_styled("B  ", instance.b))
+                _print(_styled("B  ", instance.b))
     if not shown:
-        console.print(f"no example from number {start} on")
+        _print(Text(f"no example from number {start} on"))
+
+
+def _print(text: Text) -> None:
+    # Colours and line breaks at its width are for a terminal; elsewhere a segment is a line.
+    if sys.stdout.isatty():
+        Console(highlight=False).print(text)
+    else:
+        print(text.plain)
 
 
 def _heading(instance: InstanceText, example: Example, labels: tuple[str, str]) -> str:

