@@ -21,7 +21,8 @@ from pipelines.writing import delete_matching, read_bytes, write_atomically
 from tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
-shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt and dataset.json."""
+shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
+report.html and dataset.json."""
 
 ACCEPTS_BEAM_FLAGS = True
 
@@ -100,6 +101,7 @@ def make_pretraining_data(
     require_writable(args.output)
     # What a killed build left: the shards may be of other options, and a trainer's glob would find them.
     delete_matching(f"{output}/shards/*.tfrecord*")
+    delete_matching(f"{output}/{REPORT_FILE_NAME}")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
         file.write(vocab.to_bytes())
     total = sum(duplicates_of(part.split, options) for part in corpus.parts)
@@ -126,12 +128,16 @@ def print_summary(manifest: Dataset, output: str) -> None:
         f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "
         f"in {manifest.options['dupe_factor']} duplicate(s), {validation:,} held out"
     )
-    print(
-        f"              {counts['instances_labelled_1'] / counts['instances']:.1%} of pairs are not next sentences, "
-        f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked, "
-        f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK], "
-        f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding"
-    )
+    objective, masking = manifest.options["objective"], manifest.options["masking"]
+    shares = []
+    if objective != "mlm":
+        meaning = "swapped" if objective == "sop" else "not next sentences"
+        shares.append(f"{counts['instances_labelled_1'] / counts['instances']:.1%} of pairs are {meaning}")
+    if masking != "dynamic":
+        shares.append(f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked")
+    shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")
+    shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
+    print(f"              {', '.join(shares)}")
     print(f"  report      {output}/{REPORT_FILE_NAME}")
     for warning in manifest.counts.get("warnings", []):
         print(f"  warning     {warning}")

@@ -61,7 +61,9 @@ class Dataset:
         vocab_sha256: hex digest of that file.
         do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
         options: every option the data was built with, the random seed among them.
-        counts: numbers of documents, sentences, tokens, instances and what was rejected or cut, by split.
+        counts: the counts of corpus.json; "train" and "validation", the numbers of `pipelines.statistics.Statistics`;
+            "overlap", what held-out text stands in the training text (`pipelines.overlap.Overlap`); "warnings", a
+            line each, as report.html has them.
         shards: every file of examples.
         versions: packages and Unicode data the build ran with.
     """

@@ -198,6 +198,8 @@ def _integers(message: bytes) -> np.ndarray:
     if not len(octets):
         return np.zeros(0, np.int64)
     is_last = octets < 0x80
+    if is_last.all():
+        return octets.astype(np.int64)
     starts = np.concatenate([[0], np.flatnonzero(is_last[:-1]) + 1])
     place = np.arange(len(octets)) - np.repeat(starts, np.diff(np.append(starts, len(octets))))  # in its number
     if not is_last[-1] or place.max() > 9:
