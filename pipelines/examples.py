@@ -36,7 +36,7 @@ def _varint_width(max_value: int) -> int:
     return len(_varint(max_value))
 
 
-def masked_crc(data: bytes) -> int:
+def _masked_crc(data: bytes) -> int:
     """TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
@@ -86,7 +86,7 @@ class ExampleEncoder:
         }
         example = example_header + b"".join(header + values for _, header, values, _ in entries)
         length = struct.pack("<Q", len(example))
-        record = length + struct.pack("<I", masked_crc(length)) + example + bytes(4)
+        record = length + struct.pack("<I", _masked_crc(length)) + example + bytes(4)
         self._record = np.frombuffer(record, dtype=np.uint8)
 
     @property
@@ -119,6 +119,6 @@ class ExampleEncoder:
                 group = (values >> (7 * place)).astype(np.uint8) & 0x7F
                 target[:, place :: field.width] = group if place == field.width - 1 else group | 0x80
         end = self.record_bytes - 4
-        checksums = np.fromiter((masked_crc(row[12:end].tobytes()) for row in records), dtype="<u4", count=rows)
+        checksums = np.fromiter((_masked_crc(row[12:end].tobytes()) for row in records), dtype="<u4", count=rows)
         records[:, end:] = checksums[:, None].view(np.uint8)
         return records.tobytes()

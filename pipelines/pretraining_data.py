@@ -3,24 +3,21 @@
 This file only composes; rules live in `shards.py` and what it calls. A part is a bucket.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from pipelines import dataset, overlap
 from pipelines.corpus_files import Corpus, Part
-from pipelines.dataset import Dataset, DatasetError, Shard
-from pipelines.overlap import FindHeldOut, Overlap
+from pipelines.dataset import Shard
+from pipelines.finishing import WriteManifest
+from pipelines.overlap import FindHeldOut
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.report import FILE_NAME as REPORT_FILE_NAME
-from pipelines.report import Report, read_samples, render
-from pipelines.report_warnings import warnings_of
-from pipelines.shards import SPLITS, duplicates_of, tokenize_part, write_shards
+from pipelines.shards import duplicates_of, tokenize_part, write_shards
 from pipelines.statistics import Statistics, total
-from pipelines.versions import require_same_rules, versions
-from pipelines.writing import read_bytes, write_text
+from pipelines.versions import require_same_rules
+from pipelines.writing import read_bytes
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
@@ -48,71 +45,6 @@ class WriteShards(beam.DoFn):
             if duplicate == 0:
                 statistics.add_text(documents, self._vocab)
             yield part.split, shards, statistics
-
-
-class WriteManifest(beam.DoFn):
-    """Every shard is on disk: writes report.html, then dataset.json."""
-
-    def __init__(
-        self,
-        corpus_directory: str,
-        output: str,
-        options: PretrainingDataOptions,
-        recorded_options: dict[str, Any],
-        corpus: Corpus,
-        vocab: dict[str, Any],
-    ) -> None:
-        self._corpus_directory = corpus_directory
-        self._output = output
-        self._options = options
-        self._recorded_options = recorded_options
-        self._corpus = corpus
-        self._vocab = vocab
-
-    def process(
-        self,
-        _: None,
-        shards: Iterable[list[Shard]],
-        statistics: dict[str, Statistics],
-        found: tuple[np.ndarray, np.ndarray],
-    ) -> Iterator[str]:
-        """Writes both and yields the manifest's path."""
-        by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
-        if not by_split["train"].instances:
-            raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
-        held_out = overlap.read_held_out(self._corpus_directory, self._corpus.parts)
-        common = Overlap(len(held_out.documents), len(found[0]), len(held_out.sentences), len(found[1]))
-        warnings = warnings_of(by_split, self._corpus.counts, common, self._options)
-        manifest = Dataset(
-            max_seq_length=self._options.max_seq_length,
-            max_predictions_per_seq=self._options.max_predictions_per_seq,
-            instances_per_row=self._options.instances_per_row,
-            features=self._options.names_of_features(),
-            file_format=self._options.format,
-            compression=self._options.compression,
-            ragged=self._options.ragged,
-            vocab_size=self._vocab["size"],
-            vocab_sha256=self._vocab["sha256"],
-            do_lower_case=self._options.do_lower_case,
-            options=self._recorded_options,
-            counts={
-                **self._corpus.counts,
-                **{split: by_split[split].numbers() for split in SPLITS},
-                "overlap": common._asdict(),
-                "warnings": warnings,
-            },
-            shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
-            versions=versions(),
-        )
-        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
-        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
-        largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
-        samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        report = Report(manifest, self._options, by_split, self._corpus.options, vocab.pieces, samples)
-        write_text(f"{self._output}/{REPORT_FILE_NAME}", render(report))
-        path = f"{self._output}/{dataset.FILE_NAME}"
-        write_text(path, manifest.to_json())
-        yield path
 
 
 def build_pretraining_data(

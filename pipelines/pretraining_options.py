@@ -12,7 +12,7 @@ FORMATS = ("tfrecord", "parquet")
 COMPRESSIONS = ("none", "gzip")
 FEATURE_NAMES = ("bert", "model_garden")
 # tensorflow/models gives the same features other names (official/nlp/data/create_pretraining_data.py).
-MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+_MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,5 +153,5 @@ class PretrainingDataOptions:
             names += ["next_sentence_labels"]
             if self.pack:
                 names += ["next_sentence_positions", "next_sentence_weights"]
-        other = MODEL_GARDEN_NAMES if self.feature_names == "model_garden" else {}
+        other = _MODEL_GARDEN_NAMES if self.feature_names == "model_garden" else {}
         return {name: other.get(name, name) for name in names}

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import google_crc32c
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -17,10 +18,10 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.dataset import DatasetError
-from pipelines.examples import masked_crc
-from pipelines.pretraining_options import MODEL_GARDEN_NAMES
+from pipelines.pretraining_options import PretrainingDataOptions
 
-_OUR_NAMES = {theirs: ours for ours, theirs in MODEL_GARDEN_NAMES.items()}
+_MODEL_GARDEN = PretrainingDataOptions(feature_names="model_garden", pack=True).names_of_features()
+_OUR_NAMES = {theirs: ours for ours, theirs in _MODEL_GARDEN.items()}
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 # Larger than any example; a length beyond it is damage that its checksum did not show.
@@ -75,7 +76,7 @@ def _records(file: BinaryIO | gzip.GzipFile, path: str) -> Iterator[tuple[int, b
         if not header:
             return
         length, length_crc = struct.unpack("<QI", header) if len(header) == 12 else (0, -1)
-        if len(header) == 12 and (masked_crc(header[:8]) != length_crc or length > _LARGEST_RECORD):
+        if len(header) == 12 and (_masked_crc(header[:8]) != length_crc or length > _LARGEST_RECORD):
             what = (
                 "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
             )
@@ -85,13 +86,19 @@ def _records(file: BinaryIO | gzip.GzipFile, path: str) -> Iterator[tuple[int, b
             raise DatasetError(
                 f"{path} ends within the record at byte {offset}: it is truncated; copy it or build it again"
             )
-        if masked_crc(body[:length]) != struct.unpack("<I", body[length:])[0]:
+        if _masked_crc(body[:length]) != struct.unpack("<I", body[length:])[0]:
             raise DatasetError(
                 f"{path}: the record at byte {offset} does not fit its checksum: the file is damaged; copy it or build "
                 "it again"
             )
         yield offset, body[:length]
         offset += 16 + length
+
+
+def _masked_crc(data: bytes) -> int:
+    """TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _read(file: BinaryIO | gzip.GzipFile, size: int, path: str, offset: int) -> bytes:

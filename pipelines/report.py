@@ -4,32 +4,26 @@ It needs nothing from outside, runs no script, and says the same for the same da
 """
 
 import dataclasses
-import itertools
 import json
-from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from pipelines import inspection
 from pipelines.dataset import Dataset
-from pipelines.inspection import SAME, InstanceText, Span
+from pipelines.inspection import InstanceText
 from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.record_reader import read_examples
 from pipelines.report_figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.report_samples import samples_section
 from pipelines.report_style import STYLE
+from pipelines.report_tables import percent, quotient, share, short, table
 from pipelines.report_warnings import expected_masked
 from pipelines.statistics import Statistics, document_bin_start
-from tokenizer.vocabulary import Vocabulary
 
 FILE_NAME = "report.html"
-_SAMPLES = 8
 _TOP_PIECES = 60
 _ROWS_SHOWN = 20
-# What a column of numbers may hold beside them.
-_NO_NUMBER = ("none", "")
 # Updates and batch of the published pretraining (paper, appendix A.2).
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
 
@@ -55,13 +49,6 @@ class Report:
     samples: list[InstanceText]
 
 
-def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
-    """The first instances of a shard."""
-    examples = (inspection.decode(features, len(vocab)) for features in read_examples(path))
-    texts = (text for example in examples for text in inspection.as_text(example, vocab))
-    return list(itertools.islice(texts, _SAMPLES))
-
-
 def render(report: Report) -> str:
     """The page."""
     sections = (
@@ -72,7 +59,7 @@ def render(report: Report) -> str:
         ("examples", "Examples", _examples),
         ("masks", "Masks", _masks),
         ("duplicates", "Duplicates and overlap", _duplicates),
-        ("samples", "Samples", _samples),
+        ("samples", "Samples", lambda report: samples_section(report.samples, report.options)),
         ("made", "How it was made", _made),
     )
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections)
@@ -91,16 +78,16 @@ def _head(report: Report) -> str:
     train, held_out, options = report.statistics["train"], report.statistics["validation"], report.options
     tiles = [
         ("training documents", f"{train.documents:,}"),
-        ("training tokens", _short(train.tokens)),
-        ("training examples", _short(train.rows)),
-        ("held-out examples", _short(held_out.rows)),
-        ("[UNK]", _share(train.unknown_tokens, train.tokens)),
-        ("padding", _share(train.positions - train.instance_tokens, train.positions)),
+        ("training tokens", short(train.tokens)),
+        ("training examples", short(train.rows)),
+        ("held-out examples", short(held_out.rows)),
+        ("[UNK]", share(train.unknown_tokens, train.tokens)),
+        ("padding", share(train.positions - train.instance_tokens, train.positions)),
     ]
     if options.objective != "mlm":
-        tiles.append((_label_name(options), _share(train.instances_labelled_1, train.instances)))
+        tiles.append((_label_name(options), share(train.instances_labelled_1, train.instances)))
     if options.masking != "dynamic":
-        tiles.append(("masked", _share(train.masked_tokens, train.instance_tokens)))
+        tiles.append(("masked", share(train.masked_tokens, train.instance_tokens)))
     duplicates = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
     return (
         f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
@@ -128,7 +115,7 @@ def _sources(report: Report) -> str:
         f"<p>{read:,} documents were read: {documents.get('train', 0):,} to train on, "
         f"{documents.get('validation', 0):,} held out, {sum(rejected.values()):,} rejected.</p>",
         "<h3>Inputs</h3>",
-        _table(
+        table(
             ("input", "documents kept", "rejected", "sentences", "words", "characters"),
             [
                 (
@@ -154,14 +141,14 @@ def _sources(report: Report) -> str:
     words = sum(size["words"] for size in languages.values())
     content += [
         "<h3>Languages</h3>",
-        _table(
+        table(
             ("language", "documents", "words", "share of words", "seen this often"),
             [
                 (
                     name or "not known",
                     f"{size['documents']:,}",
                     f"{size['words']:,}",
-                    _share(size["words"], words),
+                    share(size["words"], words),
                     f"{report.options.language_factors.get(name, 1.0):.3g}",
                 )
                 for name, size in _largest(languages, "words")
@@ -194,13 +181,13 @@ def _text(report: Report) -> str:
             f"{each.documents:,}",
             f"{each.sentences:,}",
             f"{each.tokens:,}",
-            _quotient(each.sentences, each.documents),
-            _quotient(each.tokens, each.sentences),
+            quotient(each.sentences, each.documents),
+            quotient(each.tokens, each.sentences),
         )
         for name, each in both.items()
     ]
     header = ("text", "documents", "sentences", "tokens", "sentences a document", "tokens a sentence")
-    return _table(header, rows) + _figures(plots)
+    return table(header, rows) + _figures(plots)
 
 
 def _vocabulary(report: Report) -> str:
@@ -212,28 +199,28 @@ def _vocabulary(report: Report) -> str:
     seen, rare = int(np.count_nonzero(counts)), int(np.count_nonzero((counts > 0) & (counts < 10)))
     continuing = np.array([piece.startswith("##") for piece in report.pieces])
     top = "".join(
-        f"<li>{escape(report.pieces[i])} <span class='soft'>{_share(int(counts[i]), train.tokens)}</span></li>"
+        f"<li>{escape(report.pieces[i])} <span class='soft'>{share(int(counts[i]), train.tokens)}</span></li>"
         for i in order[:_TOP_PIECES]
         if counts[i]
     )
     rows = [
         ("pieces", f"{len(counts):,}", ""),
-        ("never seen in training text", f"{len(counts) - seen:,}", _share(len(counts) - seen, len(counts))),
-        ("seen less than 10 times", f"{rare:,}", _share(rare, len(counts))),
-        ("[UNK] among training tokens", f"{train.unknown_tokens:,}", _share(train.unknown_tokens, train.tokens)),
+        ("never seen in training text", f"{len(counts) - seen:,}", share(len(counts) - seen, len(counts))),
+        ("seen less than 10 times", f"{rare:,}", share(rare, len(counts))),
+        ("[UNK] among training tokens", f"{train.unknown_tokens:,}", share(train.unknown_tokens, train.tokens)),
         (
             "[UNK] among held-out tokens",
             f"{report.statistics['validation'].unknown_tokens:,}",
-            _share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
+            share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
         ),
         (
             "pieces that continue a word",
             f"{int(counts[continuing].sum()):,}",
-            _share(counts[continuing].sum(), train.tokens),
+            share(counts[continuing].sum(), train.tokens),
         ),
     ]
     return (
-        _table(("", "number", "share"), rows)
+        table(("", "number", "share"), rows)
         + _figures([rank_plot(counts, "rank of the piece", "occurrences")])
         + f"<h3>The most frequent pieces</h3><ul class='pieces'>{top}</ul>"
     )
@@ -245,12 +232,12 @@ def _examples(report: Report) -> str:
     rows: list[tuple[str, ...]] = [("rows", *(f"{each.rows:,}" for each in both.values()))]
     if options.pack:
         rows.append(("instances", *(f"{each.instances:,}" for each in both.values())))
-        rows.append(("instances a row", *(_quotient(each.instances, each.rows) for each in both.values())))
-    rows.append(("padding", *(_share(each.positions - each.instance_tokens, each.positions) for each in both.values())))
+        rows.append(("instances a row", *(quotient(each.instances, each.rows) for each in both.values())))
+    rows.append(("padding", *(share(each.positions - each.instance_tokens, each.positions) for each in both.values())))
     if options.objective != "mlm":
-        rows.append((_label_name(options), *(_share(s.instances_labelled_1, s.instances) for s in both.values())))
+        rows.append((_label_name(options), *(share(s.instances_labelled_1, s.instances) for s in both.values())))
     rows += [
-        ("tokens cut to fit", *(_share(s.tokens_truncated, _drawn_tokens(s)) for s in both.values())),
+        ("tokens cut to fit", *(share(s.tokens_truncated, _drawn_tokens(s)) for s in both.values())),
         ("single segments dropped", *(f"{each.segments_dropped:,}" for each in both.values())),
     ]
     plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "positions of an instance", "instances")]
@@ -259,7 +246,7 @@ def _examples(report: Report) -> str:
     train = both["training"]
     if options.objective != "mlm":
         plots.append(histogram({"A": train.a_lengths, "B": train.b_lengths}, "tokens of a segment", "instances"))
-    return f"{_pair_balance(options)}{_table(('', *both), rows)}{_figures(plots)}"
+    return f"{_pair_balance(options)}{table(('', *both), rows)}{_figures(plots)}"
 
 
 def _pair_balance(options: PretrainingDataOptions) -> str:
@@ -289,18 +276,18 @@ def _masks(report: Report) -> str:
     rows = [
         (
             "masked",
-            _share(train.masked_tokens, train.instance_tokens),
-            _share(expected_masked(train, options), train.instance_tokens),
+            share(train.masked_tokens, train.instance_tokens),
+            share(expected_masked(train, options), train.instance_tokens),
         ),
-        ("became [MASK]", _share(train.masked_as_mask, train.masked_tokens), _percent(options.mask_rate)),
-        ("became another token", _share(train.masked_as_other, train.masked_tokens), _percent(options.random_rate)),
-        ("stayed", _share(train.masked_as_same, train.masked_tokens), _percent(options.keep_rate)),
+        ("became [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(options.mask_rate)),
+        ("became another token", share(train.masked_as_other, train.masked_tokens), percent(options.random_rate)),
+        ("stayed", share(train.masked_as_same, train.masked_tokens), percent(options.keep_rate)),
     ]
     plot = histogram({"training": train.masked_in_row}, "masked tokens in a row", "rows")
     return (
         f"<p>{options.masked_lm_prob:.0%} of the positions of a row, rounded, at least 1 and at most "
         f"{options.max_predictions_per_seq}; the expected share below follows from the lengths of the rows.</p>"
-        + _table(("", "measured", "expected"), rows)
+        + table(("", "measured", "expected"), rows)
         + _figures([plot])
     )
 
@@ -340,40 +327,8 @@ def _duplicates(report: Report) -> str:
     return (
         "<p>Documents are held out by the hash of their text, so that no text can be on both sides; the identities of "
         "all held-out documents were looked up among those of the training documents all the same, and so were their "
-        f"longer sentences{of_many}.</p>" + _table(("", ""), rows)
+        f"longer sentences{of_many}.</p>" + table(("", ""), rows)
     )
-
-
-def _samples(report: Report) -> str:
-    names = inspection.LABELS.get(report.options.objective, ("", ""))
-    legend = (
-        "<p>Each masked token shows the original, struck through, and what the model sees in its place: "
-        '<mark class="mask"><s>word</s> MASK</mark> <mark class="other"><s>word</s> another</mark> '
-        '<mark class="same">word</mark> (kept as it is, but to be predicted).</p>'
-    )
-    samples = []
-    for sample in report.samples:
-        tag = f'<span class="tag">{names[min(sample.label, 1)]}</span>' if sample.b and sample.label is not None else ""
-        lengths = f"A {sample.a_tokens}" + (f", B {sample.b_tokens}" if sample.b else "") + " tokens"
-        masked = "" if report.options.masking == "dynamic" else f", {sample.masked} masked"
-        b = f'<p class="b"><b>B</b> {_marked(sample.b)}</p>' if sample.b else ""
-        samples.append(
-            f'<article class="sample">{tag}<span class="soft">{lengths}{masked}</span>'
-            f'<p class="a"><b>A</b> {_marked(sample.a)}</p>{b}</article>'
-        )
-    return ("" if report.options.masking == "dynamic" else legend) + "".join(samples)
-
-
-def _marked(spans: list[Span]) -> str:
-    parts = []
-    for number, span in enumerate(spans):
-        parts.append("" if span.glued or not number else " ")
-        text = escape(span.text)
-        if span.kind:
-            seen = text if span.kind == SAME else f"<s>{text}</s> {escape(span.instead)}"
-            text = f'<mark class="{span.kind}">{seen}</mark>'
-        parts.append(text)
-    return "".join(parts)
 
 
 def _made(report: Report) -> str:
@@ -389,10 +344,10 @@ def _made(report: Report) -> str:
     return "".join(
         f"<details><summary>{title}</summary>{content}</details>"
         for title, content in (
-            ("Options of the examples", _table(("option", "value"), options)),
-            ("Options of the corpus", _table(("option", "value"), corpus)),
-            ("Files", _table(("file", "examples", "bytes", "SHA-256"), files) + note),
-            ("Versions", _table(("package", "version"), sorted(manifest.versions.items()))),
+            ("Options of the examples", table(("option", "value"), options)),
+            ("Options of the corpus", table(("option", "value"), corpus)),
+            ("Files", table(("file", "examples", "bytes", "SHA-256"), files) + note),
+            ("Versions", table(("package", "version"), sorted(manifest.versions.items()))),
         )
     )
 
@@ -418,24 +373,8 @@ def _counted(counts: dict[str, int], name: str, what: str, of: int, nothing: str
         return f"<p>{nothing}</p>"
     rows = []
     for key, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        rows.append((key, f"{number:,}", *([_share(number, of)] if of else [])))
-    return _table((name, what, *(["share"] if of else [])), rows)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; every cell is escaped. Columns of numbers are set to the right."""
-    rows = list(rows)
-    classes = [
-        ' class="number"' if all(row[column][:1].isdigit() or row[column] in _NO_NUMBER for row in rows) else ""
-        for column in range(len(header))
-    ]
-    head, *body = (
-        "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(cells, classes, strict=True))
-        for tag, cells in [("th", header), *(("td", row) for row in rows)]
-    )
-    lines = "".join(f"<tr>{line}</tr>" for line in body)
-    # To be scrolled with the keyboard where it is wider than the screen.
-    return f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+        rows.append((key, f"{number:,}", *([share(number, of)] if of else [])))
+    return table((name, what, *(["share"] if of else [])), rows)
 
 
 def _figures(plots: list[str]) -> str:
@@ -447,22 +386,3 @@ def _clipped(counts: np.ndarray, most: int) -> np.ndarray:
     if len(counts) <= most:
         return counts
     return np.append(counts[:most], counts[most:].sum())
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2%}" if 0 < share < 0.01 else f"{share:.1%}"
-
-
-def _share(part: int, whole: int) -> str:
-    return _percent(part / whole) if whole else _NO_NUMBER[0]
-
-
-def _quotient(first: int, second: int) -> str:
-    return f"{first / second:,.1f}" if second else _NO_NUMBER[0]
-
-
-def _short(number: int) -> str:
-    for limit, unit in ((1e9, "billion"), (1e6, "million")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return f"{number:,}"

@@ -1,0 +1,86 @@
+"""The end of job 2: every shard is on disk, the statistics are summed; writes report.html and, last, dataset.json."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from pipelines import dataset, overlap, report
+from pipelines.corpus_files import Corpus
+from pipelines.dataset import Dataset, DatasetError, Shard
+from pipelines.overlap import Overlap
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.report import Report
+from pipelines.report_samples import read_samples
+from pipelines.report_warnings import warnings_of
+from pipelines.shards import SPLITS
+from pipelines.statistics import Statistics
+from pipelines.versions import versions
+from pipelines.writing import read_bytes, write_text
+from tokenizer.vocabulary import Vocabulary
+
+
+class WriteManifest(beam.DoFn):
+    """Every shard is on disk: writes report.html, then dataset.json."""
+
+    def __init__(
+        self,
+        corpus_directory: str,
+        output: str,
+        options: PretrainingDataOptions,
+        recorded_options: dict[str, Any],
+        corpus: Corpus,
+        vocab: dict[str, Any],
+    ) -> None:
+        self._corpus_directory = corpus_directory
+        self._output = output
+        self._options = options
+        self._recorded_options = recorded_options
+        self._corpus = corpus
+        self._vocab = vocab
+
+    def process(
+        self,
+        _: None,
+        shards: Iterable[list[Shard]],
+        statistics: dict[str, Statistics],
+        found: tuple[np.ndarray, np.ndarray],
+    ) -> Iterator[str]:
+        """Writes both and yields the manifest's path."""
+        by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
+        if not by_split["train"].instances:
+            raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
+        held_out = overlap.read_held_out(self._corpus_directory, self._corpus.parts)
+        common = Overlap(len(held_out.documents), len(found[0]), len(held_out.sentences), len(found[1]))
+        warnings = warnings_of(by_split, self._corpus.counts, common, self._options)
+        manifest = Dataset(
+            max_seq_length=self._options.max_seq_length,
+            max_predictions_per_seq=self._options.max_predictions_per_seq,
+            instances_per_row=self._options.instances_per_row,
+            features=self._options.names_of_features(),
+            file_format=self._options.format,
+            compression=self._options.compression,
+            ragged=self._options.ragged,
+            vocab_size=self._vocab["size"],
+            vocab_sha256=self._vocab["sha256"],
+            do_lower_case=self._options.do_lower_case,
+            options=self._recorded_options,
+            counts={
+                **self._corpus.counts,
+                **{split: by_split[split].numbers() for split in SPLITS},
+                "overlap": common._asdict(),
+                "warnings": warnings,
+            },
+            shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
+            versions=versions(),
+        )
+        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
+        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
+        largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
+        samples = read_samples(f"{self._output}/{largest.name}", vocab)
+        content = Report(manifest, self._options, by_split, self._corpus.options, vocab.pieces, samples)
+        write_text(f"{self._output}/{report.FILE_NAME}", report.render(content))
+        path = f"{self._output}/{dataset.FILE_NAME}"
+        write_text(path, manifest.to_json())
+        yield path
