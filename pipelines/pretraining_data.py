@@ -41,7 +41,7 @@ class WriteShards(beam.DoFn):
         documents = tokenize_part(f"{self._corpus}/{part.name}", part.split, self._tokenizer, self._options)
         unknown = int(np.count_nonzero(documents.token_ids == self._vocab.unk_id))
         for duplicate in range(duplicates_of(part.split, self._options)):
-            shards, statistics = write_shards(documents, part, duplicate, self._output, self._vocab, self._options)
+            shards, statistics = write_shards(documents, part, duplicate, self._output, self._tokenizer, self._options)
             counts = statistics.to_json()
             if duplicate == 0:
                 counts |= {"tokens": len(documents.token_ids), "unknown_tokens": unknown}

@@ -17,8 +17,9 @@ class Statistics:
         instances, instances_labelled_1: how many, and how many of them have label 1 (B is not what follows A).
         rows, positions, instance_tokens: rows, positions in them with padding, and without.
         masked_tokens: tokens to predict.
-        tokens_truncated: tokens cut from pairs to fit.
-        segments_dropped: single segments that nothing could be paired with.
+        tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
+        segments_dropped: single segments that nothing could be paired with, or too short to split.
+        words_with_noise: words that got a typing error.
     """
 
     instances: int = 0
@@ -29,6 +30,7 @@ class Statistics:
     masked_tokens: int = 0
     tokens_truncated: int = 0
     segments_dropped: int = 0
+    words_with_noise: int = 0
 
     def add_instances(self, instances: Instances) -> None:
         """Counts what was sampled from a bucket for one duplicate."""
