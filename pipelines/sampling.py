@@ -42,9 +42,7 @@ def sample_instances(
     )
 
 
-def _sample_each(
-    documents: TokenizedDocuments, options: PretrainingDataOptions, rng: np.random.Generator
-) -> Instances:
+def _sample_each(documents: TokenizedDocuments, options: PretrainingDataOptions, rng: np.random.Generator) -> Instances:
     """Packs every document once."""
     length, short = options.max_seq_length, options.short_seq_prob
     if options.objective == "sop":

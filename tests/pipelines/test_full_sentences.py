@@ -24,7 +24,7 @@ def test_same_draws_give_the_instances_of_the_reference(lengths, seed, max_seq_l
     found = [tokens[a : a + n].tolist() for a, n in zip(instances.a_start, instances.a_length, strict=True)]
     assert found == expected
     # No token is lost, none is there twice.
-    assert sum(found, []) == tokens.tolist()
+    assert [token for run in found for token in run] == tokens.tolist()
     assert instances.tokens_truncated == instances.segments_dropped == 0
     assert not instances.b_length.any()
     assert not instances.labels.any()
