@@ -49,6 +49,7 @@ def full_sentences(
         b_length=nothing,
         labels=nothing.astype(np.uint8),
         tokens_truncated=0,
+        tokens_packed=int(starts[-1]),
         segments_dropped=0,
     )
 

@@ -43,6 +43,7 @@ class Instances:
         tokens_truncated: tokens cut from pairs to fit max_seq_length, and thereby in no instance; what is cut from a B
             of another document does not count, for that text has its own turn.
         segments_dropped: single segments that nothing could be paired with, or too short to split.
+        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
     """
 
     a_start: np.ndarray
@@ -52,6 +53,7 @@ class Instances:
     labels: np.ndarray
     tokens_truncated: int
     segments_dropped: int
+    tokens_packed: int = 0
 
     def __len__(self) -> int:
         return len(self.a_start)

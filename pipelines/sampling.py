@@ -38,6 +38,7 @@ def sample_instances(
         b_length=np.concatenate([some.b_length for some in rounds]),
         labels=np.concatenate([some.labels for some in rounds]),
         tokens_truncated=sum(some.tokens_truncated for some in rounds),
+        tokens_packed=sum(some.tokens_packed for some in rounds),
         segments_dropped=sum(some.segments_dropped for some in rounds),
     )
 

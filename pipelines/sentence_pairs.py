@@ -69,26 +69,9 @@ def next_sentence_pairs(
     # Drawn for every sentence, used of those that start a chunk.
     draw_end, draw_next = rng.random((2, len(sentence)))
     a_end = sentence + 1 + (draw_end * (chunk_end - sentence - 1)).astype(np.int64)
-    alone = chunk_end - sentence == 1
 
-    if len(documents) == 1:
-        chunks = chunk_starts(first_sentence, chunk_end)
-        dropped = int(alone[chunks].sum())
-        chunks = chunks[~alone[chunks]]
-        random_next = np.zeros(len(chunks), bool)
-        b_start, b_end = a_end[chunks], chunk_end[chunks]
-    else:
-        dropped = 0
-        low, high = 0.0, 1.0
-        for _ in range(_HALVINGS if balance else 1):
-            probability = (low + high) / 2
-            is_random = alone | (draw_next < probability)
-            chunks = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
-            random_next = is_random[chunks]
-            too_many = 2 * int(random_next.sum()) - len(chunks)
-            if too_many == 0:
-                break
-            low, high = (low, probability) if too_many > 0 else (probability, high)
+    if len(documents) > 1:
+        chunks, random_next = _draw_chunks(first_sentence, a_end, chunk_end, draw_next, balance)
         draw_document, draw_sentence = rng.random((2, len(chunks)))
         other = (draw_document * (len(documents) - 1)).astype(np.int64)
         other += other >= document[chunks]
@@ -98,10 +81,27 @@ def next_sentence_pairs(
         random_end = _end_of_run(starts, random_start, wanted, other_end)
         b_start = np.where(random_next, random_start, a_end[chunks])
         b_end = np.where(random_next, random_end, chunk_end[chunks])
+        dropped = 0
+    else:
+        every = chunk_starts(first_sentence, chunk_end)
+        chunks = every[a_end[every] < chunk_end[every]]
+        b_start, b_end = a_end[chunks], chunk_end[chunks]
+        random_next = np.zeros(len(chunks), bool)
+        dropped = len(every) - len(chunks)
 
-    a_start, a_end, b_start, b_end = starts[chunks], starts[a_end[chunks]], starts[b_start], starts[b_end]
     # What is cut from a random B is lost nowhere: that text has its own turn.
-    return _cut_to_fit(a_start, a_end, b_start, b_end, random_next, ~random_next, dropped, max_num_tokens, rng)
+    return _cut_to_fit(
+        a_start=starts[chunks],
+        a_end=starts[a_end[chunks]],
+        b_start=starts[b_start],
+        b_end=starts[b_end],
+        labelled=random_next,
+        b_has_other_turn=random_next,
+        tokens_packed=int(starts[-1]),
+        segments_dropped=dropped,
+        max_num_tokens=max_num_tokens,
+        rng=rng,
+    )
 
 
 def sentence_order_pairs(
@@ -143,11 +143,36 @@ def sentence_order_pairs(
         b_start=np.where(swapped, start, middle),
         b_end=np.where(swapped, middle, end),
         labelled=swapped,
-        b_has_no_other_turn=np.ones(len(start), bool),
+        b_has_other_turn=np.zeros(len(start), bool),
+        tokens_packed=int(starts[-1]),
         segments_dropped=int(np.count_nonzero(~enough)),
         max_num_tokens=max_num_tokens,
         rng=rng,
     )
+
+
+def _draw_chunks(
+    first_sentence: np.ndarray, a_end: np.ndarray, chunk_end: np.ndarray, draw: np.ndarray, balance: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sentences that start a chunk, and whether its B is random.
+
+    Args:
+        first_sentence: int64 [documents + 1].
+        a_end, chunk_end: int64 [S], of the chunk that starts with each sentence.
+        draw: float64 [S], uniform; B is random where it is less than a probability, or where A is the whole chunk.
+        balance: choose the probability, by bisection, such that B is random in half of the chunks.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS if balance else 1):
+        probability = (low + high) / 2
+        is_random = (a_end == chunk_end) | (draw < probability)
+        chunks = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
+        random_next = is_random[chunks]
+        too_many = 2 * np.count_nonzero(random_next) - len(chunks)
+        if too_many == 0:
+            break
+        low, high = (low, probability) if too_many > 0 else (probability, high)
+    return chunks, random_next
 
 
 def _end_of_run(starts: np.ndarray, first: np.ndarray, length: np.ndarray, limit: np.ndarray) -> np.ndarray:
@@ -156,12 +181,14 @@ def _end_of_run(starts: np.ndarray, first: np.ndarray, length: np.ndarray, limit
 
 
 def _cut_to_fit(
+    *,
     a_start: np.ndarray,
     a_end: np.ndarray,
     b_start: np.ndarray,
     b_end: np.ndarray,
     labelled: np.ndarray,
-    b_has_no_other_turn: np.ndarray,
+    b_has_other_turn: np.ndarray,
+    tokens_packed: int,
     segments_dropped: int,
     max_num_tokens: int,
     rng: np.random.Generator,
@@ -175,6 +202,7 @@ def _cut_to_fit(
         b_start=b_start + rng.binomial(cut_b, 0.5),
         b_length=b_length - cut_b,
         labels=labelled.astype(np.uint8),
-        tokens_truncated=int(cut_a.sum() + cut_b[b_has_no_other_turn].sum()),
+        tokens_truncated=int(cut_a.sum() + cut_b[~b_has_other_turn].sum()),
+        tokens_packed=tokens_packed,
         segments_dropped=segments_dropped,
     )

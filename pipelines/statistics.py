@@ -18,6 +18,7 @@ class Statistics:
         rows, positions, instance_tokens: rows, positions in them with padding, and without.
         masked_tokens: tokens to predict.
         tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
+        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
         segments_dropped: single segments that nothing could be paired with, or too short to split.
         words_with_noise: words that got a typing error.
     """
@@ -29,6 +30,7 @@ class Statistics:
     instance_tokens: int = 0
     masked_tokens: int = 0
     tokens_truncated: int = 0
+    tokens_packed: int = 0
     segments_dropped: int = 0
     words_with_noise: int = 0
 
@@ -38,6 +40,7 @@ class Statistics:
         self.instances_labelled_1 += int(np.count_nonzero(instances.labels))
         self.instance_tokens += int(instances.lengths.sum())
         self.tokens_truncated += instances.tokens_truncated
+        self.tokens_packed += instances.tokens_packed
         self.segments_dropped += instances.segments_dropped
 
     def add_rows(self, rows: Rows, masked: Masked | None) -> None:

@@ -101,6 +101,7 @@ def test_what_is_reported_as_cut_is_all_that_is_lost(documents, options):
     used = uses(documents, instances.a_start, instances.a_length)
     used += uses(documents, instances.b_start[own_b], instances.b_length[own_b])
     assert used.max() == 1
+    assert instances.tokens_packed == len(documents.token_ids)
     # In "sop" a chunk of one token is dropped, and counted by itself.
     lost = instances.tokens_truncated + (instances.segments_dropped if options.objective == "sop" else 0)
     assert np.count_nonzero(used == 0) == lost
