@@ -12,6 +12,8 @@ from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
 _SHORTEST = 4
+# No word has as many letters.
+_NO_WORD = -1_000_000
 _SPACE = ord(" ")
 
 
@@ -21,15 +23,14 @@ class _Spelling:
 
     Attributes:
         continues_word: bool [V].
-        is_letters: bool [V], letters and nothing else; False for special pieces.
-        lengths: int64 [V], in characters.
+        letters: int64 [V], number of letters; for a piece with anything else, specials too, so little that no word
+            with it has a positive sum.
         starts: int64 [V], where each piece starts in `characters`.
         characters: uint32, code points.
     """
 
     continues_word: np.ndarray
-    is_letters: np.ndarray
-    lengths: np.ndarray
+    letters: np.ndarray
     starts: np.ndarray
     characters: np.ndarray
 
@@ -40,8 +41,7 @@ def _spelling(vocabulary: Vocabulary) -> _Spelling:
     lengths = np.array([len(piece) for piece in spelt], np.int64)
     return _Spelling(
         continues_word=np.array([piece.startswith(CONTINUATION) for piece in vocabulary.pieces]),
-        is_letters=np.array([piece.isalpha() for piece in spelt]),
-        lengths=lengths,
+        letters=np.where([piece.isalpha() for piece in spelt], lengths, _NO_WORD),
         starts=np.cumsum(lengths) - lengths,
         characters=np.frombuffer("".join(spelt).encode("utf-32-le"), np.uint32),
     )
@@ -67,37 +67,37 @@ def add_noise(
     Returns:
         The documents with their errors, and the number of words that have one.
     """
-    spelling = _spelling(tokenizer.vocabulary)
-    token_ids = documents.token_ids
-    starts_word = ~spelling.continues_word[token_ids]
-    starts_word[documents.sentence_starts[:-1]] = True
-    word_starts = np.flatnonzero(starts_word)  # [W], tokens
-    word_pieces = np.diff(np.append(word_starts, len(token_ids)))  # [W]
-    if not len(word_starts):
+    if not len(documents):
         return documents, 0
-    letters = np.add.reduceat(spelling.lengths[token_ids], word_starts)
-    only_letters = np.logical_and.reduceat(spelling.is_letters[token_ids], word_starts)
-    noisy = np.flatnonzero(only_letters & (letters >= _SHORTEST) & (rng.random(len(letters)) < share))
+    spelling = _spelling(tokenizer.vocabulary)
+    token_ids, sentence_starts = documents.token_ids, documents.sentence_starts
+    starts_word = ~spelling.continues_word[token_ids]
+    starts_word[sentence_starts[:-1]] = True
+    word_starts = np.flatnonzero(starts_word)  # [W], tokens
+    letters = np.add.reduceat(spelling.letters[token_ids], word_starts)
+    noisy = np.flatnonzero((letters >= _SHORTEST) & (rng.random(len(letters)) < share))  # [w], words
+    word_ends = np.append(word_starts, len(token_ids))[noisy + 1]
+    word_starts, letters = word_starts[noisy], letters[noisy]
 
-    pieces = token_ids[ranges(word_starts[noisy], word_pieces[noisy])]
-    characters = spelling.characters[ranges(spelling.starts[pieces], spelling.lengths[pieces])]
-    words = _misspelt(characters, letters[noisy], rng)
-    new_ids, new_starts = tokenizer.encode_batch(words)
+    pieces = token_ids[ranges(word_starts, word_ends - word_starts)]
+    characters = spelling.characters[ranges(spelling.starts[pieces], spelling.letters[pieces])]
+    new_ids, new_starts = tokenizer.encode_batch(_misspelt(characters, letters, rng))
+    new_lengths = np.diff(new_starts)
     unspellable = np.concatenate([[0], np.cumsum(new_ids == tokenizer.vocabulary.unk_id)])
     kept = unspellable[new_starts[1:]] == unspellable[new_starts[:-1]]
-    noisy = noisy[kept]
+    new_ids = new_ids[np.repeat(kept, new_lengths)]
+    word_starts, word_ends, new_lengths = word_starts[kept], word_ends[kept], new_lengths[kept]
 
-    # Every word is a run of the old tokens or of the new ones behind them.
-    run_starts, run_lengths = word_starts.copy(), word_pieces.copy()
-    run_starts[noisy] = len(token_ids) + new_starts[:-1][kept]
-    run_lengths[noisy] = np.diff(new_starts)[kept]
-    ends = np.concatenate([[0], np.cumsum(run_lengths)])
-    noised = dataclasses.replace(
-        documents,
-        token_ids=np.concatenate([token_ids, new_ids])[ranges(run_starts, run_lengths)],
-        sentence_starts=ends[np.searchsorted(word_starts, documents.sentence_starts)],
-    )
-    return noised, len(noisy)
+    grown = np.concatenate([[0], np.cumsum(new_lengths - (word_ends - word_starts))])  # by all words before
+    is_new = np.zeros(len(token_ids) + grown[-1], bool)
+    is_new[ranges(word_starts + grown[:-1], new_lengths)] = True
+    stays = np.ones(len(token_ids), bool)
+    stays[ranges(word_starts, word_ends - word_starts)] = False
+    noisy_ids = np.empty(len(is_new), np.int32)
+    noisy_ids[is_new] = new_ids
+    noisy_ids[~is_new] = token_ids[stays]
+    noisy_sentences = sentence_starts + grown[np.searchsorted(word_starts, sentence_starts)]
+    return dataclasses.replace(documents, token_ids=noisy_ids, sentence_starts=noisy_sentences), len(word_starts)
 
 
 def _misspelt(characters: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> list[str]:
