@@ -6,8 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.corpus_files import Part
 from pipelines.instances import from_sentences
 from pipelines.noise import add_noise
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.shards import write_shards
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -129,3 +132,25 @@ def test_no_documents_and_no_words_to_change():
         assert count == 0
         assert np.array_equal(noisy.token_ids, documents.token_ids)
         assert np.array_equal(noisy.sentence_starts, documents.sentence_starts)
+
+
+def test_training_text_gets_errors_and_held_out_text_does_not(tmp_path):
+    documents = tokenized([["word letter wording abcdefgh"] * 20, ["the letter the word"] * 20])
+    (tmp_path / "shards").mkdir()
+
+    def written(split, duplicate, noise):
+        options = PretrainingDataOptions(noise=noise)
+        shards, statistics = write_shards(
+            documents, Part("", split, 0, 1, 2, 40, 0, ""), duplicate, str(tmp_path), TOKENIZER, options
+        )
+        return shards[0].sha256, statistics.words_with_noise
+
+    assert written("validation", 0, 0.5) == written("validation", 0, 0.0)
+    (first, first_count), (second, second_count), (clean, clean_count) = (
+        written("train", duplicate, noise) for duplicate, noise in ((0, 0.5), (1, 0.5), (0, 0.0))
+    )
+    assert len({first, second, clean}) == 3
+    # 120 words of four letters or more, four standard deviations.
+    assert abs(first_count - 60) < 22
+    assert abs(second_count - 60) < 22
+    assert clean_count == 0
