@@ -163,12 +163,14 @@ def _draw_chunks(
         balance: choose the probability, by bisection, such that B is random in half of the chunks.
     """
     low, high = 0.0, 1.0
+    nearest = len(draw) + 1
     for _ in range(_HALVINGS if balance else 1):
         probability = (low + high) / 2
         is_random = (a_end == chunk_end) | (draw < probability)
-        chunks = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
-        random_next = is_random[chunks]
-        too_many = 2 * np.count_nonzero(random_next) - len(chunks)
+        found = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
+        too_many = 2 * np.count_nonzero(is_random[found]) - len(found)
+        if abs(too_many) < nearest:
+            nearest, chunks, random_next = abs(too_many), found, is_random[found]
         if too_many == 0:
             break
         low, high = (low, probability) if too_many > 0 else (probability, high)
