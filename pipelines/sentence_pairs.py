@@ -168,7 +168,7 @@ def _draw_chunks(
         probability = (low + high) / 2
         is_random = (a_end == chunk_end) | (draw < probability)
         found = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
-        too_many = 2 * np.count_nonzero(is_random[found]) - len(found)
+        too_many = 2 * int(np.count_nonzero(is_random[found])) - len(found)
         if abs(too_many) < nearest:
             nearest, chunks, random_next = abs(too_many), found, is_random[found]
         if too_many == 0:
