@@ -265,7 +265,8 @@ def test_duplicates_have_other_pairs_and_other_masks(documents, tokenizer):
         )
         for seed in (1, 2)
     )
-    long = rows.lengths > 20
+    # Nine places or more of 58 tokens or more are never the same by chance.
+    long = rows.lengths >= 60
     assert (one.positions != other.positions).any(axis=1)[long].all()
 
 
