@@ -6,8 +6,9 @@ This file imports neither Keras nor TensorFlow, so that checking a command's opt
 import dataclasses
 import difflib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).
 PRESETS: dict[str, tuple[int, int]] = {
@@ -18,41 +19,47 @@ PRESETS: dict[str, tuple[int, int]] = {
     "base": (12, 768),
     "large": (24, 1024),
 }
+# The 24 compact models of Turc et al. 2019, by the names of their archives; five of them are presets too.
+COMPACT_MODELS: dict[str, tuple[int, int]] = {
+    f"L-{layers}_H-{hidden}": (layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)
+}
 HIDDEN_PER_HEAD = 64
 
-# Keys that released config files carry and that change nothing in the model built here.
+
+class ReleasedVocabulary(NamedTuple):
+    """A vocabulary of a released model: its pieces, and whether text is lower-cased and stripped of accents first."""
+
+    vocab_size: int
+    do_lower_case: bool
+
+
+# Sizes of the released vocab.txt files; case after `validate_case_matches_checkpoint` of the released tokenization.py.
+RELEASED_VOCABULARIES: dict[str, ReleasedVocabulary] = {
+    "uncased": ReleasedVocabulary(30_522, True),
+    "cased": ReleasedVocabulary(28_996, False),
+    "chinese": ReleasedVocabulary(21_128, True),
+    "multilingual_uncased": ReleasedVocabulary(105_879, True),
+    "multilingual_cased": ReleasedVocabulary(119_547, False),
+}
+
+ACTIVATIONS = ("gelu", "gelu_erf", "relu")
+# What Hugging Face calls the tanh form.
+_TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
+LAYER_NORM_EPS = 1e-12
+
+# Keys that released bert_config.json files carry and that change nothing in the model built here.
 _IGNORED_KEYS = frozenset(
     {
-        "architectures",
-        "attn_implementation",
-        "bos_token_id",
-        "classifier_dropout",
         "directionality",
-        "eos_token_id",
-        "gradient_checkpointing",
-        "id2label",
-        "label2id",
-        "model_type",
-        "num_labels",
-        "output_past",
-        "pad_token_id",
         "pooler_fc_size",
         "pooler_num_attention_heads",
         "pooler_num_fc_layers",
         "pooler_size_per_head",
         "pooler_type",
-        "problem_type",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
     }
 )
-# Keys that would change the model: accepted only at the one value that BERT has.
-_FIXED_KEYS: dict[str, Any] = {
-    "is_decoder": False,
-    "layer_norm_eps": 1e-12,
-    "position_embedding_type": "absolute",
-}
+# Keys that tell Hugging Face's config.json, where some of the same keys mean something else.
+_HUGGING_FACE_KEYS = frozenset({"architectures", "model_type", "transformers_version"})
 
 
 class ConfigError(ValueError):
@@ -69,12 +76,15 @@ class BertConfig:
         num_hidden_layers: Transformer layers L.
         num_attention_heads: attention heads A of each layer.
         intermediate_size: width of the feed-forward layer, 4 * H in every published model.
-        hidden_act: "gelu", in the tanh form that the released code computes; the only activation known.
+        hidden_act: "gelu", the tanh form that the released code computes and Hugging Face calls "gelu_new" or
+            "gelu_pytorch_tanh", which are read as "gelu"; "gelu_erf", the exact form, which Hugging Face calls "gelu"
+            and the released code does not know; "relu".
         hidden_dropout_prob: dropout of embeddings and sublayer outputs, in [0, 1).
         attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1).
         max_position_embeddings: longest sequence the model can read.
         type_vocab_size: number of segment ids.
         initializer_range: standard deviation of the truncated normal that weights start from.
+        layer_norm_eps: added to variances; 1e-12 in BERT, whose own file has no such key.
 
     Raises:
         ConfigError: a value out of range.
@@ -91,6 +101,7 @@ class BertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
+    layer_norm_eps: float = LAYER_NORM_EPS
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -102,29 +113,37 @@ class BertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give a probability of at least 0 and below 1")
-        if not 0 < self.initializer_range < float("inf"):
-            raise ConfigError(f"initializer_range is {self.initializer_range}; give a number above 0, such as 0.02")
+        for name, example in (("initializer_range", 0.02), ("layer_norm_eps", LAYER_NORM_EPS)):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} is {getattr(self, name)}; give a number above 0, such as {example}")
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}; "
                 f"published models have one head to {HIDDEN_PER_HEAD} of hidden_size"
             )
-        # "gelu_new" is what Hugging Face calls the tanh form.
-        if self.hidden_act not in ("gelu", "gelu_new"):
-            raise ConfigError(f'hidden_act is {self.hidden_act!r}; the only activation of BERT is "gelu"')
+        if self.hidden_act in _TANH_GELU:
+            object.__setattr__(self, "hidden_act", "gelu")
+        if self.hidden_act not in ACTIVATIONS:
+            raise ConfigError(f"hidden_act is {self.hidden_act!r}; choose from {', '.join(ACTIVATIONS)}")
 
     @classmethod
     def preset(cls, name: str, vocab_size: int) -> "BertConfig":
         """The published model of that name, for a vocabulary of `vocab_size` pieces.
 
+        Args:
+            name: of `PRESETS`, or of `COMPACT_MODELS`, such as "L-4_H-256".
+            vocab_size: pieces; `RELEASED_VOCABULARIES` has those of the released models.
+
         Raises:
             ConfigError: no published model has that name.
         """
-        if name not in PRESETS:
-            nearest = _nearest(name, PRESETS)
-            known = ", ".join(PRESETS)
-            raise ConfigError(f"no model is called {name!r}{nearest}; choose from {known}, or give a FILE.json")
-        layers, hidden = PRESETS[name]
+        sizes = PRESETS | COMPACT_MODELS
+        if name not in sizes:
+            known = f"{', '.join(PRESETS)}, {next(iter(COMPACT_MODELS))} and the other compact models"
+            raise ConfigError(
+                f"no model is called {name!r}{_nearest(name, sizes)}; choose from {known}, or give a FILE.json"
+            )
+        layers, hidden = sizes[name]
         return cls(
             vocab_size=vocab_size,
             hidden_size=hidden,
@@ -134,12 +153,18 @@ class BertConfig:
         )
 
     def to_json(self) -> str:
-        """Serialises to the text of a `bert_config.json`, keys sorted."""
-        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+        """Serialises to the text of a `bert_config.json`, keys sorted.
+
+        The keys are those of the released files; layer_norm_eps joins them where it is not BERT's.
+        """
+        content = dataclasses.asdict(self)
+        if self.layer_norm_eps == LAYER_NORM_EPS:
+            del content["layer_norm_eps"]
+        return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str, origin: str = "bert_config.json") -> "BertConfig":
-        """Parses the text of a `bert_config.json`, as released by Google or by Hugging Face.
+        """Parses the text of a `bert_config.json`, as released by Google.
 
         Args:
             text: the JSON text.
@@ -154,11 +179,13 @@ class BertConfig:
             raise ConfigError(f"{origin} is not valid JSON ({error}); give a bert_config.json") from error
         if not isinstance(content, dict):
             raise ConfigError(f"{origin} holds no JSON object; give a bert_config.json")
-        for key, value in _FIXED_KEYS.items():
-            if content.get(key, value) != value:
-                raise ConfigError(f"{origin} sets {key} to {content[key]!r}; BERT has {value!r} and nothing else")
+        if content.keys() & _HUGGING_FACE_KEYS:
+            raise ConfigError(
+                f"{origin} is Hugging Face's config.json, whose hidden_act has another meaning; "
+                "convert the model with `beambert convert`, or give a bert_config.json"
+            )
         known = {field.name for field in dataclasses.fields(cls)}
-        for key in sorted(content.keys() - known - _IGNORED_KEYS - _FIXED_KEYS.keys()):
+        for key in sorted(content.keys() - known - _IGNORED_KEYS):
             raise ConfigError(f"{origin} has a key {key!r} that BERT does not know{_nearest(key, known)}; remove it")
         if "vocab_size" not in content:
             raise ConfigError(f"{origin} has no vocab_size; add the number of pieces of the vocabulary")
@@ -186,7 +213,7 @@ def resolve(model: str, vocab_size: int) -> BertConfig:
     """The configuration that `--model` names: a preset, or a file whose name ends in `.json`.
 
     Args:
-        model: "tiny", "mini", "small", "medium", "base", "large", or the path of a `bert_config.json`.
+        model: a name that `BertConfig.preset` knows, or the path of a `bert_config.json`.
         vocab_size: number of pieces in the vocabulary of the data.
 
     Raises:
@@ -203,6 +230,6 @@ def resolve(model: str, vocab_size: int) -> BertConfig:
     return config
 
 
-def _nearest(word: str, known: "set[str] | dict[str, tuple[int, int]]") -> str:
+def _nearest(word: str, known: Iterable[str]) -> str:
     matches = difflib.get_close_matches(word, sorted(known), n=1)
     return f" (did you mean {matches[0]!r}?)" if matches else ""

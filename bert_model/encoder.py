@@ -1,58 +1,86 @@
 """The BERT encoder: embeddings, a stack of Transformer layers, the pooler (`BertModel` of the released modeling.py).
 
-Letters in shapes: B examples, S positions, H hidden size.
+Letters in shapes: B examples, S positions, Q positions of the output, K instances of a row, H hidden size, A heads.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from bert_model.attention import attention_bias, positions_in_sequence
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
-from bert_model.layers import MASKED_SCORE, TransformerLayer, dense, layer_norm, truncated_normal
+from bert_model.layers import TransformerLayer, gather_positions
+from bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, normalised, with dropout (paper, figure 2).
+    """Sum of word, position and segment embeddings, normalised, with dropout (paper, figure 2); float32 throughout.
 
     Args:
         config: shape of the model.
+        vocabulary_rows: rows of the word embeddings, at least vocab_size.
     """
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: BertConfig, vocabulary_rows: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dropout_rate = config.hidden_dropout_prob
 
         def table(rows: int, name: str) -> keras.Variable:
-            return self.add_weight((rows, config.hidden_size), truncated_normal(config), name=name)
+            return self.add_weight((rows, config.hidden_size), truncated_normal(config), name=name, autocast=False)
 
-        self.word_embeddings = table(config.vocab_size, "word_embeddings")
+        self.word_embeddings = table(vocabulary_rows, "word_embeddings")
         self.token_type_embeddings = table(config.type_vocab_size, "token_type_embeddings")
         self.position_embeddings = table(config.max_position_embeddings, "position_embeddings")
         self.norm = layer_norm(config)
         self.built = True
 
-    def call(self, input_ids: Tensor, segment_ids: Tensor, seed: Tensor | None = None) -> Tensor:
+    def call(
+        self, input_ids: Tensor, segment_ids: Tensor, seed: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Tensor:
         """Embeds pieces.
 
         Args:
             input_ids: int [B, S], in [0, vocab_size).
             segment_ids: int [B, S], in [0, type_vocab_size).
             seed: int32 [2] of the dropout, or None.
+            position_ids: int [B, S], in [0, max_position_embeddings); None for 0, 1, 2 and so on.
 
         Returns:
-            float [B, S, H].
+            float32 [B, S, H].
         """
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
         # Two rows looked up by a product with one-hot vectors, as the released code does: its gradient is a matrix
         # product too, where that of a gather would scatter every position into the same few rows.
-        one_hot = ops.one_hot(segment_ids, self.token_type_embeddings.shape[0], dtype=words.dtype)  # [B, S, 2]
+        one_hot = ops.one_hot(segment_ids, self.token_type_embeddings.shape[0], dtype="float32")  # [B, S, 2]
         segments = ops.matmul(one_hot, self.token_type_embeddings)  # [B, S, H]
-        positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
+        if position_ids is None:
+            positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
+        else:
+            positions = ops.take(self.position_embeddings, position_ids, axis=0)  # [B, S, H]
         return dropout(self.norm(words + segments + positions), self.dropout_rate, seed)  # [B, S, H]
+
+
+class EncoderOutput(NamedTuple):
+    """What the encoder returns when asked for more than its last layer.
+
+    Attributes:
+        hidden: float32 [B, S or Q, H], of the last layer.
+        pooled: float [B, H] or [B, K, H].
+        all_hidden: the embeddings and then every layer's hidden states, L + 1 of float32 [B, S, H], the last of them
+            `hidden`; None if not asked for.
+        attention_maps: every layer's attention probabilities, L of float32 [B, A, S, S], the last [B, A, Q, S] where
+            only Q positions were computed; None if not asked for.
+    """
+
+    hidden: Tensor
+    pooled: Tensor
+    all_hidden: list[Tensor] | None
+    attention_maps: list[Tensor] | None
 
 
 class BertEncoder(keras.layers.Layer):
@@ -62,40 +90,116 @@ class BertEncoder(keras.layers.Layer):
 
     Args:
         config: shape of the model.
+        vocabulary_rows: rows of the word embeddings, where they are padded (`vocabulary_padding.py`).
+        fused_attention: as of `SelfAttention`.
+
+    Attributes:
+        wrap_layer: None, or what to wrap each layer in before it is called with positional tensors, for instance
+            `tf.recompute_grad`.
 
     Example:
         encoder = BertEncoder(BertConfig.preset("tiny", vocab_size=30522))
         hidden, pooled = encoder(input_ids, input_mask, segment_ids)
     """
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        vocabulary_rows: int | None = None,
+        fused_attention: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
-        self.embeddings = Embeddings(config, name="embeddings")
-        self.layers = [TransformerLayer(config, name=f"layer_{index}") for index in range(config.num_hidden_layers)]
+        self.embeddings = Embeddings(config, vocabulary_rows or config.vocab_size, name="embeddings")
+        self.layers = [
+            TransformerLayer(config, fused_attention, name=f"layer_{index}")
+            for index in range(config.num_hidden_layers)
+        ]
         self.pooler = dense(config.hidden_size, config.hidden_size, config, "pooler")
         self.dropout_sites = 1 + TransformerLayer.DROPOUT_SITES * config.num_hidden_layers
+        self.wrap_layer: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] | None = None
         self.built = True
 
     def call(
-        self, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, seed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        input_ids: Tensor,
+        input_mask: Tensor,
+        segment_ids: Tensor,
+        seed: Tensor | None = None,
+        *,
+        sequence_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        left_to_right: bool = False,
+        pooled_positions: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        output_range: int | None = None,
+        all_hidden: bool = False,
+        attention_maps: bool = False,
+    ) -> Any:
         """Encodes a batch.
 
         Args:
-            input_ids: int [B, S], in [0, vocab_size); S at most max_position_embeddings.
+            input_ids: int [B, S], in [0, vocab_size); S at most max_position_embeddings unless rows are packed.
             input_mask: int [B, S], 1 for real positions, 0 for padding.
             segment_ids: int [B, S], 0 for segment A, 1 for segment B.
             seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+            sequence_ids: int [B, S] for packed rows: 1, 2, 3... for the instances of a row, 0 for padding. Attention
+                stays within an instance, and positions are counted from its start.
+            position_ids: int [B, S], instead of positions counted from the start.
+            left_to_right: whether a position attends to those before it alone.
+            pooled_positions: int [B, K], the [CLS] of each instance of a packed row; None for position 0.
+            output_positions: int [B, Q], the positions wanted from the last layer, which computes no others.
+            output_range: the same for the first so many positions; 0 if only the pooled output is wanted.
+            all_hidden: whether the hidden states of all layers are wanted.
+            attention_maps: whether the attention probabilities of all layers are wanted.
 
         Returns:
-            The last layer's hidden states, float [B, S, H], and the pooled output, float [B, H]: a dense layer with
-            tanh over the first position, [CLS].
+            The last layer's hidden states, float32 [B, S, H] or [B, Q, H], and the pooled output, float [B, H] or
+            [B, K, H]: a dense layer with tanh over [CLS]. With `all_hidden` or `attention_maps`, an `EncoderOutput`.
+
+        Raises:
+            ValueError: both `output_positions` and `output_range` are given.
         """
-        attention_bias = (1.0 - ops.cast(input_mask, "float32")) * MASKED_SCORE  # [B, S]
-        attention_bias = attention_bias[:, None, None, :]  # [B, 1, 1, S]
-        hidden = self.embeddings(input_ids, segment_ids, seed)  # [B, S, H]
+        if output_positions is not None and output_range is not None:
+            raise ValueError("output_positions and output_range are both given; give one")
+        batch = ops.shape(input_ids)[0]
+        if position_ids is None and sequence_ids is not None:
+            position_ids = positions_in_sequence(sequence_ids)
+        if output_range is not None:
+            output_positions = ops.broadcast_to(ops.arange(output_range, dtype="int32"), (batch, output_range))
+        first = ops.zeros((batch, 1), "int32") if pooled_positions is None else ops.cast(pooled_positions, "int32")
+        bias = attention_bias(input_mask, sequence_ids, left_to_right)  # [B, 1, 1 or S, S]
+        hidden = self.embeddings(input_ids, segment_ids, seed, position_ids)  # [B, S, H]
+
+        states, maps = [hidden], []
+        queries: tuple[Tensor, ...] = ()
         for index, layer in enumerate(self.layers):
-            hidden = layer(hidden, attention_bias, fold_in(seed, 1 + TransformerLayer.DROPOUT_SITES * index))
-        pooled = ops.tanh(self.pooler(hidden[:, 0]))  # [B, H]
+            if index == len(self.layers) - 1 and output_positions is not None:
+                wanted = ops.concatenate([first, ops.cast(output_positions, "int32")], axis=1)  # [B, K + Q]
+                queries = (gather_positions(hidden, wanted),)  # [B, K + Q, H]
+                if bias.shape[2] != 1:
+                    bias = gather_positions(bias[:, 0], wanted)[:, None]  # [B, 1, K + Q, S]
+            layer_seed = fold_in(seed, 1 + TransformerLayer.DROPOUT_SITES * index)
+            if attention_maps:
+                hidden, probabilities = layer(hidden, bias, layer_seed, *queries, maps=True)
+                maps.append(probabilities)  # [B, A, S or K + Q, S]
+            else:
+                run = layer if self.wrap_layer is None else self.wrap_layer(layer)
+                hidden = run(hidden, bias, layer_seed, *queries)
+            states.append(hidden)  # [B, S or K + Q, H]
+
+        if output_positions is None:
+            to_pool = gather_positions(hidden, first)  # [B, K, H]
+        else:
+            pooled_count = ops.shape(first)[1]
+            to_pool, hidden = hidden[:, :pooled_count], hidden[:, pooled_count:]  # [B, K, H], [B, Q, H]
+            states[-1] = hidden
+            maps[-1:] = [probabilities[:, :, pooled_count:] for probabilities in maps[-1:]]
+        pooled = ops.tanh(self.pooler(to_pool))  # [B, K, H]
+        if pooled_positions is None:
+            pooled = pooled[:, 0]  # [B, H]
+        if all_hidden or attention_maps:
+            return EncoderOutput(hidden, pooled, states if all_hidden else None, maps if attention_maps else None)
         return hidden, pooled

@@ -1,76 +1,113 @@
-"""The two heads of pretraining (paper, section 3.1; `get_masked_lm_output` and `get_next_sentence_output` of the
-released run_pretraining.py).
+"""What stands on the encoder: the masked-LM head, the linear head of every other task, and text embeddings.
 
-Letters in shapes: B examples, S positions, P masked positions, H hidden size, V vocabulary size.
+Letters in shapes: B examples, S positions, P masked positions, H hidden size, V rows of the vocabulary, n labels.
 """
 
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_model.config import BertConfig
-from bert_model.layers import dense, gelu, layer_norm, truncated_normal
+from bert_model.dropout import dropout
+from bert_model.layers import activation
+from bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
 
+# The logit of a row that pads the vocabulary: no share of any softmax, and finite, so that 0 times it is 0.
+PADDED_LOGIT = -1e9
+
 
 class MaskedLanguageModelHead(keras.layers.Layer):
-    """Predicts the pieces at the masked positions; its output matrix is the word embedding matrix (tied).
+    """Predicts pieces (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
+
+    Its output matrix is the word embedding matrix (tied).
 
     Args:
         config: shape of the model.
+        vocabulary_rows: rows of the word embeddings; those from vocab_size on are never predicted.
     """
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: BertConfig, vocabulary_rows: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.activation = activation(config)
         self.transform = dense(config.hidden_size, config.hidden_size, config, "transform")
         self.norm = layer_norm(config)
-        self.output_bias = self.add_weight((config.vocab_size,), "zeros", name="output_bias")
+        self.output_bias = self.add_weight((vocabulary_rows,), "zeros", name="output_bias", autocast=False)
+        padding = np.arange(vocabulary_rows) >= config.vocab_size  # [V]
+        self.padding_bias = np.where(padding, PADDED_LOGIT, 0.0).astype(np.float32) if padding.any() else None
         self.built = True
 
-    def call(self, hidden: Tensor, positions: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Scores every piece of the vocabulary, at the masked positions alone.
+    def call(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Scores every piece of the vocabulary.
 
         Args:
-            hidden: float [B, S, H], the encoder's output.
-            positions: int [B, P], indices into S.
+            hidden: float [B, P, H], the encoder's output at the masked positions alone.
             word_embeddings: float [V, H].
 
         Returns:
-            float [B, P, V], logits.
+            float32 [B, P, V], logits.
         """
-        batch, length, size = ops.shape(hidden)
-        predictions = ops.shape(positions)[1]
-        flat = ops.reshape(hidden, (batch * length, size))  # [B * S, H]
-        first = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)  # [B, 1]
-        masked = ops.take(flat, ops.reshape(ops.cast(positions, "int32") + first, (-1,)), axis=0)  # [B * P, H]
-        masked = self.norm(gelu(self.transform(masked)))  # [B * P, H]
+        batch, predictions, size = ops.shape(hidden)
+        hidden = ops.reshape(hidden, (batch * predictions, size))  # [B * P, H]
+        hidden = self.norm(self.activation(self.transform(hidden)))  # [B * P, H]
         matrix = ops.cast(word_embeddings, self.compute_dtype)  # [V, H]
-        logits = ops.matmul(ops.cast(masked, matrix.dtype), ops.transpose(matrix)) + self.output_bias  # [B * P, V]
-        return ops.reshape(logits, (batch, predictions, -1))  # [B, P, V]
+        logits = ops.matmul(ops.cast(hidden, matrix.dtype), ops.transpose(matrix))  # [B * P, V]
+        bias = self.output_bias if self.padding_bias is None else self.output_bias + self.padding_bias  # [V]
+        logits = ops.cast(logits, "float32") + bias
+        return ops.reshape(logits, (batch, predictions, self.output_bias.shape[0]))  # [B, P, V]
 
 
-class NextSentenceHead(keras.layers.Layer):
-    """Tells whether segment B followed segment A: class 0 says that it did, class 1 that B is from elsewhere.
+class LinearHead(keras.layers.Layer):
+    """Dropout and one linear layer, in float32 whatever the policy: every head but the masked-LM one.
 
     Args:
         config: shape of the model.
+        num_labels: logits of each input, n.
+        dropout_rate: of the inputs in training.
     """
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.output_weights = self.add_weight((2, config.hidden_size), truncated_normal(config), name="output_weights")
-        self.output_bias = self.add_weight((2,), "zeros", name="output_bias")
+    def __init__(self, config: BertConfig, num_labels: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.dropout_rate = dropout_rate
+        # Labels first, as in the released code.
+        self.output_weights = self.add_weight(
+            (num_labels, config.hidden_size), truncated_normal(config), name="output_weights"
+        )
+        self.output_bias = self.add_weight((num_labels,), "zeros", name="output_bias")
         self.built = True
 
-    def call(self, pooled: Tensor) -> Tensor:
-        """Scores the two classes.
+    def call(self, inputs: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Scores the labels.
 
         Args:
-            pooled: float [B, H].
+            inputs: float [..., H].
+            seed: int32 [2] of the dropout, or None.
 
         Returns:
-            float [B, 2], logits.
+            float32 [..., n], logits.
         """
-        return ops.matmul(pooled, ops.transpose(self.output_weights)) + self.output_bias
+        inputs = dropout(inputs, self.dropout_rate, seed)
+        return ops.matmul(inputs, ops.transpose(self.output_weights)) + self.output_bias
+
+
+def mean_embedding(hidden: Tensor, input_mask: Tensor) -> Tensor:
+    """The embedding of a text as the mean of its hidden states, [CLS] and [SEP] among them, without padding.
+
+    Args:
+        hidden: float [B, S, H].
+        input_mask: int [B, S], 1 for real positions.
+
+    Returns:
+        float32 [B, H]; zeros for an example without real positions.
+    """
+    mask = ops.cast(input_mask, "float32")[:, :, None]  # [B, S, 1]
+    total = ops.sum(ops.cast(hidden, "float32") * mask, axis=1)  # [B, H]
+    return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
+
+
+def cls_embedding(hidden: Tensor) -> Tensor:
+    """The embedding of a text as the hidden state of [CLS], float32 [B, H], from hidden states [B, S, H]."""
+    return ops.cast(hidden[:, 0], "float32")

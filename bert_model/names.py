@@ -1,4 +1,4 @@
-"""One table of every variable of a pretraining model: here, in TF1 checkpoints of the released code, at Hugging Face.
+"""One table of every variable of a model: here, in TF1 checkpoints of the released code, at Hugging Face.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -6,17 +6,27 @@ This file imports neither Keras nor TensorFlow.
 import operator
 from typing import Any, NamedTuple
 
-from bert_model.config import BertConfig
+from bert_model.config import BertConfig, ConfigError
+
+# Tasks of fine-tuning, with the number of labels where the task decides it.
+TASKS: dict[str, int | None] = {
+    "classification": None,
+    "regression": 1,
+    "span": 2,
+    "token_classification": None,
+    "multiple_choice": 1,
+}
+PRETRAINING = "pretraining"
 
 
 class VariableName(NamedTuple):
     """One variable.
 
     Attributes:
-        ours: attribute path from a `BertForPretraining`, an index standing for an element of a list.
+        ours: attribute path from a `BertForPretraining` or `BertForTask`, an index standing for an element of a list.
         tf1: name in a checkpoint of the released code; also the name in our own checkpoints.
-        hugging_face: name in the state dict of `BertForPreTraining`, where a `kernel` lies transposed.
-        shape: shape here and in TF1 checkpoints.
+        hugging_face: name in the state dict of the class of the task, where a `kernel` lies transposed.
+        shape: shape in TF1 checkpoints, and here but for the padding of the vocabulary (`vocabulary_padding.py`).
     """
 
     ours: str
@@ -26,7 +36,7 @@ class VariableName(NamedTuple):
 
 
 # Ours, TF1, Hugging Face, shape. Letters of shapes: V vocab_size, H hidden_size, I intermediate_size,
-# P max_position_embeddings, T type_vocab_size, 2 the classes of next-sentence prediction.
+# P max_position_embeddings, T type_vocab_size, n labels of a task, 2 the classes of next-sentence prediction.
 # Each name of a group is prefixed by the names at its head.
 _EMBEDDINGS = """
 encoder.embeddings.    bert/embeddings/       bert.embeddings.
@@ -78,13 +88,55 @@ next_sentence.  cls/seq_relationship/  cls.seq_relationship.
 output_weights  output_weights         weight  2,H
 output_bias     output_bias            bias    2
 """
+# The released code has no regression, multiple choice or token classification; their names are those of its classifier.
+_CLASSIFIER = """
+head.           -               classifier.
+
+output_weights  output_weights  weight  n,H
+output_bias     output_bias     bias    n
+"""
+_SPAN = """
+head.           cls/squad/      qa_outputs.
+
+output_weights  output_weights  weight  n,H
+output_bias     output_bias     bias    n
+"""
 
 
-def variable_names(config: BertConfig) -> list[VariableName]:
-    """Every variable of a `BertForPretraining` of that configuration, in the order of the forward pass.
+def label_count(task: str, num_labels: int | None = None) -> int:
+    """The number of labels of a task.
 
-    206 for base: 5 of the embeddings, 16 a layer, 2 of the pooler, 5 of the masked-LM head, 2 of the next-sentence
-    head.
+    Args:
+        task: one of `TASKS`.
+        num_labels: as asked for; None where the task decides it.
+
+    Raises:
+        ConfigError: no such task, or a number of labels that it cannot have.
+    """
+    if task not in TASKS:
+        raise ConfigError(f"no task is called {task!r}; choose from {', '.join(TASKS)}")
+    fixed = TASKS[task]
+    if num_labels is None and fixed is not None:
+        return fixed
+    if num_labels is None or num_labels < 1 or (fixed is not None and num_labels != fixed):
+        needed = "a number of at least 1" if fixed is None else f"{fixed}, or nothing"
+        raise ConfigError(f"num_labels of the task {task} is {num_labels}; give {needed}")
+    return num_labels
+
+
+def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> list[VariableName]:
+    """Every variable of a model, in the order of the forward pass.
+
+    206 for the pretraining of base: 5 of the embeddings, 16 a layer, 2 of the pooler, 5 of the masked-LM head, 2 of
+    the next-sentence head. A fine-tuned model has 2 of its head instead of the last 7.
+
+    Args:
+        config: shape of the model.
+        task: "pretraining" for a `BertForPretraining`, or the task of a `BertForTask`.
+        num_labels: of the task; None where the task decides it.
+
+    Raises:
+        ConfigError: no such task, or a number of labels that it cannot have.
     """
     sizes = {
         "V": config.vocab_size,
@@ -94,21 +146,28 @@ def variable_names(config: BertConfig) -> list[VariableName]:
         "T": config.type_vocab_size,
         "2": 2,
     }
+    if task == PRETRAINING:
+        heads = [_MASKED_LM, _NEXT_SENTENCE]
+    else:
+        sizes["n"] = label_count(task, num_labels)
+        heads = [_SPAN if task == "span" else _CLASSIFIER]
 
     layers = [_LAYER.replace("N.", f"{index}.").replace("N/", f"{index}/") for index in range(config.num_hidden_layers)]
     names = []
-    for group in (_EMBEDDINGS, *layers, _POOLER, _MASKED_LM, _NEXT_SENTENCE):
+    for group in (_EMBEDDINGS, *layers, _POOLER, *heads):
         head, rows = group.strip().split("\n\n")
+        prefixes = ["" if prefix == "-" else prefix for prefix in head.split()]
         for row in rows.splitlines():
             *columns, shape = row.split()
-            ours, tf1, hugging_face = (prefix + column for prefix, column in zip(head.split(), columns, strict=True))
+            ours, tf1, hugging_face = (prefix + column for prefix, column in zip(prefixes, columns, strict=True))
             names.append(VariableName(ours, tf1, hugging_face, tuple(sizes[letter] for letter in shape.split(","))))
     return names
 
 
 def variables_by_tf1_name(model: Any) -> dict[str, Any]:
-    """The variables of a built `BertForPretraining` by their TF1 names, in the order of `variable_names`."""
-    return {name.tf1: _attribute(model, name.ours) for name in variable_names(model.config)}
+    """The variables of a `BertForPretraining` or `BertForTask` by their TF1 names, in the order of `variable_names`."""
+    names = variable_names(model.config, model.task, model.num_labels)
+    return {name.tf1: _attribute(model, name.ours) for name in names}
 
 
 def _attribute(model: Any, path: str) -> Any:

@@ -1,6 +1,6 @@
 """BERT as it is pretrained: the encoder with both heads, and the two losses.
 
-Letters in shapes: B examples, S positions, P masked positions, V vocabulary size.
+Letters in shapes: B examples, S positions, P masked positions, K instances of a packed row, V rows of the vocabulary.
 """
 
 from typing import Any, NamedTuple
@@ -10,14 +10,16 @@ from keras import ops
 
 from bert_model.config import BertConfig
 from bert_model.encoder import BertEncoder
-from bert_model.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_model.heads import LinearHead, MaskedLanguageModelHead
+from bert_model.names import PRETRAINING
+from bert_model.vocabulary_padding import padded_size
 
 Tensor = Any
 Features = dict[str, Tensor]
 
 
 class PretrainingLogits(NamedTuple):
-    """What the model predicts: `masked_lm` float [B, P, V], `next_sentence` float [B, 2]."""
+    """What the model predicts: `masked_lm` float32 [B, P, V], `next_sentence` float32 [B, 2] or [B, K, 2]."""
 
     masked_lm: Tensor
     next_sentence: Tensor
@@ -27,21 +29,28 @@ class PretrainingLosses(NamedTuple):
     """Losses in nats, float32.
 
     `total` is the scalar that training descends, the other two its terms; `masked_lm_per_position` [B, P] and
-    `next_sentence_per_example` [B] are not yet weighted or averaged.
+    `next_sentence_per_example` [B] or [B, K] are not yet weighted or averaged. Without next_sentence_labels the
+    latter is None and `next_sentence` 0.
     """
 
     total: Tensor
     masked_lm: Tensor
     next_sentence: Tensor
     masked_lm_per_position: Tensor
-    next_sentence_per_example: Tensor
+    next_sentence_per_example: Tensor | None
 
 
 class BertForPretraining(keras.layers.Layer):
     """Encoder, masked-LM head and next-sentence head.
 
+    The last layer computes [CLS] and the masked positions alone: nothing else is predicted from.
+
     Args:
         config: shape of the model.
+        pad_vocabulary: whether the word embeddings and the output bias get rows up to a multiple of 128, which are
+            never predicted; `vocabulary_padding.py` takes them off in checkpoints.
+        left_to_right: as of the encoder.
+        fused_attention: as of `SelfAttention`.
 
     Initial weights follow `keras.utils.set_random_seed`, called before.
 
@@ -50,30 +59,49 @@ class BertForPretraining(keras.layers.Layer):
         losses = pretraining_losses(model(features), features)
     """
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+    task = PRETRAINING
+    num_labels = None
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        pad_vocabulary: bool = False,
+        left_to_right: bool = False,
+        fused_attention: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
-        self.encoder = BertEncoder(config, name="bert")
-        self.masked_lm = MaskedLanguageModelHead(config, name="masked_lm")
-        self.next_sentence = NextSentenceHead(config, name="next_sentence")
+        self.left_to_right = left_to_right
+        rows = padded_size(config.vocab_size) if pad_vocabulary else config.vocab_size
+        self.encoder = BertEncoder(config, vocabulary_rows=rows, fused_attention=fused_attention, name="bert")
+        self.masked_lm = MaskedLanguageModelHead(config, rows, name="masked_lm")
+        self.next_sentence = LinearHead(config, 2, name="next_sentence")
         self.built = True
 
     def call(self, features: Features, seed: Tensor | None = None) -> PretrainingLogits:
         """Predicts masked pieces and whether B follows A.
 
         Args:
-            features: input_ids, input_mask, segment_ids int [B, S] and masked_lm_positions int [B, P]; the labels
-                (masked_lm_ids, masked_lm_weights, next_sentence_labels) may be there and are not read.
+            features: input_ids, input_mask, segment_ids int [B, S] and masked_lm_positions int [B, P]; for packed
+                rows sequence_ids int [B, S] and next_sentence_positions int [B, K] too. The labels (masked_lm_ids,
+                masked_lm_weights, next_sentence_labels, next_sentence_weights) may be there and are not read.
             seed: int32 [2] for training with dropout; None, as in evaluation, for none.
         """
         hidden, pooled = self.encoder(
-            features["input_ids"], features["input_mask"], features["segment_ids"], seed
-        )  # [B, S, H], [B, H]
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            seed,
+            sequence_ids=features.get("sequence_ids"),
+            pooled_positions=features.get("next_sentence_positions"),
+            output_positions=features["masked_lm_positions"],
+            left_to_right=self.left_to_right,
+        )  # [B, P, H], [B, H] or [B, K, H]
         return PretrainingLogits(
-            masked_lm=self.masked_lm(
-                hidden, features["masked_lm_positions"], self.encoder.embeddings.word_embeddings
-            ),  # [B, P, V]
-            next_sentence=self.next_sentence(pooled),  # [B, 2]
+            masked_lm=self.masked_lm(hidden, self.encoder.embeddings.word_embeddings),  # [B, P, V]
+            next_sentence=self.next_sentence(pooled),  # [B, 2] or [B, K, 2]: class 0 if B followed A, 1 if not
         )
 
 
@@ -85,17 +113,24 @@ def pretraining_losses(logits: PretrainingLogits, features: Features) -> Pretrai
 
     Args:
         logits: what the model predicts.
-        features: masked_lm_ids int [B, P], masked_lm_weights float [B, P] (0 for unused predictions),
-            next_sentence_labels int [B, 1] (0 = B follows A).
+        features: masked_lm_ids int [B, P] and masked_lm_weights float [B, P] (0 for unused predictions);
+            next_sentence_labels int [B, 1] (0 = B follows A), or [B, K] with next_sentence_weights float [B, K] (0
+            where a packed row has fewer instances), or neither, for data without the next-sentence task.
     """
-    masked_lm_logits = ops.cast(logits.masked_lm, "float32")  # [B, P, V]
-    next_sentence_logits = ops.cast(logits.next_sentence, "float32")  # [B, 2]
     weights = ops.cast(features["masked_lm_weights"], "float32")  # [B, P]
-    labels = ops.reshape(features["next_sentence_labels"], (-1,))  # [B]
-    per_position = cross_entropy(masked_lm_logits, features["masked_lm_ids"])  # [B, P]
-    per_example = cross_entropy(next_sentence_logits, labels)  # [B]
+    per_position = cross_entropy(logits.masked_lm, features["masked_lm_ids"])  # [B, P]
     masked_lm = ops.sum(weights * per_position) / (ops.sum(weights) + 1e-5)
-    next_sentence = ops.mean(per_example)
+    if "next_sentence_labels" not in features:
+        return PretrainingLosses(masked_lm, masked_lm, ops.zeros((), "float32"), per_position, None)
+    shape = ops.shape(logits.next_sentence)[:-1]
+    per_example = cross_entropy(
+        logits.next_sentence, ops.reshape(features["next_sentence_labels"], shape)
+    )  # [B] or [B, K]
+    if "next_sentence_weights" in features:
+        weights = ops.cast(features["next_sentence_weights"], "float32")  # [B, K]
+        next_sentence = ops.sum(weights * per_example) / ops.maximum(ops.sum(weights), 1.0)
+    else:
+        next_sentence = ops.mean(per_example)
     return PretrainingLosses(masked_lm + next_sentence, masked_lm, next_sentence, per_position, per_example)
 
 

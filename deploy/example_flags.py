@@ -27,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "always paired at random",
     )
     _add_number(group, "short_seq_prob", fraction, "share of documents packed shorter")
-    _add_number(group, "noise", fraction, "share of words that get a typing error, so that a model learns to bear them")
+    _add_number(
+        group,
+        "noise",
+        fraction,
+        "share of words of four letters or more that get a typing error, so that a model learns to bear them; not in "
+        "held-out text",
+    )
     _add_number(
         group, "dupe_factor", positive_int, "passes over the corpus, each with fresh pairs and masks; one is an epoch"
     )

@@ -41,7 +41,7 @@ class WriteShards(beam.DoFn):
         """Tokenises one part and writes its shards."""
         documents = tokenize_part(f"{self._corpus}/{part.name}", part.split, self._tokenizer, self._options)
         for duplicate in range(duplicates_of(part.split, self._options)):
-            shards, statistics = write_shards(documents, part, duplicate, self._output, self._vocab, self._options)
+            shards, statistics = write_shards(documents, part, duplicate, self._output, self._tokenizer, self._options)
             if duplicate == 0:
                 statistics.add_text(documents, self._vocab)
             yield part.split, shards, statistics

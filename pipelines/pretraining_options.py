@@ -33,7 +33,8 @@ class PretrainingDataOptions:
         balance_next_sentence: draw fewer random next sentences where documents have many forced ones, so that half of
             all pairs are not next.
         short_seq_prob: share of documents packed to a shorter random length.
-        noise: share of words that get a typing error, anew in every duplicate.
+        noise: share of the words of 4 letters or more that get a typing error, anew in every duplicate; not in
+            held-out text.
         dupe_factor: passes over the corpus, each with fresh pairs and masks.
         pack: put several short instances into a row.
         max_instances_per_row: most instances in a packed row.

@@ -237,8 +237,11 @@ def _examples(report: Report) -> str:
     if options.objective != "mlm":
         rows.append((_label_name(options), *(share(s.instances_labelled_1, s.instances) for s in both.values())))
     rows += [
-        ("tokens cut to fit", *(share(s.tokens_truncated, _drawn_tokens(s)) for s in both.values())),
-        ("single segments dropped", *(f"{each.segments_dropped:,}" for each in both.values())),
+        (
+            "tokens left out, cut to fit",
+            *(share(s.tokens_truncated, s.tokens_packed) for s in both.values()),
+        ),
+        ("single segments left out", *(f"{each.segments_dropped:,}" for each in both.values())),
     ]
     plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "positions of an instance", "instances")]
     if options.pack or len(options.row_lengths) > 1:
@@ -260,13 +263,6 @@ def _pair_balance(options: PretrainingDataOptions) -> str:
         "<p>As published, B is drawn at random with probability one half, and always where a chunk has one segment: a "
         "little more than half of the pairs are not next sentences, about 55% on running text.</p>"
     )
-
-
-def _drawn_tokens(statistics: Statistics) -> int:
-    """Tokens of all segments before truncation."""
-    in_a = int((np.arange(len(statistics.a_lengths)) * statistics.a_lengths).sum())
-    in_b = int((np.arange(len(statistics.b_lengths)) * statistics.b_lengths).sum())
-    return in_a + in_b + statistics.tokens_truncated
 
 
 def _masks(report: Report) -> str:

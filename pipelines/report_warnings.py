@@ -147,10 +147,10 @@ def _of_pairs(train: Statistics, options: PretrainingDataOptions) -> list[str]:
             "" if options.objective == "sop" else "; --balance_next_sentence brings it to half where that can be done"
         )
         found.append(f"{share:.1%} of the pairs are {what}, far from half{remedy}.")
-    truncated = train.tokens_truncated / max(train.tokens_truncated + train.instance_tokens - 3 * train.instances, 1)
+    truncated = train.tokens_truncated / max(train.tokens_packed, 1)
     if truncated > _MUCH_TRUNCATED:
         found.append(
-            f"{truncated:.1%} of the tokens were cut from pairs to fit: sentences are long for --max_seq_length "
+            f"{truncated:.1%} of the tokens are left out, cut to fit: sentences are long for --max_seq_length "
             f"{options.max_seq_length}; take a larger one, or check the segmentation."
         )
     return found

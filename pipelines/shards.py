@@ -10,13 +10,14 @@ import numpy as np
 from pipelines import corpus_files, shard_files
 from pipelines.corpus_files import Part
 from pipelines.dataset import Shard
-from pipelines.instances import TokenizedDocuments, from_sentences, sample_instances
+from pipelines.instances import TokenizedDocuments, from_sentences
 from pipelines.layout import Rows, lay_out, one_a_row
 from pipelines.masking import Masked, MaskingVocabulary, mask_rows
+from pipelines.noise import add_noise
 from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.sampling import sample_instances
 from pipelines.statistics import Statistics
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation")
 # Rows laid out, masked and encoded at a time; bounds memory, and is part of what a seed means.
@@ -69,7 +70,7 @@ def write_shards(
     part: Part,
     duplicate: int,
     output: str,
-    vocab: Vocabulary,
+    tokenizer: Tokenizer,
     options: PretrainingDataOptions,
 ) -> tuple[list[Shard], Statistics]:
     """Writes one duplicate of one bucket: a file, or one for each length of rows that occurs.
@@ -79,12 +80,15 @@ def write_shards(
         part: what it is: split, bucket and how many there are.
         duplicate: which pass over the corpus.
         output: the dataset directory.
-        vocab: the pieces.
+        tokenizer: the one that made `documents`.
         options: what the examples are like.
     """
     rng = generator(options.random_seed, part.split, part.bucket, duplicate)
+    vocab = tokenizer.vocabulary
     masking_vocab = MaskingVocabulary.of(vocab)
     statistics = Statistics()
+    if options.noise and part.split == "train":  # Held-out text is measured as it is.
+        documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
     instances = sample_instances(documents, options, rng)
     statistics.add_instances(instances)
     order = rng.permutation(len(instances))

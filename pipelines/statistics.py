@@ -34,8 +34,10 @@ class Statistics:
         piece_counts: [vocabulary] how often each piece occurs in the text, before anything is masked.
         instances, instances_labelled_1: how many, and how many of them have label 1 (B is not what follows A).
         instance_tokens: their positions, [CLS] and [SEP] included.
-        tokens_truncated: tokens cut from pairs to fit.
-        segments_dropped: single segments that nothing could be paired with.
+        tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
+        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
+        segments_dropped: single segments that nothing could be paired with, or too short to split.
+        words_with_noise: words that got a typing error.
         instance_lengths, a_lengths, b_lengths: instances by number of tokens, of the whole, of A and of B.
         rows, positions: rows, and positions in them with padding.
         row_lengths: rows by number of positions before the padding.
@@ -55,7 +57,9 @@ class Statistics:
     instances_labelled_1: int = 0
     instance_tokens: int = 0
     tokens_truncated: int = 0
+    tokens_packed: int = 0
     segments_dropped: int = 0
+    words_with_noise: int = 0
     instance_lengths: np.ndarray = dataclasses.field(default_factory=_none)
     a_lengths: np.ndarray = dataclasses.field(default_factory=_none)
     b_lengths: np.ndarray = dataclasses.field(default_factory=_none)
@@ -92,6 +96,7 @@ class Statistics:
         self.instances_labelled_1 += int(np.count_nonzero(instances.labels))
         self.instance_tokens += int(instances.lengths.sum())
         self.tokens_truncated += instances.tokens_truncated
+        self.tokens_packed += instances.tokens_packed
         self.segments_dropped += instances.segments_dropped
         self.instance_lengths = _sum(self.instance_lengths, np.bincount(instances.lengths))
         self.a_lengths = _sum(self.a_lengths, np.bincount(instances.a_length))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from trainers.errors import TrainingError
 from trainers.run_record import CHECKPOINTS_NAME
 
@@ -36,13 +37,14 @@ def checkpoints(directory: Path) -> list[Checkpoint]:
     return sorted(Checkpoint(int(match[1]), path.with_suffix("")) for path, match in matches if match)
 
 
-def save(directory: Path, step: int, variables: Mapping[str, tf.Variable]) -> Checkpoint:
+def save(directory: Path, step: int, variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> Checkpoint:
     """Writes a checkpoint and removes all but the last `KEPT`; killed at any moment, it leaves the others usable.
 
     Args:
         directory: made if need be.
         step: number of updates made so far.
         variables: by the name each is saved under.
+        vocab_size: rows to save of variables with a row for every piece, and of their slots; None for all.
 
     Raises:
         TrainingError: the checkpoint cannot be written.
@@ -57,7 +59,7 @@ def save(directory: Path, step: int, variables: Mapping[str, tf.Variable]) -> Ch
             prefix=str(unfinished / final.prefix.name),
             tensor_names=names,
             shape_and_slices=[""] * len(names),
-            tensors=[variables[name].read_value() for name in names],
+            tensors=[without_padding(name, variables[name].read_value(), vocab_size) for name in names],
         )
         # The step may have been saved before; without its index the old data cannot pass for the new.
         Path(f"{final.prefix}.index").unlink(missing_ok=True)
@@ -73,12 +75,14 @@ def save(directory: Path, step: int, variables: Mapping[str, tf.Variable]) -> Ch
     return final
 
 
-def restore(prefix: Path, variables: Mapping[str, tf.Variable]) -> None:
+def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> None:
     """Assigns the values of a checkpoint.
 
     Args:
         prefix: path of the checkpoint without `.index`.
         variables: by the name each was saved under; the checkpoint may hold more.
+        vocab_size: rows that the checkpoint has of variables with a row for every piece, and of their slots, the rest
+            being filled with zeros; None for all.
 
     Raises:
         TrainingError: the checkpoint cannot be read, lacks a variable or has it in another shape.
@@ -89,12 +93,15 @@ def restore(prefix: Path, variables: Mapping[str, tf.Variable]) -> None:
         for name, variable in variables.items():
             if name not in shapes:
                 raise TrainingError(f"checkpoint {prefix} has no variable {name}; give a checkpoint of the same model")
-            if shapes[name] != variable.shape.as_list():
+            needed = list(variable.shape)
+            if vocab_size is not None and is_padded(name):
+                needed[0] = vocab_size
+            if shapes[name] != needed:
                 raise TrainingError(
-                    f"checkpoint {prefix} has {name} of shape {shapes[name]}, the model needs "
-                    f"{variable.shape.as_list()}; give the --model and vocabulary that the checkpoint was made with"
+                    f"checkpoint {prefix} has {name} of shape {shapes[name]}, the model needs {needed}; give the "
+                    "--model and vocabulary that the checkpoint was made with"
                 )
-            variable.assign(reader.get_tensor(name))
+            variable.assign(with_padding(name, reader.get_tensor(name), list(variable.shape)))
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
         raise TrainingError(
             f"checkpoint {prefix} cannot be read ({_first_line(error)}); remove {prefix}.index to go back to the one "

@@ -32,10 +32,12 @@ class Task:
         variables: trained variables by TF1 name.
         loss: from (features, dropout seed int32 [2] or None for evaluation) to the scalar to descend and the sums of
             each metric, float32 scalars.
+        vocab_size: rows that checkpoints hold of variables with a row for every piece; None if none is padded.
     """
 
     variables: Mapping[str, tf.Variable]
     loss: Callable[[Features, tf.Tensor | None], tuple[tf.Tensor, Sums]]
+    vocab_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def train(
                 _log(writer, step, metrics if rate is None else {**metrics, "sequences_per_second": rate})
             stop = interruption.signal_number is not None
             if step == next_save or step == schedule.num_train_steps or stop:
-                saved = checkpointing.save(checkpoint_directory, step, trainer.saved_variables)
+                saved = checkpointing.save(checkpoint_directory, step, trainer.saved_variables, trainer.task.vocab_size)
                 if stop and step < schedule.num_train_steps:
                     say(f"Stopped: {saved.prefix} holds the state after step {step}; the same command goes on from it")
                     return interruption.signal_number

@@ -67,19 +67,22 @@ class AdamWeightDecay:
             for slot in ("adam_m", "adam_v")
         }
 
-    def apply(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices], learning_rate: tf.Tensor) -> tf.Tensor:
+    def apply(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None], learning_rate: tf.Tensor) -> tf.Tensor:
         """Makes one update.
 
         Args:
-            gradients: one a variable, in the order of `variables`.
+            gradients: one a variable, in the order of `variables`; None for a variable that the loss does not depend
+                on, which stays as it is, weight decay included, as in the released code.
             learning_rate: float32 scalar.
 
         Returns:
             float32 scalar, the global norm of the gradients before clipping.
         """
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        dense = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
         clipped, norm = tf.clip_by_global_norm(dense, CLIP_NORM)
         for (name, variable), gradient in zip(self.variables.items(), clipped, strict=True):
+            if gradient is None:
+                continue
             m, v = self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
             next_m = m.assign(BETA_1 * m + (1.0 - BETA_1) * gradient)
             next_v = v.assign(BETA_2 * v + (1.0 - BETA_2) * tf.square(gradient))

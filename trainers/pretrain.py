@@ -78,12 +78,15 @@ def run(args: argparse.Namespace) -> int:
 
     start_tensorflow()
     import keras
+    import tensorflow as tf
 
     from bert_model.pretraining import BertForPretraining
     from trainers.pretraining_task import pretraining_task
 
     keras.utils.set_random_seed(args.seed)
-    model = BertForPretraining(config)
+    # Matrix units want rows by the 128; on a CPU the padding made no difference.
+    accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+    model = BertForPretraining(config, pad_vocabulary=accelerated)
     task = pretraining_task(model)
 
     if do_train:
@@ -162,13 +165,13 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
     trainer = Trainer(task, schedule)
     parameters = sum(variable.shape.num_elements() for variable in task.variables.values())
     if saved:
-        checkpointing.restore(saved[-1].prefix, trainer.saved_variables)
+        checkpointing.restore(saved[-1].prefix, trainer.saved_variables, task.vocab_size)
         say(f"Resuming {output} from step {saved[-1].step} of {schedule.num_train_steps}")
     else:
         if args.init_checkpoint:
             prefix = checkpointing.find(Path(args.init_checkpoint))
             _check_vocabulary_of(prefix, dataset)
-            checkpointing.restore(prefix, task.variables)
+            checkpointing.restore(prefix, task.variables, task.vocab_size)
             say(f"Weights read from {prefix}")
         say(
             f"Training {parameters:,} parameters for {schedule.num_train_steps} steps of {schedule.batch_size} "
@@ -223,13 +226,13 @@ def _evaluate(
     if batches is None:
         warn(f"{data} has no validation examples, so nothing is evaluated; build the data with some held out")
         return None
-    checkpointing.restore(checkpoint.prefix, task.variables)
+    checkpointing.restore(checkpoint.prefix, task.variables, task.vocab_size)
     try:
         metrics = evaluate(task, batches)
     except tf.errors.DataLossError as error:
         path = damaged_shard(data, dataset.shards_of("validation")) or data
         raise DatasetError(f"{path} is damaged: its bytes are not those that were built; copy it again") from error
-    metrics["loss"] = metrics["masked_lm_loss"] + metrics["next_sentence_loss"]
+    metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
     writer = tf.summary.create_file_writer(str(output / "logs" / "validation"))
     with writer.as_default(step=checkpoint.step):
         for name, value in metrics.items():
@@ -246,9 +249,9 @@ def _summarise(output: Path, checkpoint: "Checkpoint", results: dict[str, float]
     say(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
     say(f"Model        {output / run_record.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
     if results:
-        say(
-            f"Evaluation   {output / 'eval_results.txt'}: masked LM accuracy {results['masked_lm_accuracy']:.3f}, "
-            f"next sentence accuracy {results['next_sentence_accuracy']:.3f}, loss {results['loss']:.3f}"
-        )
+        shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
+        shown["loss"] = "loss"
+        numbers = ", ".join(f"{words} {results[name]:.3f}" for name, words in shown.items() if name in results)
+        say(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
     say(f"Curves       tensorboard --logdir {output / 'logs'}")
     say(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")

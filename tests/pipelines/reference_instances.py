@@ -1,42 +1,69 @@
-"""The published procedure, one document at a time with Python lists: the oracle for `pipelines.instances`.
+"""The published procedure in plain Python, one instance at a time on lists: the oracle of sampling.
 
-It is told its draws, so that both can be given the same ones.
+What google-research/bert's create_pretraining_data.py does between token ids and features: pairs, truncation, layout
+and masks; and sentence order and full sentences beside its next sentence pairs. Where chance decides it asks `draws`,
+so that it can be given the draws of another implementation.
 """
 
+import dataclasses
+import random
 from collections.abc import Iterator
 
+Document = list[list[int]]
 
-def sample_document(
-    documents: list[list[list[int]]], index: int, target: int, draws: Iterator[tuple[float, float, float, float]]
-) -> Iterator[tuple[list[int], list[int], bool]]:
-    """Yields (A, B, is random next) of one document before truncation.
 
-    A draw is four uniforms: the end of A, whether B is random, which other document, which of its sentences.
+@dataclasses.dataclass
+class Instance:
+    """A and B as they stand in a row, and how many tokens were cut from each to fit; B is empty where there is none."""
+
+    a: list[int]
+    b: list[int]
+    label: int
+    cut_a: int = 0
+    cut_b: int = 0
+
+
+class OwnDraws:
+    """Draws of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def uniform(self, what: str, number: int) -> float:
+        return self._random.random()
+
+    def front_cuts(self, segment: str, number: int, cuts: int) -> int:
+        return sum(self._random.random() < 0.5 for _ in range(cuts))
+
+
+class GivenDraws:
+    """Draws that were made elsewhere.
+
+    Args:
+        arrays: by what is drawn; the number asked for is that of the document, of the sentence or of the chunk,
+            counted over all documents.
     """
-    document = documents[index]
-    chunk: list[list[int]] = []
-    i = 0
-    while i < len(document):
-        chunk.append(document[i])
-        if i == len(document) - 1 or sum(map(len, chunk)) >= target:
-            end, random_next, which, where = next(draws)
-            a_end = 1 if len(chunk) == 1 else 1 + int(end * (len(chunk) - 1))
-            a = [token for sentence in chunk[:a_end] for token in sentence]
-            b: list[int] = []
-            if len(chunk) == 1 or random_next < 0.5:
-                others = [other for other in range(len(documents)) if other != index]
-                other = documents[others[int(which * len(others))]]
-                for sentence in other[int(where * len(other)) :]:
-                    b.extend(sentence)
-                    if len(b) >= target - len(a):
-                        break
-                i -= len(chunk) - a_end
-                yield a, b, True
-            else:
-                b = [token for sentence in chunk[a_end:] for token in sentence]
-                yield a, b, False
-            chunk = []
-        i += 1
+
+    def __init__(self, **arrays) -> None:
+        self._arrays = arrays
+
+    def uniform(self, what: str, number: int) -> float:
+        return float(self._arrays[what][number])
+
+    def front_cuts(self, segment: str, number: int, cuts: int) -> int:
+        front = int(self._arrays[f"front_{segment}"][number])
+        assert front <= cuts
+        return front
+
+
+def _target(number: int, max_num_tokens: int, short_seq_prob: float, draws) -> int:
+    if draws.uniform("short", number) < short_seq_prob:
+        return 2 + int(draws.uniform("length", number) * (max_num_tokens - 1))
+    return max_num_tokens
+
+
+def _joined(sentences: list[list[int]]) -> list[int]:
+    return [token for sentence in sentences for token in sentence]
 
 
 def truncated_lengths(a: int, b: int, max_num_tokens: int) -> tuple[int, int]:
@@ -47,3 +74,112 @@ def truncated_lengths(a: int, b: int, max_num_tokens: int) -> tuple[int, int]:
         else:
             b -= 1
     return a, b
+
+
+def _fitted(a: list[int], b: list[int], label: int, max_num_tokens: int, number: int, draws) -> Instance:
+    a_length, b_length = truncated_lengths(len(a), len(b), max_num_tokens)
+    cut_a, cut_b = len(a) - a_length, len(b) - b_length
+    front_a, front_b = draws.front_cuts("a", number, cut_a), draws.front_cuts("b", number, cut_b)
+    return Instance(a[front_a:][:a_length], b[front_b:][:b_length], label, cut_a, cut_b)
+
+
+def next_sentence_pairs(
+    documents: list[Document], max_seq_length: int, short_seq_prob: float, draws
+) -> Iterator[Instance]:
+    """Yields the pairs of at least two documents, document after document."""
+    max_num_tokens = max_seq_length - 3
+    sentences_before = made = 0
+    for number, document in enumerate(documents):
+        target = _target(number, max_num_tokens, short_seq_prob, draws)
+        chunk: Document = []
+        i = 0
+        while i < len(document):
+            chunk.append(document[i])
+            if i == len(document) - 1 or sum(map(len, chunk)) >= target:
+                first = sentences_before + i + 1 - len(chunk)
+                a_end = 1
+                if len(chunk) >= 2:
+                    a_end += int(draws.uniform("a_end", first) * (len(chunk) - 1))
+                a, b, label = _joined(chunk[:a_end]), [], 0
+                if len(chunk) == 1 or draws.uniform("random_next", first) < 0.5:
+                    label = 1
+                    other = int(draws.uniform("document", made) * (len(documents) - 1))
+                    other_document = documents[other + 1 if other >= number else other]
+                    for sentence in other_document[int(draws.uniform("sentence", made) * len(other_document)) :]:
+                        b.extend(sentence)
+                        if len(b) >= target - len(a):
+                            break
+                    i -= len(chunk) - a_end
+                else:
+                    b = _joined(chunk[a_end:])
+                yield _fitted(a, b, label, max_num_tokens, made, draws)
+                made += 1
+                chunk = []
+            i += 1
+        sentences_before += len(document)
+
+
+def sentence_order_pairs(
+    documents: list[Document], max_seq_length: int, short_seq_prob: float, draws
+) -> Iterator[Instance]:
+    """Yields pairs of neighbouring segments, swapped or not; a chunk of one sentence is split inside it."""
+    max_num_tokens = max_seq_length - 3
+    chunks = made = 0
+    for number, document in enumerate(documents):
+        target = _target(number, max_num_tokens, short_seq_prob, draws)
+        chunk: Document = []
+        for i, sentence in enumerate(document):
+            chunk.append(sentence)
+            if i < len(document) - 1 and sum(map(len, chunk)) < target:
+                continue
+            parts = chunk if len(chunk) > 1 else [[token] for token in chunk[0]]
+            if len(parts) > 1:
+                end = 1 + int(draws.uniform("split", chunks) * (len(parts) - 1))
+                first, second = _joined(parts[:end]), _joined(parts[end:])
+                swapped = draws.uniform("swap", chunks) < 0.5
+                a, b = (second, first) if swapped else (first, second)
+                yield _fitted(a, b, int(swapped), max_num_tokens, made, draws)
+                made += 1
+            chunks += 1
+            chunk = []
+
+
+def full_sentences(documents: list[Document], max_seq_length: int, short_seq_prob: float, draws) -> Iterator[Instance]:
+    """Yields whole sentences of one document, as many as fit; longer ones in runs."""
+    longest = max_seq_length - 2
+    for number, document in enumerate(documents):
+        target = _target(number, longest, short_seq_prob, draws)
+        runs = [sentence[at : at + longest] for sentence in document for at in range(0, len(sentence), longest)]
+        a: list[int] = []
+        for run in runs:
+            if a and len(a) + len(run) > target:
+                yield Instance(a, [], 0)
+                a = []
+            a = a + run
+        yield Instance(a, [], 0)
+
+
+def row(instance: Instance, cls_id: int, sep_id: int) -> tuple[list[int], list[int]]:
+    """The ids and the segment ids of an instance, without padding."""
+    ids = [cls_id, *instance.a, sep_id]
+    segments = [0] * len(ids)
+    if instance.b:
+        ids += [*instance.b, sep_id]
+        segments += [1] * (len(instance.b) + 1)
+    return ids, segments
+
+
+def mask(
+    ids: list[int], special: set[int], prob: float, most: int, mask_id: int, vocab_size: int, rng: random.Random
+) -> tuple[list[int], list[int], list[int]]:
+    """Masks single tokens: the new ids, the places in order, and what stood there."""
+    places = [place for place, token in enumerate(ids) if token not in special]
+    rng.shuffle(places)
+    places = sorted(places[: min(most, max(1, round(len(ids) * prob)))])
+    masked = list(ids)
+    for place in places:
+        if rng.random() < 0.8:
+            masked[place] = mask_id
+        elif rng.random() >= 0.5:
+            masked[place] = rng.randint(0, vocab_size - 1)
+    return masked, places, [ids[place] for place in places]

@@ -209,6 +209,7 @@ FINE = Statistics(
     instances_labelled_1=270_000,
     instance_tokens=60_000_000,
     tokens_truncated=5_000_000,
+    tokens_packed=60_000_000,
     rows=500_000,
     positions=64_000_000,
     row_lengths=np.array([0] * 120 + [500_000]),
@@ -258,7 +259,7 @@ def test_data_without_fault_raises_no_alarm():
         ({"train": {"instances_labelled_1": 310_000}}, "62.0% of the pairs are not next sentences, far from half"),
         ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are not next sentences, far from half"),
         ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped, far from half"),
-        ({"train": {"tokens_truncated": 25_000_000}}, "29.9% of the tokens were cut"),
+        ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are left out, cut"),
         ({"train": {"positions": 120_000_000}}, "50% of the positions are padding"),
         (
             {"train": {"masked_tokens": 6_000_000, "masked_as_mask": 4_800_000}},

@@ -12,12 +12,14 @@ from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.record_reader import read_examples
 from pipelines.shards import write_shards
 from pipelines.statistics import Statistics, document_bin_start, total
+from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfghkl" for b in "aeiou"), "##s", "."),
     "vocab.txt",
 )
+TOKENIZER = Tokenizer(VOCAB, True)
 OPTIONS = PretrainingDataOptions(max_seq_length=32, max_predictions_per_seq=6)
 
 
@@ -33,7 +35,7 @@ def documents_of(seed: int):
 def shard(seed: int, output) -> tuple[Statistics, str]:
     documents = documents_of(seed)
     part = Part("part", "train", seed, 9, len(documents), len(documents.sentence_starts) - 1, 0, "")
-    (written,), statistics = write_shards(documents, part, 0, str(output), VOCAB, OPTIONS)
+    (written,), statistics = write_shards(documents, part, 0, str(output), TOKENIZER, OPTIONS)
     statistics.add_text(documents, VOCAB)
     return statistics, f"{output}/{written.name}"
 

@@ -1,0 +1,92 @@
+"""BERT as it is fine-tuned: the encoder with one linear head (paper, section 4; run_classifier.py and run_squad.py).
+
+Letters in shapes: B examples, C choices, S positions, H hidden size, n labels.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_model.config import BertConfig
+from bert_model.dropout import fold_in
+from bert_model.encoder import BertEncoder
+from bert_model.heads import LinearHead
+from bert_model.names import label_count
+
+Tensor = Any
+Features = dict[str, Tensor]
+
+
+class BertForTask(keras.layers.Layer):
+    """Encoder and the head of one task.
+
+    | task | logits |
+    |---|---|
+    | classification | [B, n], from the pooled output |
+    | regression | [B], from the pooled output |
+    | span | start and end, [B, S] each, from every position |
+    | token_classification | [B, S, n], from every position |
+    | multiple_choice | [B, C], from the pooled output of every choice; features of shape [B, C, S] |
+
+    Args:
+        config: shape of the model.
+        task: one of these.
+        num_labels: n; may be left out where the task decides it.
+        left_to_right: as of the encoder.
+        fused_attention: as of `SelfAttention`.
+
+    Raises:
+        ConfigError: no such task, or a number of labels that it cannot have.
+
+    Example:
+        model = BertForTask(BertConfig.preset("tiny", vocab_size=30522), "classification", num_labels=3)
+        logits = model(features)
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        task: str,
+        num_labels: int | None = None,
+        *,
+        left_to_right: bool = False,
+        fused_attention: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.task = task
+        self.num_labels = label_count(task, num_labels)
+        self.left_to_right = left_to_right
+        self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
+        # Dropout before the head as in the released code, which has none for spans.
+        rate = 0.0 if task == "span" else config.hidden_dropout_prob
+        self.head = LinearHead(config, self.num_labels, rate, name="head")
+        self.built = True
+
+    def call(self, features: Features, seed: Tensor | None = None) -> Any:
+        """Predicts.
+
+        Args:
+            features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; others are not
+                read.
+            seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+
+        Returns:
+            Logits, float32, as in the table above.
+        """
+        inputs = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+        head_seed = fold_in(seed, self.encoder.dropout_sites)
+        if self.task in ("span", "token_classification"):
+            hidden, _ = self.encoder(*inputs, seed, left_to_right=self.left_to_right)  # [B, S, H]
+            logits = self.head(hidden, head_seed)  # [B, S, n]
+            return (logits[:, :, 0], logits[:, :, 1]) if self.task == "span" else logits
+        if self.task == "multiple_choice":
+            batch, choices, length = ops.shape(inputs[0])
+            inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]
+        _, pooled = self.encoder(*inputs, seed, left_to_right=self.left_to_right, output_range=0)  # [B or B * C, H]
+        logits = self.head(pooled, head_seed)  # [B or B * C, n]
+        if self.task == "multiple_choice":
+            return ops.reshape(logits, (batch, choices))
+        return logits[:, 0] if self.task == "regression" else logits
