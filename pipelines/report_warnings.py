@@ -6,6 +6,7 @@ import numpy as np
 
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.report_tables import short
 from pipelines.statistics import Statistics
 
 # The share of label 1 that the released sampler gives lies near 0.55 on running text; this far from half is odd.
@@ -70,7 +71,7 @@ def _of_held_out(held_out: Statistics, overlap: Overlap) -> list[str]:
         )
     if held_out.instances < _FEW_HELD_OUT:
         found.append(
-            f"Only {held_out.instances:,} examples are held out, so that evaluation is rough; build the corpus with a "
+            f"Only {held_out.instances:,} example(s) are held out, evaluation will be rough; build the corpus with a "
             "larger --validation_fraction."
         )
     return found
@@ -87,7 +88,7 @@ def _of_vocabulary(train: Statistics, options: PretrainingDataOptions) -> list[s
     seen = np.count_nonzero(train.piece_counts) / max(len(train.piece_counts), 1)
     if seen < 0.7:
         found.append(
-            f"{1 - seen:.0%} of the vocabulary never occurs in the training text and will stay as it was initialised; "
+            f"{1 - seen:.1%} of the vocabulary never occurs in the training text and will stay as it was initialised; "
             "take more text or a smaller vocabulary learnt from it."
         )
     return found
@@ -97,7 +98,7 @@ def _of_corpus(train: Statistics, corpus: dict[str, Any], options: PretrainingDa
     found = []
     if train.tokens < _FEW_TOKENS:
         found.append(
-            f"The training text has {train.tokens / 1e6:.2g} million tokens: enough to try things out, not for a "
+            f"The training text has {short(train.tokens)} tokens: enough to try things out, not for a "
             "useful model; the released BERT saw about 3,300 million words."
         )
     read, rejected = corpus.get("documents_read", 0), corpus.get("documents_rejected", {})
@@ -115,7 +116,7 @@ def _of_corpus(train: Statistics, corpus: dict[str, Any], options: PretrainingDa
             f"The text mixes {len(large)} languages ({', '.join(large)}) as they come; "
             "--language_sampling_exponent 0.7 shows the small ones more often."
         )
-    if train.sentences and train.sentences < 2 * train.documents:
+    if options.objective == "nsp" and train.sentences < 2 * train.documents:
         found.append(
             f"A document has {train.sentences / train.documents:.1f} sentences on average, too few for true next "
             "sentences; give whole documents, or use --objective mlm."
