@@ -53,6 +53,6 @@ def create(path: str, options: PretrainingDataOptions, row_length: int, vocab_si
         row_length: L of this shard's rows.
         vocab_size: number of pieces.
     """
-    encoder = ExampleEncoder(vocab_size, row_length, options.predictions_in(row_length))
+    encoder = ExampleEncoder(options, row_length, vocab_size)
     with write_atomically(path) as file:
         yield ShardFile(file, encoder)

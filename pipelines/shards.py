@@ -3,8 +3,6 @@
 All that is random comes from a generator seeded by (seed, split, bucket, duplicate).
 """
 
-from typing import Any
-
 import numpy as np
 
 from pipelines import corpus_files, shard_files
@@ -19,8 +17,9 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation")
-# Rows laid out, masked and encoded at a time; bounds memory, and is part of what a seed means.
-_BATCH_ROWS = 8192
+# Positions laid out, masked and encoded at a time, a whole number of rows; bounds memory, keeps a batch in the
+# processor's cache, and is part of what a seed means.
+_BATCH_POSITIONS = 2**17
 
 
 def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.random.Generator:
@@ -46,9 +45,12 @@ def tokenize_part(path: str, split: str, tokenizer: Tokenizer, options: Pretrain
     return from_sentences(token_ids, token_starts, sentences, weights)
 
 
-def features_of(rows: Rows, masked: Masked | None, options: PretrainingDataOptions) -> dict[str, np.ndarray]:
-    """The features of a batch of n rows, those of `options.names_of_features`: integers [n, L], [n, P] or [n, K]."""
-    features: dict[str, Any] = {
+def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
+    """The features of a batch of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
+
+    Every feature there is; a file holds those of `options.names_of_features`.
+    """
+    features: dict[str, np.ndarray] = {
         "input_ids": rows.input_ids if masked is None else masked.input_ids,
         "input_mask": (rows.sequence_ids > 0).astype(np.uint8),
         "segment_ids": rows.segment_ids,
@@ -61,7 +63,7 @@ def features_of(rows: Rows, masked: Masked | None, options: PretrainingDataOptio
         features["masked_lm_positions"] = masked.positions
         features["masked_lm_ids"] = masked.label_ids
         features["masked_lm_weights"] = masked.weights
-    return {name: features[name] for name in options.names_of_features()}
+    return features
 
 
 def write_shards(
@@ -103,12 +105,13 @@ def write_shards(
             f"{shard_files.extension(options)}"
         )
         with shard_files.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
-            for first in range(0, len(plan), _BATCH_ROWS):
-                some = plan.some(first, min(first + _BATCH_ROWS, len(plan)))
+            batch_rows = max(1, _BATCH_POSITIONS // row_length)
+            for first in range(0, len(plan), batch_rows):
+                some = plan.some(first, min(first + batch_rows, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
                 masked = mask_rows(rows, predictions, options, masking_vocab, rng)
                 statistics.add_rows(rows, masked)
-                file.write(features_of(rows, masked, options))
+                file.write(features_of(rows, masked))
         shards.append(
             Shard(name, part.split, duplicate, file.examples, file.bytes, file.sha256, row_length, predictions)
         )
