@@ -82,7 +82,7 @@ def lay_out(
     """
     rows = len(plan)
     chosen = plan.instances
-    a_length, b_length = instances.a_length[chosen], instances.b_length[chosen]  # [m]
+    a_length = instances.a_length[chosen]  # [m]
     lengths = instances.lengths[chosen]  # [m]
     row = np.repeat(np.arange(rows), np.diff(plan.row_starts))  # [m]
     place = np.arange(len(chosen)) - plan.row_starts[row]  # [m], number in the row

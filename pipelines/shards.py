@@ -9,8 +9,9 @@ from pipelines import corpus_files, shard_files
 from pipelines.corpus_files import Part
 from pipelines.dataset import Shard
 from pipelines.instances import TokenizedDocuments, from_sentences, sample_instances
-from pipelines.layout import Rows, lay_out, one_a_row
+from pipelines.layout import RowPlan, Rows, lay_out, one_a_row
 from pipelines.masking import Masked, MaskingVocabulary, mask_rows
+from pipelines.packing import pack
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.statistics import Statistics
 from tokenizer.tokenizer import Tokenizer
@@ -43,6 +44,23 @@ def tokenize_part(path: str, split: str, tokenizer: Tokenizer, options: Pretrain
     if split == "train" and options.language_factors:
         weights = weights * np.array([options.language_factors[language] for language in table["language"].to_pylist()])
     return from_sentences(token_ids, token_starts, sentences, weights)
+
+
+def plan_rows(
+    lengths: np.ndarray, options: PretrainingDataOptions, rng: np.random.Generator
+) -> list[tuple[int, RowPlan]]:
+    """Which instance goes to which row, in random order, for every length of rows.
+
+    Args:
+        lengths: int64 [instances], at most max_seq_length.
+        options: pack, max_instances_per_row, length_bins, max_seq_length are read.
+        rng: the only source of chance.
+    """
+    if options.pack:
+        return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
+    order = rng.permutation(len(lengths))
+    bins = np.searchsorted(options.row_lengths, lengths[order])
+    return [(row_length, one_a_row(order[bins == number])) for number, row_length in enumerate(options.row_lengths)]
 
 
 def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
@@ -89,13 +107,8 @@ def write_shards(
     statistics = Statistics()
     instances = sample_instances(documents, options, rng)
     statistics.add_instances(instances)
-    order = rng.permutation(len(instances))
     shards = []
-    shorter = 0
-    for row_length in options.row_lengths:
-        lengths = instances.lengths[order]
-        plan = one_a_row(order[(lengths > shorter) & (lengths <= row_length)])
-        shorter = row_length
+    for row_length, plan in plan_rows(instances.lengths, options, rng):
         if not len(plan) and len(options.row_lengths) > 1:
             continue
         predictions = options.predictions_in(row_length)
