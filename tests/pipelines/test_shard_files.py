@@ -4,6 +4,7 @@ import bz2
 import dataclasses
 import gzip
 import itertools
+import json
 import re
 
 import numpy as np
@@ -18,6 +19,7 @@ from pipelines.instances import from_sentences
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.segmentation import split_sentences
 from pipelines.shards import write_shards
+from tests.conftest import ROOT
 from tests.pipelines.test_examples import random_features
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -232,3 +234,22 @@ def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     with pytest.raises(OSError, match="disk full"):
         write_and_fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_on_files_reads_them_as_it_says(write, tmp_path, monkeypatch, capsys):
+    """Runs its Python; the comment behind a print is what it must print."""
+    for name, changes in {"data": {}, "ragged": {"ragged": True}, "parquet": {"format": "parquet"}}.items():
+        output, shards, _, options = write(**changes)
+        manifest = {**dataclasses.asdict(options), "shards": [dataclasses.asdict(shard) for shard in shards]}
+        (output / "dataset.json").write_text(json.dumps(manifest))
+        (tmp_path / name).symlink_to(output)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "EXAMPLES.md").read_text(encoding="utf-8")
+    section = text[text.index("## Files") :].split("\n## ")[0]
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    for block in blocks:
+        exec(block, names)
+        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == expected
+    assert len(blocks) == 4
