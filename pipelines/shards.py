@@ -106,7 +106,9 @@ def write_shards(
             for first in range(0, len(plan), _BATCH_ROWS):
                 some = plan.some(first, min(first + _BATCH_ROWS, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
-                masked = mask_rows(rows, predictions, options, masking_vocab, rng)
+                masked = None
+                if options.masking != "dynamic":
+                    masked = mask_rows(rows, predictions, options, masking_vocab, rng)
                 statistics.add_rows(rows, masked)
                 file.write(features_of(rows, masked, options))
         shards.append(
