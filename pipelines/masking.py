@@ -138,8 +138,8 @@ def _choose_tokens(
     Returns:
         int64 [wanted.sum()], the chosen places, ascending.
     """
-    # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), a step for all rows: the i-th of k draws is one
-    # of the first m - k + i + 1 candidates, and the last of these where that was drawn before.
+    # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), a step for all rows: the i-th of k draws is
+    # one of the first m - k + i candidates (i from 1), and the last of these where that was drawn before.
     steps = int(wanted.max(initial=0))
     draws = rng.random((steps, len(wanted)), dtype=np.float32)
     chosen = np.empty((steps, len(wanted)), np.int32)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipelines.reference_masking import probabilities_of_whole_words, segments_of, spans
 
 from pipelines.word_masking import choose_spans, choose_words, words_of
+from tests.pipelines.reference_masking import probabilities_of_whole_words, segments_of, spans
 
 # Ids below 100 continue a word, 100 is special.
 CONTINUES = np.arange(200) < 100
@@ -138,7 +138,7 @@ def test_spans_fall_where_a_plain_loop_lets_them_fall(segments, wanted):
             plain_lengths[len(span) - 1] += 1
             for word in span:
                 plain_masked[number[tuple(word)]] += 1
-    # A word is masked or not; of spans of one length a row may have several, whose number varies no more than Poisson's.
+    # A word is masked or not; spans of one length may be several in a row, but vary no more than Poisson's numbers.
     share = plain_masked / plain_copies
     bound = 5 * np.sqrt(np.maximum(share * (1 - share), 1e-4) * (1 / copies + 1 / plain_copies))
     assert (abs(masked - share) < bound).all()
