@@ -37,7 +37,7 @@ class MaskingVocabulary:
         """Reads it off the pieces."""
         return cls(
             mask_id=vocab.mask_id,
-            replacement_ids=np.setdiff1d(np.arange(len(vocab), dtype=np.int32), vocab.special_ids()),
+            replacement_ids=vocab.text_ids(),
             continues_word=np.array([piece.startswith(CONTINUATION) for piece in vocab.pieces]),
         )
 
