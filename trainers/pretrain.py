@@ -49,6 +49,11 @@ def run(args: argparse.Namespace) -> int:
 
     # What can be wrong is found before anything is written and before TensorFlow is imported.
     dataset = manifest.load(data)
+    if dataset.file_format != "tfrecord":
+        raise DatasetError(
+            f"{data} holds {dataset.file_format} files, which the trainer does not read; build it again with "
+            "--format tfrecord"
+        )
     vocabulary = read_vocabulary(data, dataset)
     old = run_record.load(output)
     config = _config(args.model, output, old, dataset)
@@ -81,10 +86,11 @@ def run(args: argparse.Namespace) -> int:
 
     from bert_model.pretraining import BertForPretraining
     from trainers.pretraining_task import pretraining_task
+    from trainers.static_shapes import with_static_lengths
 
     keras.utils.set_random_seed(args.seed)
     model = BertForPretraining(config)
-    task = pretraining_task(model)
+    task = with_static_lengths(pretraining_task(model), dataset)
 
     if do_train:
         output.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,17 @@ def read_records(paths: Sequence[str] | tf.Tensor, dataset: Dataset) -> tf.data.
     return tf.data.TFRecordDataset(paths, compression_type="GZIP" if dataset.compression == "gzip" else "")
 
 
+def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:
+    """How many values each feature there can be has in a padded row: row_length, predictions, or one an instance."""
+    return {
+        **dict.fromkeys(("input_ids", "input_mask", "segment_ids", "sequence_ids"), row_length),
+        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions),
+        **dict.fromkeys(
+            ("next_sentence_labels", "next_sentence_positions", "next_sentence_weights"), dataset.instances_per_row
+        ),
+    }
+
+
 def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.Tensor], Features]:
     """How to parse a batch of records whose rows have one length.
 
@@ -29,13 +40,7 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.
         masked_lm_weights float32 [B, P]; next_sentence_labels, next_sentence_positions int32 and
         next_sentence_weights float32 [B, K] with room for K instances in a row.
     """
-    lengths = {
-        **dict.fromkeys(("input_ids", "input_mask", "segment_ids", "sequence_ids"), row_length),
-        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions),
-        **dict.fromkeys(
-            ("next_sentence_labels", "next_sentence_positions", "next_sentence_weights"), dataset.instances_per_row
-        ),
-    }
+    lengths = feature_lengths(dataset, row_length, predictions)
     dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in dataset.features}
     spec = {
         in_file: tf.io.RaggedFeature(dtypes[name])
