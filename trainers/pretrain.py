@@ -86,11 +86,10 @@ def run(args: argparse.Namespace) -> int:
 
     from bert_model.pretraining import BertForPretraining
     from trainers.pretraining_task import pretraining_task
-    from trainers.static_shapes import with_static_lengths
 
     keras.utils.set_random_seed(args.seed)
     model = BertForPretraining(config)
-    task = with_static_lengths(pretraining_task(model), dataset)
+    task = pretraining_task(model)
 
     if do_train:
         output.mkdir(parents=True, exist_ok=True)
@@ -150,6 +149,7 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
     from trainers.input import damaged_shard, train_batches
     from trainers.loop import Schedule, Trainer, train
     from trainers.pretraining_task import SHOWN_METRICS
+    from trainers.static_shapes import with_static_lengths
 
     schedule = Schedule(
         num_train_steps=args.num_train_steps,
@@ -165,7 +165,7 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
     if saved and saved[-1].step >= schedule.num_train_steps:
         say(f"{output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
         return None
-    trainer = Trainer(task, schedule)
+    trainer = Trainer(with_static_lengths(task, dataset), schedule)
     parameters = sum(variable.shape.num_elements() for variable in task.variables.values())
     if saved:
         checkpointing.restore(saved[-1].prefix, trainer.saved_variables)
