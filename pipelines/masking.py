@@ -141,14 +141,13 @@ def _choose_tokens(
     # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), a step for all rows: the i-th of k draws is
     # one of the first m - k + i candidates (i from 1), and the last of these where that was drawn before.
     steps = int(wanted.max(initial=0))
-    draws = rng.random((steps, len(wanted)), dtype=np.float32)
-    chosen = np.empty((steps, len(wanted)), np.int32)
-    first_last = (maskable_in_row - wanted).astype(np.int32)
-    for step in range(steps):
-        last = first_last + step
-        drawn = (draws[step] * (last + 1).astype(np.float32)).astype(np.int32)
-        chosen[step] = np.where((chosen[:step] == drawn).any(axis=0), last, drawn)
+    step_numbers = np.arange(steps, dtype=np.int32)[:, None]
+    last = (maskable_in_row - wanted).astype(np.int32) + step_numbers  # [steps, n]
+    chosen = (rng.random(last.shape, dtype=np.float32) * (last + 1).astype(np.float32)).astype(np.int32)
+    for step in range(1, steps):
+        drawn_before = (chosen[:step] == chosen[step]).any(axis=0)
+        np.copyto(chosen[step], last[step], where=drawn_before)
     row_starts = np.cumsum(maskable_in_row) - maskable_in_row
     is_chosen = np.zeros(len(maskable), bool)
-    is_chosen[(chosen + row_starts)[np.arange(steps)[:, None] < wanted]] = True
-    return maskable[is_chosen]
+    is_chosen[(chosen + row_starts)[step_numbers < wanted]] = True
+    return maskable[np.flatnonzero(is_chosen)]

@@ -118,10 +118,10 @@ def choose_words(
 def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Span masking (SpanBERT, section 3.1): runs of whole words, of geometric length, from uniformly drawn words on.
 
-    A length is drawn, then a word to start from. A span that would reach over the end of its segment, into another
-    span, or beyond what is still wanted is tried at up to STARTS_TRIED words; the last time, and from then on, it is
-    shortened to the words that fit. After four tries a wanted piece, and where nothing fits any more, what is left is
-    filled with single words as in `choose_words`, each a span of its own.
+    A length is drawn, at most as many words as pieces are still wanted, then a word to start from. A span that would
+    reach over the end of its segment, into another span, or beyond what is wanted is tried at up to STARTS_TRIED words;
+    the last time, and from then on, it is shortened to the words that fit. After four tries a wanted piece, what is
+    left is filled with single words as in `choose_words`, each a span of its own.
 
     Args:
         words: all words of n rows.
@@ -139,7 +139,7 @@ def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> 
     ends = np.concatenate([words.starts + words.pieces, beyond])
     span_of_word = np.concatenate([np.full(len(words), -1), beyond])
     spans = 0
-    lengths = _span_lengths(len(wanted), rng)
+    lengths = np.minimum(_span_lengths(len(wanted), rng), wanted)
     tries = np.zeros(len(wanted), np.int64)
     active = np.flatnonzero((remaining > 0) & (words_in_row > 0))
     for _ in range(4 * int(wanted.max(initial=0))):
@@ -161,7 +161,7 @@ def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> 
         span_of_word[covered] = np.repeat(spans + of_span, length)
         spans += len(first)
         tries[row] = 0
-        lengths[row] = _span_lengths(len(row), rng)
+        lengths[row] = np.minimum(_span_lengths(len(row), rng), remaining[row])
         active = active[remaining[active] > 0]
     span_of_word = span_of_word[: len(words)]
     single = np.flatnonzero(choose_words(words, remaining, rng, excluded=span_of_word >= 0))

@@ -153,7 +153,7 @@ def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_b
         ends += [((batch + 0.5) / batches, number) for batch in range(batches)]
     # All lengths from the first batch to the last, so that the first batches stand for all.
     which = tf.data.Dataset.from_tensor_slices(tf.constant([number for _, number in sorted(ends)], tf.int64))
-    batches = tf.data.Dataset.choose_from_datasets(streams, which, stop_on_empty_dataset=False)
+    batches = tf.data.Dataset.choose_from_datasets(streams, which)
     return batches.take(max_batches).prefetch(tf.data.AUTOTUNE)
 
 

@@ -60,7 +60,7 @@ def spans(segments: list[list[Word]], wanted: int, rng: random.Random) -> list[l
 
     lengths = list(range(1, 11))
     tries = rounds = 0
-    length = rng.choices(lengths, [0.8**n for n in lengths])[0]
+    length = min(remaining, rng.choices(lengths, [0.8**n for n in lengths])[0])
     while remaining and rounds < 4 * wanted:
         rounds += 1
         tries += 1
@@ -71,7 +71,7 @@ def spans(segments: list[list[Word]], wanted: int, rng: random.Random) -> list[l
             covered |= {(segment, place + number) for number in range(fits)}
             remaining -= sum(map(len, chosen[-1]))
             tries = 0
-            length = rng.choices(lengths, [0.8**n for n in lengths])[0]
+            length = min(remaining, rng.choices(lengths, [0.8**n for n in lengths])[0])
     free = [segments[segment][place] for segment, place in every if (segment, place) not in covered]
     rng.shuffle(free)
     return chosen + [[word] for word in whole_words(free, remaining)]

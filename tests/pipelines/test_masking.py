@@ -12,6 +12,7 @@ from pipelines.instances import from_sentences, sample_instances
 from pipelines.layout import RowPlan, Rows, lay_out, one_a_row
 from pipelines.masking import MaskingVocabulary, mask_rows
 from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.shards import features_of
 from tests.pipelines.reference_masking import segments_of
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -202,3 +203,11 @@ def test_real_text(wikipedia, masking, packed):
     assert np.array_equal(again.input_ids, masked.input_ids)
     other = mask_rows(rows, 20, options, of_vocab, np.random.default_rng(11))
     assert (other.input_ids != masked.input_ids).any(axis=1).mean() > 0.99
+
+
+def test_without_masks_the_records_hold_the_text(wikipedia):
+    vocab, token_ids, instances, options = wikipedia
+    rows = lay_out(token_ids, instances, one_a_row(np.arange(50)), 128, 1, vocab)
+    features = features_of(rows, None, dataclasses.replace(options, masking="dynamic"))
+    assert list(features) == ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
+    assert np.array_equal(features["input_ids"], rows.input_ids)

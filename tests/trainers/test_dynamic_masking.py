@@ -127,6 +127,12 @@ def test_fresh_masks_in_every_epoch_and_the_same_when_resumed(tmp_path):
     assert not equal(straight[0], take(train_batches(tmp_path, dataset, 5, seed=2), 1)[0])
 
 
+def test_the_same_place_in_a_batch_gets_other_masks_in_the_next(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [1]}, options=DYNAMIC)
+    batches = take(train_batches(tmp_path, dataset, 1, seed=1), 20)
+    assert len({batch["masked_lm_positions"].tobytes() for batch in batches}) >= 15
+
+
 @pytest.mark.parametrize("changes", [{}, {"length_bins": (8, LENGTH)}, {"ragged": True, "objective": "mlm"}])
 def test_evaluation_has_the_same_masks_whatever_the_batch_size(tmp_path, changes):
     options = dataclasses.replace(DYNAMIC, **changes)
