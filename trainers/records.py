@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from pipelines.dataset import Dataset
-
-Features = dict[str, tf.Tensor]
+from trainers.loop import Features
 
 
 def read_records(paths: Sequence[str] | tf.Tensor, dataset: Dataset) -> tf.data.Dataset:
