@@ -126,7 +126,9 @@ def write_shards(
             for first in range(0, len(plan), batch_rows):
                 some = plan.some(first, min(first + batch_rows, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
-                masked = mask_rows(rows, predictions, options, masking_vocab, rng)
+                masked = None
+                if options.masking != "dynamic":
+                    masked = mask_rows(rows, predictions, options, masking_vocab, rng)
                 statistics.add_rows(rows, masked)
                 file.write(features_of(rows, masked))
         shards.append(
