@@ -61,7 +61,7 @@ class WriteManifest(beam.DoFn):
             features=self._options.names_of_features(),
             file_format=self._options.format,
             compression=self._options.compression,
-            ragged=self._options.ragged,
+            ragged=self._options.without_padding,
             vocab_size=self._vocab["size"],
             vocab_sha256=self._vocab["sha256"],
             do_lower_case=self._options.do_lower_case,

@@ -37,7 +37,7 @@ class PretrainingDataOptions:
             held-out text.
         dupe_factor: passes over the corpus, each with fresh pairs and masks.
         pack: put several short instances into a row.
-        max_instances_per_row: most instances in a packed row.
+        max_instances_per_row: most instances in a packed row; 16 of Wikipedia's sentences one by one fill 98 % of 512.
         length_bins: lengths of rows, ascending, the last max_seq_length; an instance goes to the shortest that holds
             it, each in files of its own. () for one length.
         format: "tfrecord" or "parquet".
@@ -66,7 +66,7 @@ class PretrainingDataOptions:
     noise: float = 0.0
     dupe_factor: int = 10
     pack: bool = False
-    max_instances_per_row: int = 8
+    max_instances_per_row: int = 16
     length_bins: tuple[int, ...] = ()
     format: str = "tfrecord"
     compression: str = "none"
@@ -131,6 +131,11 @@ class PretrainingDataOptions:
         return self.max_instances_per_row if self.pack else 1
 
     @property
+    def without_padding(self) -> bool:
+        """Whether the lists of a record end where its content does."""
+        return self.ragged or self.format == "parquet"
+
+    @property
     def row_lengths(self) -> tuple[int, ...]:
         """Lengths of rows, ascending: one, or one a bin."""
         return self.length_bins or (self.max_seq_length,)
@@ -143,7 +148,8 @@ class PretrainingDataOptions:
         """The features of a record, and the name each has in the file.
 
         Lengths: input_ids, input_mask, segment_ids, sequence_ids that of the row; masked_lm_* room for masked tokens;
-        next_sentence_* room for instances.
+        next_sentence_* room for instances. Parquet has no input_mask and no weights: its lists end where the content
+        does.
         """
         names = ["input_ids", "input_mask", "segment_ids"]
         if self.pack:
@@ -154,5 +160,7 @@ class PretrainingDataOptions:
             names += ["next_sentence_labels"]
             if self.pack:
                 names += ["next_sentence_positions", "next_sentence_weights"]
+        if self.format == "parquet":
+            names = [name for name in names if name != "input_mask" and not name.endswith("_weights")]
         other = _MODEL_GARDEN_NAMES if self.feature_names == "model_garden" else {}
         return {name: other.get(name, name) for name in names}

@@ -159,7 +159,7 @@ def _of_pairs(train: Statistics, options: PretrainingDataOptions) -> list[str]:
 
 def _of_rows(train: Statistics, options: PretrainingDataOptions) -> list[str]:
     padding = 1 - train.instance_tokens / max(train.positions, 1)
-    if padding <= 0.3 or options.ragged or options.format == "parquet":
+    if padding <= 0.3 or options.without_padding:
         return []
     return [
         f"{padding:.0%} of the positions are padding, paid for in training time; use --pack, --length_bins, or a "

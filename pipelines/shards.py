@@ -3,25 +3,25 @@
 All that is random comes from a generator seeded by (seed, split, bucket, duplicate).
 """
 
-from typing import Any
-
 import numpy as np
 
 from pipelines import corpus_files, shard_files
 from pipelines.corpus_files import Part
 from pipelines.dataset import Shard
 from pipelines.instances import TokenizedDocuments, from_sentences
-from pipelines.layout import Rows, lay_out, one_a_row
+from pipelines.layout import RowPlan, Rows, lay_out, one_a_row
 from pipelines.masking import Masked, MaskingVocabulary, mask_rows
 from pipelines.noise import add_noise
+from pipelines.packing import pack
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.sampling import sample_instances
 from pipelines.statistics import Statistics
 from tokenizer.tokenizer import Tokenizer
 
 SPLITS = ("train", "validation")
-# Rows laid out, masked and encoded at a time; bounds memory, and is part of what a seed means.
-_BATCH_ROWS = 8192
+# Positions laid out, masked and encoded at a time, a whole number of rows; bounds memory, keeps a batch in the
+# processor's cache, and is part of what a seed means.
+_BATCH_POSITIONS = 2**17
 
 
 def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.random.Generator:
@@ -47,9 +47,29 @@ def tokenize_part(path: str, split: str, tokenizer: Tokenizer, options: Pretrain
     return from_sentences(token_ids, token_starts, sentences, weights)
 
 
-def features_of(rows: Rows, masked: Masked | None, options: PretrainingDataOptions) -> dict[str, np.ndarray]:
-    """The features of a batch of n rows, those of `options.names_of_features`: integers [n, L], [n, P] or [n, K]."""
-    features: dict[str, Any] = {
+def plan_rows(
+    lengths: np.ndarray, options: PretrainingDataOptions, rng: np.random.Generator
+) -> list[tuple[int, RowPlan]]:
+    """Which instance goes to which row, in random order, for every length of rows.
+
+    Args:
+        lengths: int64 [instances], at most max_seq_length.
+        options: pack, max_instances_per_row, length_bins, max_seq_length are read.
+        rng: the only source of chance.
+    """
+    if options.pack:
+        return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
+    order = rng.permutation(len(lengths))
+    bins = np.searchsorted(options.row_lengths, lengths[order])
+    return [(row_length, one_a_row(order[bins == number])) for number, row_length in enumerate(options.row_lengths)]
+
+
+def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
+    """The features of a batch of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
+
+    Every feature there is; a file holds those of `options.names_of_features`.
+    """
+    features: dict[str, np.ndarray] = {
         "input_ids": rows.input_ids if masked is None else masked.input_ids,
         "input_mask": (rows.sequence_ids > 0).astype(np.uint8),
         "segment_ids": rows.segment_ids,
@@ -62,7 +82,7 @@ def features_of(rows: Rows, masked: Masked | None, options: PretrainingDataOptio
         features["masked_lm_positions"] = masked.positions
         features["masked_lm_ids"] = masked.label_ids
         features["masked_lm_weights"] = masked.weights
-    return {name: features[name] for name in options.names_of_features()}
+    return features
 
 
 def write_shards(
@@ -91,13 +111,8 @@ def write_shards(
         documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
     instances = sample_instances(documents, options, rng)
     statistics.add_instances(instances)
-    order = rng.permutation(len(instances))
     shards = []
-    shorter = 0
-    for row_length in options.row_lengths:
-        lengths = instances.lengths[order]
-        plan = one_a_row(order[(lengths > shorter) & (lengths <= row_length)])
-        shorter = row_length
+    for row_length, plan in plan_rows(instances.lengths, options, rng):
         if not len(plan) and len(options.row_lengths) > 1:
             continue
         predictions = options.predictions_in(row_length)
@@ -107,12 +122,15 @@ def write_shards(
             f"{shard_files.extension(options)}"
         )
         with shard_files.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
-            for first in range(0, len(plan), _BATCH_ROWS):
-                some = plan.some(first, min(first + _BATCH_ROWS, len(plan)))
+            batch_rows = max(1, _BATCH_POSITIONS // row_length)
+            for first in range(0, len(plan), batch_rows):
+                some = plan.some(first, min(first + batch_rows, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
-                masked = mask_rows(rows, predictions, options, masking_vocab, rng)
+                masked = None
+                if options.masking != "dynamic":
+                    masked = mask_rows(rows, predictions, options, masking_vocab, rng)
                 statistics.add_rows(rows, masked, vocab.mask_id)
-                file.write(features_of(rows, masked, options))
+                file.write(features_of(rows, masked))
         shards.append(
             Shard(name, part.split, duplicate, file.examples, file.bytes, file.sha256, row_length, predictions)
         )

@@ -172,3 +172,7 @@ class Vocabulary:
         """Ids of the pieces that stand for no text: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
         special = [i for i, piece in enumerate(self.pieces) if piece in SPECIAL_TOKENS or _RESERVED.fullmatch(piece)]
         return np.array(special, dtype=np.int32)
+
+    def text_ids(self) -> np.ndarray:
+        """Ids of the pieces that stand for text, all but `special_ids`; int32, ascending."""
+        return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())

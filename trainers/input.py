@@ -1,38 +1,30 @@
 """Reads the shards of a pretraining dataset, in an order that is a pure function of (seed, epoch).
 
-Feature names, types and shapes are those of the released create_pretraining_data.py.
+Rows of several lengths (`--length_bins`) come in batches of one length, each length as often as its share of the
+examples says.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from pipelines.dataset import Dataset, DatasetError, Shard
+from trainers.loop import Features
+from trainers.masking import DynamicMasking, mask_batch
+from trainers.records import parser, read_records
 
 # Shards read alternately, and records taken from one before the next: enough to mix neighbours of a shard.
 INTERLEAVED_SHARDS = 16
 INTERLEAVED_RECORDS = 16
 # Records shuffled together, about 8 MB of them at 128 positions.
 SHUFFLE_WINDOW = 8192
-
-
-def feature_spec(dataset: Dataset) -> dict[str, tf.io.FixedLenFeature]:
-    """The seven features of a record.
-
-    input_ids, input_mask, segment_ids int64 [max_seq_length]; masked_lm_positions, masked_lm_ids int64 and
-    masked_lm_weights float32 [max_predictions_per_seq]; next_sentence_labels int64 [1].
-    """
-    positions, predictions = [dataset.max_seq_length], [dataset.max_predictions_per_seq]
-    return {
-        "input_ids": tf.io.FixedLenFeature(positions, tf.int64),
-        "input_mask": tf.io.FixedLenFeature(positions, tf.int64),
-        "segment_ids": tf.io.FixedLenFeature(positions, tf.int64),
-        "masked_lm_positions": tf.io.FixedLenFeature(predictions, tf.int64),
-        "masked_lm_ids": tf.io.FixedLenFeature(predictions, tf.int64),
-        "masked_lm_weights": tf.io.FixedLenFeature(predictions, tf.float32),
-        "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
-    }
+# Validation records that get their masks together, whatever the batch size, so that it decides nothing.
+MASKED_TOGETHER = 64
+# 2**32 divided by the golden ratio: multiples of it, modulo 2**32, fall evenly (Knuth, TAOCP 3, section 6.4).
+_GOLDEN = 2_654_435_769
 
 
 def check_shards(directory: Path, shards: list[Shard]) -> None:
@@ -73,16 +65,18 @@ def train_batches(
     Epoch e reads the shards of one duplicate, e modulo their number, so that an epoch is one pass over the corpus
     with fresh masks and pairs. Batches run on across the end of an epoch. Nothing but (seed, batch_size) decides
     what batch s holds: starting at `first_step` gives the batches that an uninterrupted run sees from there on.
+    Masks that are drawn here (`--masking dynamic`) are drawn anew for every batch.
 
     Args:
         directory: where the shards' names start.
         dataset: the manifest.
         batch_size: examples a batch.
-        seed: any whole number.
+        seed: any whole number below 2**31.
         first_step: batches already consumed.
 
     Returns:
-        A dataset of dicts of the seven features, integers as int32: [batch_size, ...].
+        A dataset of dicts of the features (`trainers.records.parser`), the masked_lm_* always among them:
+        [batch_size, ...], the lengths of rows and their room for masked tokens static unless they differ by batch.
 
     Raises:
         DatasetError: no train examples, or a shard that is missing or truncated.
@@ -92,43 +86,53 @@ def train_batches(
         raise DatasetError(f"{directory} holds no train examples; build the data from more text")
     check_shards(directory, shards)
     duplicates = sorted({shard.duplicate for shard in shards})
-    paths = [
-        [str(directory / shard.name) for shard in shards if shard.duplicate == duplicate] for duplicate in duplicates
-    ]
-    lengths = [sum(shard.examples for shard in shards if shard.duplicate == duplicate) for duplicate in duplicates]
-    paths_of_duplicate = tf.ragged.constant(paths)
+    bins = _by_row_length(shards)
+    examples = [sum(shard.examples for shard in some) for some in bins]
+    consumed = np.bincount(bin_of_step(tf.range(first_step, dtype=tf.int64), examples, seed), minlength=len(bins))
+    streams = []
+    for some, first_batch in zip(bins, consumed.tolist(), strict=True):
+        by_duplicate = [[shard for shard in some if shard.duplicate == duplicate] for duplicate in duplicates]
+        records = _train_records(directory, dataset, by_duplicate, seed, first_batch * batch_size)
+        numbered = records.batch(batch_size, drop_remainder=True).enumerate(start=first_batch)
+        streams.append(_parsed(numbered, _features_of(directory, dataset, some[0], [seed, 1])))
+    if len(streams) == 1:
+        batches = streams[0]
+    else:
+        steps = tf.data.Dataset.range(first_step, tf.int64.max)
+        which = steps.map(lambda step: bin_of_step(step[None], examples, seed)[0])
+        batches = tf.data.Dataset.choose_from_datasets(streams, which)
+    return batches.prefetch(tf.data.AUTOTUNE)
 
-    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
-        epoch_seed = tf.random.experimental.stateless_fold_in(tf.constant([seed, 0], tf.int64), epoch)
-        files = tf.random.experimental.stateless_shuffle(paths_of_duplicate[epoch % len(paths)], seed=epoch_seed)
-        records = tf.data.Dataset.from_tensor_slices(files).interleave(
-            tf.data.TFRecordDataset, cycle_length=INTERLEAVED_SHARDS, block_length=INTERLEAVED_RECORDS
-        )
 
-        # A shuffle buffer would draw from a generator of its own; a window is shuffled by a seed alone.
-        def shuffled(index: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-            window_seed = tf.random.experimental.stateless_fold_in(epoch_seed, index)
-            return tf.random.experimental.stateless_shuffle(window, seed=window_seed)
+def bin_of_step(steps: tf.Tensor, examples: list[int], seed: int) -> tf.Tensor:
+    """Which length of rows each step's batch has.
 
-        return records.batch(SHUFFLE_WINDOW).enumerate().map(shuffled).unbatch()
+    Any run of steps has each length in proportion to its examples, to within a few batches, so that all lengths come to
+    the end of an epoch together. In whole numbers, so that every machine has the same.
 
-    # Whole epochs already consumed are not read again; the records of the current one are, unparsed.
-    cycles, skipped = divmod(first_step * batch_size, sum(lengths))
-    first_epoch = cycles * len(lengths)
-    while skipped >= lengths[first_epoch % len(lengths)]:
-        skipped -= lengths[first_epoch % len(lengths)]
-        first_epoch += 1
-    records = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_records).skip(skipped)
-    return _parsed(records.batch(batch_size, drop_remainder=True), dataset)
+    Args:
+        steps: int64 [n].
+        examples: how many there are of each length.
+        seed: decides with which batch of the cycle a run begins.
+
+    Returns:
+        int64 [n], indices of `examples`.
+    """
+    total = sum(examples)
+    bounds = [2**32 * int(number) // total for number in np.cumsum(examples)[:-1]]
+    places = tf.math.floormod((steps + seed) * _GOLDEN, 2**32)
+    return tf.searchsorted(tf.constant(bounds, tf.int64), places, side="right", out_type=tf.int64)
 
 
 def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_batches: int) -> tf.data.Dataset | None:
     """The first batches of the validation shards of duplicate 0, each example once, in the order of the manifest.
 
+    Masks that are drawn here (`--masking dynamic`) are the same in every evaluation, whatever the batch size.
+
     Args:
         directory: where the shards' names start.
         dataset: the manifest.
-        batch_size: examples a batch; the last batch may be smaller.
+        batch_size: examples a batch; the last batch of each length of rows may be smaller.
         max_batches: batches at most.
 
     Returns:
@@ -141,16 +145,73 @@ def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_b
     if not shards:
         return None
     check_shards(directory, shards)
-    records = tf.data.TFRecordDataset([str(directory / shard.name) for shard in shards])
-    return _parsed(records.batch(batch_size).take(max_batches), dataset)
+    streams, ends = [], []
+    for number, some in enumerate(_by_row_length(shards)):
+        records = read_records([str(directory / shard.name) for shard in some], dataset)
+        numbered = records.batch(MASKED_TOGETHER).enumerate()
+        streams.append(_parsed(numbered, _features_of(directory, dataset, some[0], [0, 2])).rebatch(batch_size))
+        batches = -(-sum(shard.examples for shard in some) // batch_size)
+        ends += [((batch + 0.5) / batches, number) for batch in range(batches)]
+    # All lengths from the first batch to the last, so that the first batches stand for all.
+    which = tf.data.Dataset.from_tensor_slices(tf.constant([number for _, number in sorted(ends)], tf.int64))
+    batches = tf.data.Dataset.choose_from_datasets(streams, which)
+    return batches.take(max_batches).prefetch(tf.data.AUTOTUNE)
 
 
-def _parsed(batches: tf.data.Dataset, dataset: Dataset) -> tf.data.Dataset:
-    spec = feature_spec(dataset)
+def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
+    lengths = sorted({shard.max_seq_length for shard in shards})
+    return [[shard for shard in shards if shard.max_seq_length == length] for length in lengths]
 
-    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = tf.io.parse_example(serialized, spec)
-        # Accelerators have no 64-bit integers worth using.
-        return {name: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for name, v in features.items()}
 
-    return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+def _train_records(
+    directory: Path, dataset: Dataset, by_duplicate: list[list[Shard]], seed: int, skipped: int
+) -> tf.data.Dataset:
+    """Serialized records without end, epoch after epoch, from number `skipped` on."""
+    paths = tf.ragged.constant(
+        [[str(directory / shard.name) for shard in shards] for shards in by_duplicate], tf.string, ragged_rank=1
+    )
+    lengths = [sum(shard.examples for shard in shards) for shards in by_duplicate]
+
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
+        epoch_seed = tf.random.experimental.stateless_fold_in(tf.constant([seed, 0], tf.int64), epoch)
+        files = tf.random.experimental.stateless_shuffle(paths[epoch % len(lengths)], seed=epoch_seed)
+        records = tf.data.Dataset.from_tensor_slices(files).interleave(
+            lambda path: read_records(path, dataset), cycle_length=INTERLEAVED_SHARDS, block_length=INTERLEAVED_RECORDS
+        )
+
+        # A shuffle buffer would draw from a generator of its own; a window is shuffled by a seed alone.
+        def shuffled(index: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
+            window_seed = tf.random.experimental.stateless_fold_in(epoch_seed, index)
+            return tf.random.experimental.stateless_shuffle(window, seed=window_seed)
+
+        return records.batch(SHUFFLE_WINDOW).enumerate().map(shuffled).unbatch()
+
+    # Whole epochs already consumed are not read again; the records of the current one are, unparsed.
+    cycles, skipped = divmod(skipped, sum(lengths))
+    first_epoch = cycles * len(lengths)
+    while skipped >= lengths[first_epoch % len(lengths)]:
+        skipped -= lengths[first_epoch % len(lengths)]
+        first_epoch += 1
+    return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_records).skip(skipped)
+
+
+def _features_of(
+    directory: Path, dataset: Dataset, shard: Shard, seed: list[int]
+) -> Callable[[tf.Tensor, tf.Tensor], Features]:
+    """From a number and as many records like those of the shard to their features, with masks."""
+    parse = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)
+    masking = DynamicMasking.of(directory, dataset)
+    if masking is None:
+        return lambda _, serialized: parse(serialized)
+
+    def parse_and_mask(number: tf.Tensor, serialized: tf.Tensor) -> Features:
+        row_length = tf.constant(shard.max_seq_length, tf.int64)
+        of_length = tf.random.experimental.stateless_fold_in(tf.constant(seed, tf.int64), row_length)
+        mask_seed = tf.random.experimental.stateless_fold_in(of_length, number)
+        return mask_batch(parse(serialized), masking, shard.max_predictions_per_seq, mask_seed)
+
+    return parse_and_mask
+
+
+def _parsed(numbered: tf.data.Dataset, features_of: Callable[[tf.Tensor, tf.Tensor], Features]) -> tf.data.Dataset:
+    return numbered.map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

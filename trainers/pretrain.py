@@ -49,6 +49,11 @@ def run(args: argparse.Namespace) -> int:
 
     # What can be wrong is found before anything is written and before TensorFlow is imported.
     dataset = manifest.load(data)
+    if dataset.file_format != "tfrecord":
+        raise DatasetError(
+            f"{data} holds {dataset.file_format} files, which the trainer does not read; build it again with "
+            "--format tfrecord"
+        )
     vocabulary = read_vocabulary(data, dataset)
     old = run_record.load(output)
     config = _config(args.model, output, old, dataset)
@@ -147,6 +152,7 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
     from trainers.input import damaged_shard, train_batches
     from trainers.loop import Schedule, Trainer, train
     from trainers.pretraining_task import SHOWN_METRICS
+    from trainers.static_shapes import with_static_lengths
 
     schedule = Schedule(
         num_train_steps=args.num_train_steps,
@@ -162,7 +168,7 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
     if saved and saved[-1].step >= schedule.num_train_steps:
         say(f"{output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
         return None
-    trainer = Trainer(task, schedule)
+    trainer = Trainer(with_static_lengths(task, dataset), schedule)
     parameters = sum(variable.shape.num_elements() for variable in task.variables.values())
     if saved:
         checkpointing.restore(saved[-1].prefix, trainer.saved_variables, task.vocab_size)

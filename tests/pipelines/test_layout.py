@@ -11,6 +11,15 @@ from tokenizer.vocabulary import Vocabulary
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))))
 
 
+def random_instances(rng, count, longest):
+    """Tokens, and instances whose segments have up to `longest` of them; some have no B."""
+    token_ids = rng.integers(5, 1000, 5000).astype(np.int32)
+    a_length, b_length = rng.integers(1, longest + 1, count), rng.integers(0, longest + 1, count)
+    a_start, b_start = rng.integers(0, 5000 - longest, (2, count))
+    labels = rng.integers(0, 2, count).astype(np.uint8)
+    return token_ids, Instances(a_start, a_length, b_start, b_length, labels, 0, 0)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     rows=st.lists(
