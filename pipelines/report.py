@@ -82,7 +82,7 @@ def _head(report: Report) -> str:
         ("training examples", short(train.rows)),
         ("held-out examples", short(held_out.rows)),
         ("[UNK]", share(train.unknown_tokens, train.tokens)),
-        ("padding", share(train.positions - train.instance_tokens, train.positions)),
+        (_padding_name(options), share(train.positions - train.instance_tokens, train.positions)),
     ]
     if options.objective != "mlm":
         tiles.append((_label_name(options), share(train.instances_labelled_1, train.instances)))
@@ -98,6 +98,10 @@ def _head(report: Report) -> str:
 
 def _label_name(options: PretrainingDataOptions) -> str:
     return "swapped pairs" if options.objective == "sop" else "pairs not next"
+
+
+def _padding_name(options: PretrainingDataOptions) -> str:
+    return "padding, once padded" if options.without_padding else "padding"
 
 
 def _warnings(report: Report) -> str:

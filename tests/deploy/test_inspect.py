@@ -238,3 +238,31 @@ def test_colours_are_for_terminals_alone(shard, capsys):
     assert process.returncode == 0
     assert "→MASK".encode() in seen
     assert b"\x1b[" in seen
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--ragged --compression gzip --masking whole_word",
+        "--format parquet --pack --max_seq_length 256 --feature_names model_garden",
+        "--masking dynamic --objective mlm --feature_names model_garden",
+        "--masking span --objective sop --length_bins 32,64,128 --noise 0.1",
+    ],
+)
+def test_what_is_built_in_another_format_is_read_and_reported(built, tmp_path, capsys, options):
+    output = tmp_path / "data"
+    argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "1"]
+    assert beambert.main([*argv, *options.split()]) == 0
+    manifest = dataset.load(output)
+    counts = manifest.counts["train"]
+    capsys.readouterr()
+    code, out, _ = run(capsys, *(output / shard.name for shard in manifest.shards_of("train")), "--stats")
+    assert code == 0
+    rows, instances = (
+        sum(int(number.replace(",", "")) for number in numbers)
+        for numbers in zip(*re.findall(r"examples    ([\d,]+) rows with ([\d,]+) instances", out), strict=True)
+    )
+    assert (rows, instances) == (counts["rows"], counts["instances"])
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert page.count("<article") == 8
+    assert ('<mark class="mask">' in page.split('id="samples"')[1]) is ("dynamic" not in options)
