@@ -110,19 +110,26 @@ class Statistics:
         if masked is None:
             return
         predicted = masked.weights > 0
+        row_start = np.arange(len(rows))[:, None] * rows.input_ids.shape[1]
+        seen = masked.input_ids.reshape(-1)[row_start + masked.positions]  # [n, P]
         in_row = np.count_nonzero(predicted, axis=1)
-        row = np.repeat(np.arange(len(rows)), in_row)
-        self.add_masks(masked.input_ids[row, masked.positions[predicted]], masked.label_ids[predicted], mask_id)
+        self._add_masks(
+            int(in_row.sum()),
+            int(np.count_nonzero((seen == mask_id) & predicted)),
+            int(np.count_nonzero((seen == masked.label_ids) & predicted)),
+        )
         self.masked_in_row = _sum(self.masked_in_row, np.bincount(in_row))
 
     def add_masks(self, input_ids: np.ndarray, label_ids: np.ndarray, mask_id: int) -> None:
         """Counts tokens to predict: what stands in their places, and what they are; int [n] both."""
         as_mask = int(np.count_nonzero(input_ids == mask_id))
-        as_same = int(np.count_nonzero(input_ids == label_ids))
-        self.masked_tokens += len(label_ids)
+        self._add_masks(len(label_ids), as_mask, int(np.count_nonzero(input_ids == label_ids)))
+
+    def _add_masks(self, tokens: int, as_mask: int, as_same: int) -> None:
+        self.masked_tokens += tokens
         self.masked_as_mask += as_mask
         self.masked_as_same += as_same
-        self.masked_as_other += len(label_ids) - as_mask - as_same
+        self.masked_as_other += tokens - as_mask - as_same
 
     def __add__(self, other: "Statistics") -> "Statistics":
         values: dict[str, Any] = {}
