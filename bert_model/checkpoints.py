@@ -36,7 +36,7 @@ class Checkpoint:
         optimizer: global_step and the slots `<weight>/adam_m`, `<weight>/adam_v`, as far as they are there.
         missing: TF1 names of weights that the task has and the file lacks.
         ignored: names, as in the file, of what else it holds.
-        record: what `model.json` says, of a native model.
+        record: what `beambert.json` says, of a native model.
     """
 
     kind: str
@@ -172,11 +172,12 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     """Refuses weights of other shapes than the configuration says, and other files than BERT's."""
     if "bert/embeddings/word_embeddings" not in checkpoint.tensors:
         raise CheckpointError(f"{checkpoint.path} holds no word embeddings of a BERT; give a checkpoint of BERT")
-    layer = f"bert/encoder/layer_{checkpoint.config.num_hidden_layers}/"
-    if any(name.startswith(layer) or name.startswith(f"bert.encoder.layer.{layer[19:-1]}.") for name in checkpoint.ignored):
+    layers = checkpoint.config.num_hidden_layers
+    surplus = (f"bert/encoder/layer_{layers}/", f"bert.encoder.layer.{layers}.")
+    if any(name.startswith(surplus) for name in checkpoint.ignored):
         raise CheckpointError(
-            f"{checkpoint.path} has more layers than the num_hidden_layers {checkpoint.config.num_hidden_layers} of its "
-            "configuration; give the configuration that it was trained with"
+            f"{checkpoint.path} has more layers than its configuration's num_hidden_layers, {layers}; give the "
+            "configuration that it was trained with"
         )
     for name in variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels):
         tensor = checkpoint.tensors.get(name.tf1)
