@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bert_model import archive, hugging_face, native, tf1_checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import variable_names
+from bert_model.names import TASKS, variable_names
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 GLOBAL_STEP = "global_step"
@@ -30,7 +30,7 @@ class Checkpoint:
         task: which head, a name of `names.TASKS`.
         num_labels: classes that the head tells apart, None where the task has no such number.
         labels: names of the classes, None if they have only numbers.
-        vocab_file: `vocab.txt`, None if there is none.
+        vocab_file: `vocab.txt`, or a `tokenizer.json` in its place; None if there is neither.
         do_lower_case: whether text is lower-cased before WordPiece, None if no file says.
         tensors: weights by TF1 name, in the order of the table; those that the file lacks are not there.
         optimizer: global_step and the slots `<weight>/adam_m`, `<weight>/adam_v`, as far as they are there.
@@ -116,7 +116,7 @@ def _open_named(
     record = native.load(home)
     tensors = tf1_checkpoint.read(prefix)
     task = task or (record.task if record else _task_of(tensors))
-    num_labels = _num_labels(task, tensors)
+    num_labels = _num_labels(path, task, tensors.get("output_bias"))
     slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
     weights = {name: tensor for name, tensor in tensors.items() if name not in slots}
     expected = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
@@ -145,11 +145,9 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
     description = hugging_face.describe(directory)
     stored = hugging_face.read(directory)
     task = task or description.task or _hugging_face_task_of(stored)
-    head = stored.get("classifier.bias")
-    num_labels = head.shape[0] if head and head.shape and task in ("classification", "token_classification") else None
+    num_labels = _num_labels(path, task, stored.get("classifier.bias"))
     names = variable_names(description.config, task, num_labels)
     tensors, ignored = hugging_face.by_tf1_name(stored, names)
-    vocab_file = directory / native.VOCAB_FILE_NAME
     return _checked(
         Checkpoint(
             kind="huggingface",
@@ -158,7 +156,7 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
             task=task,
             num_labels=num_labels,
             labels=description.labels if num_labels else None,
-            vocab_file=vocab_file if vocab_file.is_file() else None,
+            vocab_file=hugging_face.vocabulary_file(directory),
             do_lower_case=hugging_face.do_lower_case(directory),
             tensors=tensors,
             optimizer={},
@@ -186,6 +184,13 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
                 f"{checkpoint.path} has {name.tf1} of shape {list(tensor.shape)}, its configuration says "
                 f"{list(name.shape)}; give the configuration that it was trained with"
             )
+    # Heads may be missing, and the pooler, which some heads do without; the rest makes no model without any of it.
+    lacking = [name for name in checkpoint.missing if name.startswith(("bert/embeddings/", "bert/encoder/"))]
+    if lacking:
+        raise CheckpointError(
+            f"{checkpoint.path} lacks {len(lacking)} weights of the encoder, the first {lacking[0]}; copy it again, or "
+            "give the configuration that it was trained with"
+        )
     if checkpoint.labels and checkpoint.num_labels != len(checkpoint.labels):
         raise CheckpointError(
             f"{checkpoint.path} names {len(checkpoint.labels)} labels, its head has {checkpoint.num_labels}; "
@@ -216,6 +221,10 @@ def _hugging_face_task_of(tensors: Mapping[str, StoredTensor]) -> str:
     return "pretraining"
 
 
-def _num_labels(task: str, tensors: Mapping[str, StoredTensor]) -> int | None:
-    head = tensors.get("output_bias")
-    return head.shape[0] if head and head.shape and task in ("classification", "token_classification") else None
+def _num_labels(path: Path, task: str, head_bias: StoredTensor | None) -> int | None:
+    """How many classes the head tells apart, None for a task that has no such number."""
+    if task not in TASKS or TASKS[task] is not None:
+        return None
+    if head_bias is None or len(head_bias.shape) != 1:
+        raise CheckpointError(f"{path} has no head of {task}; leave --task out, or give a checkpoint that has one")
+    return head_bias.shape[0]

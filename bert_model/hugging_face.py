@@ -208,6 +208,12 @@ def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
+def vocabulary_file(directory: Path) -> Path | None:
+    """`vocab.txt`, or `tokenizer.json`, all that newer versions of transformers write; None if there is neither."""
+    paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
+    return next((path for path in paths if path.is_file()), None)
+
+
 def do_lower_case(directory: Path) -> bool | None:
     """Whether `tokenizer_config.json` says that text is lower-cased; None if it does not say.
 
@@ -274,7 +280,7 @@ def _config_json(
         "torch_dtype": "float32",
     }
     if task in ("classification", "regression", "token_classification"):
-        content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 0)))
+        content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 1)))
         content["label2id"] = {label: number for number, label in content["id2label"].items()}
     if task in ("classification", "regression"):
         content["problem_type"] = "regression" if task == "regression" else "single_label_classification"
