@@ -6,7 +6,6 @@ TensorFlow is imported after the options have been checked, so that `--help` and
 import argparse
 import contextlib
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,8 @@ from bert_model.checkpoints import Checkpoint as OpenCheckpoint
 from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from bert_model.model_card import model_card
-from bert_model.names import PRETRAINING, variable_names
+from bert_model.names import PRETRAINING
+from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
@@ -112,12 +112,15 @@ def _run(
 
     start_tensorflow()
     import keras
+    import tensorflow as tf
 
     from bert_model.pretraining import BertForPretraining
     from trainers.pretraining_task import pretraining_task
 
     keras.utils.set_random_seed(args.seed)
-    model = BertForPretraining(config)
+    # Matrix units want rows by the 128; on a CPU the padding made no difference.
+    accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+    model = BertForPretraining(config, pad_vocabulary=accelerated)
     task = pretraining_task(model)
 
     if do_train:
@@ -153,8 +156,8 @@ def _write_model_record(
         steps=steps,
         metrics={name: value for name, value in (results or {}).items() if name != "global_step"},
     )
-    parameters = sum(math.prod(name.shape) for name in variable_names(config))
-    write_whole(output / native.MODEL_CARD_FILE_NAME, model_card(config, model_record, parameters).encode())
+    card = model_card(config, model_record, parameter_counts(config).total)
+    write_whole(output / native.MODEL_CARD_FILE_NAME, card.encode())
     write_whole(output / native.FILE_NAME, model_record.to_json().encode())
 
 
