@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 from pretraining_shards import LENGTH, VOCABULARY
 
@@ -7,7 +8,8 @@ import beambert
 from bert_model import conversion
 from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import variable_names
+from bert_model.names import variable_names, variables_by_tf1_name
+from bert_model.pretraining import BertForPretraining
 from bert_model.stored_tensors import CheckpointError
 from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
@@ -16,6 +18,7 @@ from trainers import pretrain
 from trainers.checkpoint_vocabulary import lacks_capitals
 from trainers.errors import TrainingError
 from trainers.fill_mask import fill_masks
+from trainers.initial_checkpoint import load_weights
 
 FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
 
@@ -169,9 +172,23 @@ def test_pretraining_begins_with_a_checkpoint_of_any_kind(tmp_path, options, cap
         assert BertConfig.load(output / "bert_config.json") == config
         trained = stored_values(output / "checkpoints" / "model.ckpt-1")
         assert_same_bytes({name: trained[name] for name in values}, values)
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "| Origin | training began with the weights of hf |" in card
     filled = fill_masks(output, ["ba [MASK]."])
     for path in (directory, zipped(directory), tmp_path / "hf", tmp_path / "native"):
         assert fill_masks(path, ["ba [MASK]."]) == filled
+
+
+def test_rows_that_pad_a_vocabulary_are_filled_with_zeros(release):
+    directory, config, values = release
+    model = BertForPretraining(config, pad_vocabulary=True)
+    variables = variables_by_tf1_name(model)
+    with open_checkpoint(directory) as checkpoint:
+        assert load_weights(checkpoint, variables).initialised == ()
+    words = np.asarray(variables["bert/embeddings/word_embeddings"])
+    assert words.shape == (128, 16)
+    np.testing.assert_array_equal(words[: config.vocab_size], values["bert/embeddings/word_embeddings"])
+    assert not words[config.vocab_size :].any()
 
 
 def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
@@ -207,14 +224,20 @@ def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
     write_release(tmp_path / "other")
     with pytest.raises(TrainingError, match=r"other/vocab\.txt, which is not the vocabulary of --data; build"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")
+    with open_checkpoint(directory) as checkpoint:
+        conversion.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
+    with pytest.raises(TrainingError, match="holds a model that was converted; give another --output"):
+        pretrained(options, capsys, "--init_checkpoint", directory, "--output", tmp_path / "native")
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "nowhere")
     assert not (tmp_path / "output").exists()
 
 
 def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
-    assert pretrain.run(options()) == 0
+    assert pretrain.run(options("--do_train")) == 0
     output = tmp_path / "output"
+    assert "## Evaluation" not in (output / "README.md").read_text(encoding="utf-8")
+    assert pretrain.run(options("--do_eval")) == 0
     results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
     del results["global_step"]
     with open_checkpoint(output) as checkpoint:
