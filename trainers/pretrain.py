@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from trainers.loop import Task
 
 DESCRIPTION = (
-    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. Stopped "
-    "at any moment, the same command goes on from the last checkpoint."
+    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
+    "Stopped at any moment, the same command goes on from the last checkpoint."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
