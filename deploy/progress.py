@@ -16,8 +16,9 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 # A listing there is a request or several.
 _SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES = 5.0
 _SECONDS_BETWEEN_LINES = 10.0
-# Rates over less than this say little.
+# Rates over less than this say little; where the start of the workers counts too, over less than that.
 _LEAST_SECONDS = 2.0
+_LEAST_SECONDS_FROM_START = 10.0
 
 
 class Stage(NamedTuple):
@@ -91,22 +92,36 @@ def _looks(stage: Stage) -> Iterator[Look]:
 def describe(stage: Stage, looks: list[Look]) -> str:
     """What to say after some looks at a stage: what is finished, rates, and the time that is left.
 
-    Rates are those since the first file appeared, when that is long enough ago, so that the start of the workers does
-    not count.
+    Rates are those since the first file appeared, so that the start of the workers does not count, or since the stage
+    began where no more than that has come for long.
+
+    Args:
+        stage: what is watched.
+        looks: the one before the stage began, the one that saw the first file since, and the latest; some of them may
+            be the same or not be there yet.
     """
-    first, last = looks[0], looks[-1]
-    appeared = next((look for look in looks if look.cost > first.cost), first)
-    since = appeared if last.seconds - appeared.seconds >= _LEAST_SECONDS and last.cost > appeared.cost else first
-    seconds, cost = last.seconds - since.seconds, last.cost - since.cost
+    last = looks[-1]
     told = [f"{last.files:,} of {len(stage.costs):,} {stage.unit}"]
-    if seconds > 0 and cost > 0:
+    since = _since(looks)
+    if since and last.files < len(stage.costs):
+        seconds = last.seconds - since.seconds
         for name, amount in last.amounts.items():
-            rate = (amount - since.amounts.get(name, 0)) / seconds
+            rate = float(f"{(amount - since.amounts.get(name, 0)) / seconds:.2g}")
             told.append(f"{rate:,.{0 if rate >= 10 else 1}f} {name}/s")
-        left = (sum(stage.costs.values()) - last.cost) * seconds / cost
-        if last.files < len(stage.costs):
-            told.append(f"about {_time(left)} left")
+        left = (sum(stage.costs.values()) - last.cost) * seconds / (last.cost - since.cost)
+        told.append(f"about {_time(left)} left")
     return ", ".join(told)
+
+
+def _since(looks: list[Look]) -> Look | None:
+    """From which look on rates are to be reckoned; None while it is too early for that."""
+    first, last = looks[0], looks[-1]
+    appeared = next((look for look in looks if look.cost > first.cost), None)
+    if appeared is None:
+        return None
+    if last.cost > appeared.cost and last.seconds - appeared.seconds >= _LEAST_SECONDS:
+        return appeared
+    return first if last.seconds - first.seconds >= _LEAST_SECONDS_FROM_START else None
 
 
 def _time(seconds: float) -> str:
@@ -147,7 +162,6 @@ def _report_lines(stage: Stage, looks: Iterator[Look], found: list[Look], stop: 
     told = 0.0
     while _wait(stage, looks, found, stop):
         seconds = found[-1].seconds
-        first = not told and seconds >= _LEAST_SECONDS and found[-1].cost > found[0].cost
-        if first or seconds - told >= _SECONDS_BETWEEN_LINES:
+        if (not told and _since(found)) or seconds - told >= _SECONDS_BETWEEN_LINES:
             told = seconds
             print(f"{stage.label}: {describe(stage, found)}", file=sys.stderr, flush=True)
