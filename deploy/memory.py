@@ -1,7 +1,7 @@
 """How much memory job 2 will take on this machine, told before it is spent.
 
 Job 2 holds the largest part of the corpus as a whole in each worker process, and a batch of rows; nothing grows with
-the corpus. The factors were measured with `benchmarks/pretraining_data.py --memory` (docs/EXAMPLES.md).
+the corpus. The factors were measured on English Wikipedia, 2026-11-21 (docs/EXAMPLES.md, tests/deploy/test_memory.py).
 """
 
 import math
@@ -13,11 +13,13 @@ from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
 
 # Bytes of a process before it has read anything.
-_PROCESS = 250 << 20
-# Bytes for a byte of text in the largest part.
-_PER_TEXT_BYTE = 8.0
-# Bytes for a position in a row: a batch holds 8,192 rows.
-_PER_POSITION = 8192 * 64
+_PROCESS = 225_000_000
+# Bytes for a byte of text in the largest part: as text, as tokens, and as runs of tokens.
+_PER_TEXT_BYTE = 7.0
+# Bytes for a position in a batch of 8,192 rows; a part has not more positions than it has tokens, about.
+_PER_POSITION = 48
+_ROWS = 8192
+_TEXT_BYTES_A_POSITION = 2
 _WARN_FROM = 0.7
 
 
@@ -29,7 +31,8 @@ def peak_memory(largest_text_bytes: int, max_seq_length: int, workers: int) -> i
         max_seq_length: positions in a row.
         workers: worker processes; 1 is this process itself.
     """
-    each = _PROCESS + _PER_TEXT_BYTE * largest_text_bytes + _PER_POSITION * max_seq_length
+    positions = min(_ROWS * max_seq_length, largest_text_bytes / _TEXT_BYTES_A_POSITION)
+    each = _PROCESS + _PER_TEXT_BYTE * largest_text_bytes + _PER_POSITION * positions
     return int(each * workers + (_PROCESS if workers > 1 else 0))
 
 
@@ -101,7 +104,9 @@ def require_memory(corpus: Corpus, max_seq_length: int, workers: int, ignore: bo
         f"memory, and {available / 1e9:.1f} GB are free"
     )
     ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
-    room = (_WARN_FROM * available - peak_memory(0, max_seq_length, workers)) / workers / _PER_TEXT_BYTE
+    # The text that a part may have, were batches of rows as large as they can be.
+    room = (_WARN_FROM * available - peak_memory(0, max_seq_length, workers)) / workers
+    room = max(room - _PER_POSITION * _ROWS * max_seq_length, room / 2) / _PER_TEXT_BYTE
     if room > 0:
         parts = sum(part.split == "train" for part in corpus.parts)
         ways.append(f"a corpus of smaller parts (`beambert corpus --num_buckets {math.ceil(parts * text / room)}`)")

@@ -67,25 +67,10 @@ def _hold_file(output: str, folder: Path) -> Callable[[], None]:
     path = folder / FILE_NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        while True:
-            file = path.open("a+b", buffering=0)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in _NO_LOCKS:
-                    file.close()
-                    return _hold_object(output, str(path))
-                content = path.read_bytes() if path.exists() else b""
-                file.close()
-                if error.errno != errno.EWOULDBLOCK:
-                    raise
-                raise _held(output, content, "wait for it, or choose another --output") from error
-            # Whoever held it before may have removed the file between our opening and our locking it.
-            if _is_same(file.fileno(), path):
-                break
-            file.close()
+        descriptor = _lock(output, path)
     except OSError as error:
         raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
+    file = os.fdopen(descriptor, "r+b", buffering=0)
     file.truncate(0)
     file.write(_holder().encode("utf-8"))
 
@@ -100,6 +85,36 @@ def _hold_file(output: str, folder: Path) -> Callable[[], None]:
                     folder.rmdir()
 
     return release
+
+
+def _lock(output: str, path: Path) -> int:
+    """Opens and locks a file; returns its descriptor, closing which unlocks it. Raises DatasetError or OSError."""
+    deadline = time.monotonic() + 1.0
+    while True:
+        try:
+            descriptor, new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), True
+        except FileExistsError:
+            descriptor, new = os.open(path, os.O_RDWR | os.O_CREAT), False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_LOCKS and new:
+                return descriptor
+            content = os.read(descriptor, 10_000)
+            os.close(descriptor)
+            if error.errno == errno.EWOULDBLOCK and not content and time.monotonic() < deadline:
+                # It was locked this moment and is about to say by whom.
+                time.sleep(0.02)
+                continue
+            if error.errno in _NO_LOCKS:
+                raise _held(output, content, f"if that one is dead, remove {path}") from error
+            if error.errno == errno.EWOULDBLOCK:
+                raise _held(output, content, "wait for it, or choose another --output") from error
+            raise
+        # Whoever held it before may have removed the file between our opening and our locking it.
+        if _is_same(descriptor, path):
+            return descriptor
+        os.close(descriptor)
 
 
 def _is_same(descriptor: int, path: Path) -> bool:
