@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus lock clean
+.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-wikipedia   words kept, markup left and speed on Wikipedia dumps in $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus as its input grows tenfold"
+	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -67,6 +68,9 @@ bench-wikipedia: setup
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
+
+bench-data: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/pretraining_data.py $(DATA)
 
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \

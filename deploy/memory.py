@@ -104,9 +104,12 @@ def require_memory(corpus: Corpus, max_seq_length: int, workers: int, ignore: bo
         f"memory, and {available / 1e9:.1f} GB are free"
     )
     ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
-    # The text that a part may have, were batches of rows as large as they can be.
     room = (_WARN_FROM * available - peak_memory(0, max_seq_length, workers)) / workers
-    room = max(room - _PER_POSITION * _ROWS * max_seq_length, room / 2) / _PER_TEXT_BYTE
+    # The text that a part may have, its batches being full or not.
+    room = max(
+        (room - _PER_POSITION * _ROWS * max_seq_length) / _PER_TEXT_BYTE,
+        room / (_PER_TEXT_BYTE + _PER_POSITION / _TEXT_BYTES_A_POSITION),
+    )
     if room > 0:
         parts = sum(part.split == "train" for part in corpus.parts)
         ways.append(f"a corpus of smaller parts (`beambert corpus --num_buckets {math.ceil(parts * text / room)}`)")

@@ -5,6 +5,7 @@ for one thing: a random replacement is never a special or [unused] token, which 
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -28,8 +29,9 @@ class MaskingVocabulary:
     continues_word: np.ndarray
 
     @classmethod
+    @functools.lru_cache(maxsize=1)
     def of(cls, vocab: Vocabulary) -> "MaskingVocabulary":
-        """Reads it off the pieces."""
+        """Reads it off the pieces, once for all shards that are made with them."""
         return cls(
             mask_id=vocab.mask_id,
             replacement_ids=np.setdiff1d(np.arange(len(vocab), dtype=np.int32), vocab.special_ids()),

@@ -34,10 +34,10 @@ for _ in range(int(sys.argv[2])):
         os.read(wait, 1)
         try:
             with lock_output(sys.argv[1]):
-                print("holds", os.getpid(), flush=True)
+                os.write(1, f"holds {os.getpid()}\\n".encode())
                 sys.stdin.read()
         except DatasetError as error:
-            print(error, flush=True)
+            os.write(1, f"{error}\\n".encode())
         os._exit(0)
 os.close(release)
 while True:
@@ -97,13 +97,22 @@ def test_of_many_that_start_at_the_same_moment_one_wins(tmp_path):
     losers = [answer for answer in answers if not answer.startswith("holds ")]
     assert all(f"is in use by process {winners[0]} on {os.uname().nodename} since" in answer for answer in losers)
     end(process)
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / FILE_NAME).exists()
 
 
 def test_the_lock_goes_from_one_to_the_next_and_never_to_two(tmp_path):
     process = run(IN_TURN, tmp_path)
     assert process.communicate(timeout=60)[0] == "[0, 0, 0]\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_made_for_nothing_goes_again(tmp_path):
+    with pytest.raises(KeyError), lock_output(str(tmp_path / "out")):
+        raise KeyError
+    assert not (tmp_path / "out").exists()
+    with lock_output(str(tmp_path / "out")):
+        (tmp_path / "out/file").write_text("")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
