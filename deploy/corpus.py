@@ -207,7 +207,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
 def megabytes_read(units: list[Unit]) -> Callable[[str], dict[str, float]]:
     """For progress: note of a unit -> the MB it stands for."""
     sizes = {f"{unit.name()}.json": unit.bytes / 1e6 for unit in units}
-    return lambda path: {"MB": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
+    return lambda path: {"MB/s read": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
 
 
 def _stage(units: list[Unit], options: CorpusOptions, output: str, work: str) -> Stage:

@@ -192,7 +192,7 @@ def _load(path: str) -> Dataset | None:
 def _amounts(note: str) -> dict[str, float]:
     """What a finished pass has written, for its progress."""
     shards, _ = read_note(note) or ([], {})
-    return {"MB": sum(shard.bytes for shard in shards) / 1e6, "examples": sum(shard.examples for shard in shards)}
+    return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
 
 
 def _restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:

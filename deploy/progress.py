@@ -29,7 +29,7 @@ class Stage(NamedTuple):
         pattern: the files that appear as it goes on.
         costs: how much work each of them stands for, by file name, in any unit.
         unit: what the files are.
-        amounts: path -> what is to be told of a file as so much a second, such as {"MB": 2.5}.
+        amounts: path -> what is to be told of a file as so much a second, by unit, such as {"MB/s": 2.5} for 2.5 MB.
     """
 
     label: str
@@ -47,12 +47,14 @@ class Look(NamedTuple):
         files: how many of them.
         cost: their work.
         amounts: theirs, added up.
+        grown: seconds at the look that found the latest of them.
     """
 
     seconds: float
     files: int
     cost: float
     amounts: dict[str, float]
+    grown: float
 
 
 @contextmanager
@@ -78,15 +80,17 @@ def _looks(stage: Stage) -> Iterator[Look]:
     """Looks at the files whenever the next look is asked for; each file is measured once."""
     start = time.monotonic()
     seen: set[str] = set()
-    cost, total = 0.0, Counter[str]()
+    cost, total, grown = 0.0, Counter[str](), 0.0
     while True:
+        seconds = time.monotonic() - start
         for file in FileSystems.match([stage.pattern])[0].metadata_list:
             name = file.path.rsplit("/", 1)[-1]
             if name in stage.costs and name not in seen:
                 seen.add(name)
+                grown = seconds
                 cost += stage.costs[name]
                 total.update(stage.amounts(file.path))
-        yield Look(time.monotonic() - start, len(seen), cost, dict(total))
+        yield Look(seconds, len(seen), cost, dict(total), grown)
 
 
 def describe(stage: Stage, looks: list[Look]) -> str:
@@ -104,11 +108,13 @@ def describe(stage: Stage, looks: list[Look]) -> str:
     told = [f"{last.files:,} of {len(stage.costs):,} {stage.unit}"]
     since = _since(looks)
     if since and last.files < len(stage.costs):
-        seconds = last.seconds - since.seconds
-        for name, amount in last.amounts.items():
-            rate = float(f"{(amount - since.amounts.get(name, 0)) / seconds:.2g}")
-            told.append(f"{rate:,.{0 if rate >= 10 else 1}f} {name}/s")
+        seconds, waited = last.grown - since.seconds, last.seconds - last.grown
+        for unit, amount in last.amounts.items():
+            rate = float(f"{(amount - since.amounts.get(unit, 0)) / seconds:.2g}")
+            told.append(f"{rate:,.{0 if rate >= 10 else 1}f} {unit}")
         left = (sum(stage.costs.values()) - last.cost) * seconds / (last.cost - since.cost)
+        # Between one file and the next the time left runs down, unless the next one is long overdue.
+        left = left - waited if waited < left / 2 else left * (seconds + waited) / seconds
         told.append(f"about {_time(left)} left")
     return ", ".join(told)
 
@@ -119,9 +125,9 @@ def _since(looks: list[Look]) -> Look | None:
     appeared = next((look for look in looks if look.cost > first.cost), None)
     if appeared is None:
         return None
-    if last.cost > appeared.cost and last.seconds - appeared.seconds >= _LEAST_SECONDS:
+    if last.cost > appeared.cost and last.grown - appeared.seconds >= _LEAST_SECONDS:
         return appeared
-    return first if last.seconds - first.seconds >= _LEAST_SECONDS_FROM_START else None
+    return first if last.grown - first.seconds >= _LEAST_SECONDS_FROM_START else None
 
 
 def _time(seconds: float) -> str:
