@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,7 +51,9 @@ def lock_output(output: str) -> Iterator[None]:
 def _holder() -> str:
     """What the file says: who holds the directory, since when."""
     started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "started": started}) + "\n"
+    holder = {"host": socket.gethostname(), "process": os.getpid(), "started": started}
+    # Containers may have all of these in common.
+    return json.dumps({**holder, "token": uuid.uuid4().hex}) + "\n"
 
 
 def _held(output: str, content: bytes, remedy: str) -> DatasetError:

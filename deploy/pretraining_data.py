@@ -3,10 +3,8 @@
 import argparse
 import dataclasses
 import hashlib
-from contextlib import suppress
 from typing import Any
 
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded, example_flags
@@ -14,13 +12,12 @@ from deploy.memory import require_memory
 from deploy.output import absolute, delete_work, refuse_other, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
+from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
-from pipelines.passes import Passes, deal_passes, note_name, read_note
-from pipelines.pretraining_data import build_pretraining_data, rebuild_shards
-from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.shards import shard_name
+from pipelines.passes import deal_passes, note_name, read_note
+from pipelines.pretraining_data import build_pretraining_data
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors
@@ -118,28 +115,19 @@ def make_pretraining_data(
     existing = _load(manifest_path)
     if existing:
         refuse_other(args.output, "dataset", existing.options, recorded)
-        _restore_vocabulary(existing, vocab, output)
-        missing = _missing_shards(existing, output)
+        restore_vocabulary(existing, vocab, output)
+        missing = missing_shards(existing, output)
         if not missing:
             delete_work(output)
             print(f"Shards in {args.output} are up to date.", flush=True)
             return existing
-        passes = _passes_of(passes, missing, options)
+        passes = passes_of(passes, missing, options)
 
     if workers:
         require_memory(corpus, options.max_seq_length, workers, args.ignore_memory_estimate)
     if existing:
         print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
-        # Always from the start: what a stopped repair left is not noted anywhere.
-        delete_work(output)
-        with suppress(BeamIOError, OSError):
-            FileSystems.mkdirs(f"{output}/shards")
-        embedded.run(
-            lambda pipeline: rebuild_shards(pipeline, source, passes, options, existing, output, missing, work),
-            beam_options,
-            args.output,
-        )
-        delete_work(output)
+        make_again(existing, missing, source, passes, options, beam_options, args.output)
         return existing
 
     notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
@@ -193,41 +181,6 @@ def _amounts(note: str) -> dict[str, float]:
     """What a finished pass has written, for its progress."""
     shards, _ = read_note(note) or ([], {})
     return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
-
-
-def _restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:
-    """Writes vocab.txt again if it is not what the manifest says."""
-    path = f"{output}/{dataset.VOCAB_FILE_NAME}"
-    try:
-        content = read_bytes(path)
-    except FileNotFoundError:
-        content = b""
-    if hashlib.sha256(content).hexdigest() != manifest.vocab_sha256:
-        with write_atomically(path) as file:
-            file.write(vocab.to_bytes())
-
-
-def _missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
-    """Names of the shards that are not there or have another size than the manifest says; one look at the folder."""
-    there = {
-        file.path.rsplit("/", 1)[-1]: file.size_in_bytes
-        for file in FileSystems.match([f"{output}/shards/*"])[0].metadata_list
-    }
-    return frozenset(shard.name for shard in manifest.shards if there.get(shard.name.split("/")[-1]) != shard.bytes)
-
-
-def _passes_of(passes: list[Passes], names: frozenset[str], options: PretrainingDataOptions) -> list[Passes]:
-    """Those passes that write a shard of `names`."""
-    found = []
-    for part, duplicates in passes:
-        some = tuple(
-            duplicate
-            for duplicate in duplicates
-            if any(shard_name(part, duplicate, length, options) in names for length in options.row_lengths)
-        )
-        if some:
-            found.append(Passes(part, some))
-    return found
 
 
 def print_summary(manifest: Dataset, output: str) -> None:
