@@ -17,6 +17,7 @@ COMMANDS = {
     "vocab": ("deploy.vocab", "a vocabulary alone, learnt from text"),
     "pretrain": ("trainers.pretrain", "train and evaluate BERT on what build made"),
     "fill-mask": ("trainers.fill_mask", "let a trained model fill the [MASK] in your sentences"),
+    "convert": ("trainers.convert", "a model between TF1, Hugging Face and beambert's own directories"),
     "demo": ("deploy.demo", "all of the above on documents that ship with Python, in a few minutes"),
 }
 _OVERVIEW = """usage: beambert COMMAND [--flags]
@@ -135,7 +136,7 @@ def _is_users(error: Exception) -> bool:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, ImportError):
-        return f"package {error.name} is not installed; pip install 'beambert[data,train]'"
+        return f"package {error.name} is not installed; pip install 'beambert[data,train,convert]'"
     return " ".join(str(error).split())
 
 

@@ -66,6 +66,13 @@ def is_embedded(options: PipelineOptions) -> bool:
     return options.view_as(StandardOptions).runner in (None, "DirectRunner", "FnApiRunner", "EmbeddedRunner")
 
 
+def num_workers(options: PipelineOptions) -> int | None:
+    """Workers of the embedded engine; None where a cluster has as many as it sees fit."""
+    if not is_embedded(options):
+        return None
+    return options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+
+
 def _embedded_runner(options: PipelineOptions, worker_log: str) -> FnApiRunner:
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     environment = None

@@ -1,5 +1,7 @@
 """The output directory of a command: where it is, whether it can be written, and whether it holds something else."""
 
+import hashlib
+import json
 import os
 import shutil
 from typing import Any
@@ -7,12 +9,31 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError
 
 from pipelines.dataset import DatasetError
+from pipelines.versions import versions
 from pipelines.writing import delete_matching, write_text
+
+_WORK = "unfinished"
 
 
 def absolute(path: str) -> str:
     """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+
+def work_directory(output: str, content: list[Any]) -> str:
+    """Where a job leaves what it has done but not finished: a name for each input and set of options.
+
+    Args:
+        output: the directory that is built.
+        content: all that the work hangs on, as JSON has it.
+    """
+    name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
+    return f"{output}/{_WORK}/{name}"
+
+
+def delete_work(output: str) -> None:
+    """Deletes what any job has left unfinished in an output directory."""
+    delete_folder(f"{output}/{_WORK}")
 
 
 def delete_folder(folder: str) -> None:

@@ -5,15 +5,20 @@ import dataclasses
 import hashlib
 from typing import Any
 
+from apache_beam.io.filesystems import FileSystems
+
 from deploy import embedded, example_flags
-from deploy.output import absolute, refuse_other, require_writable
-from deploy.progress import watch_files
+from deploy.memory import require_memory
+from deploy.output import absolute, delete_work, refuse_other, work_directory
+from deploy.output_lock import lock_output
+from deploy.progress import Stage, watch_files
+from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
+from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
 from pipelines.report import FILE_NAME as REPORT_FILE_NAME
-from pipelines.shards import duplicates_of
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors
@@ -26,6 +31,10 @@ report.html and dataset.json."""
 
 ACCEPTS_BEAM_FLAGS = True
 
+# How many workers to find work for where a cluster decides on their number.
+_CLUSTER_WORKERS = 64
+_SHARD_PATTERNS = ("*.tfrecord*", "*.parquet*")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert pretraining-data`."""
@@ -34,6 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--output", required=True, metavar="DIR", help="directory for the result; may be the same")
     group.add_argument("--vocab_file", metavar="FILE", help="another vocab.txt than the corpus's own")
     example_flags.add_arguments(parser)
+    add_machine_arguments(parser)
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flag about this machine, which no result hangs on."""
+    group = parser.add_argument_group("this machine")
+    group.add_argument(
+        "--ignore_memory_estimate",
+        action="store_true",
+        help="go ahead where more memory would be needed than is free",
+    )
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
@@ -48,7 +68,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
             f"--input {args.input} holds no {corpus_files.FILE_NAME}: not a corpus, or its build has not finished; "
             f"run `beambert corpus --output {args.input}` first"
         )
-    manifest = make_pretraining_data(args, corpus, args.input, beam_flags)
+    with lock_output(args.output):
+        manifest = make_pretraining_data(args, corpus, args.input, beam_flags)
     print_summary(manifest, args.output)
     return 0
 
@@ -56,10 +77,10 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
 def make_pretraining_data(
     args: argparse.Namespace, corpus: Corpus, corpus_directory: str, beam_flags: list[str]
 ) -> Dataset:
-    """Runs job 2, or finds that the same was done before.
+    """Runs job 2 in an output directory that is locked: whole, from where it was stopped, or what is missing of it.
 
     Raises:
-        DatasetError: the output holds another dataset, or an option is out of range.
+        DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
         VocabularyError: the vocabulary lacks what BERT needs.
     """
     source, output = absolute(corpus_directory), absolute(args.output)
@@ -89,35 +110,82 @@ def make_pretraining_data(
         "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
     }
     manifest_path = f"{output}/{dataset.FILE_NAME}"
-    try:
-        existing = Dataset.from_json(read_bytes(manifest_path).decode("utf-8"), manifest_path)
-    except FileNotFoundError:
-        existing = None
+    beam_options = embedded.pipeline_options(beam_flags)
+    workers = embedded.num_workers(beam_options)
+    passes = deal_passes(corpus.parts, options, workers or _CLUSTER_WORKERS)
+    work = work_directory(output, [recorded])
+    existing = _load(manifest_path)
     if existing:
         refuse_other(args.output, "dataset", existing.options, recorded)
-        print(f"Shards in {args.output} are up to date.", flush=True)
+        restore_vocabulary(existing, vocab, output)
+        missing = missing_shards(existing, output)
+        if not missing:
+            delete_work(output)
+            print(f"Shards in {args.output} are up to date.", flush=True)
+            return existing
+        passes = passes_of(passes, missing, options)
+
+    if workers:
+        require_memory(corpus, options.max_seq_length, workers, args.ignore_memory_estimate)
+    if existing:
+        print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
+        make_again(existing, missing, source, passes, options, beam_options, args.output)
         return existing
 
-    require_writable(args.output)
-    # What a killed build left: the shards may be of other options, and a trainer's glob would find them.
-    delete_matching(f"{output}/shards/*.tfrecord*")
+    notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
+    if not notes:
+        # What a stopped job left is of other options or another corpus, and a trainer's glob would find it.
+        delete_work(output)
+        for pattern in _SHARD_PATTERNS:
+            delete_matching(f"{output}/shards/{pattern}")
+    delete_matching(f"{output}/shards/*.tmp")
+    # Of a stopped job too: the report is of a dataset, which there is not yet.
     delete_matching(f"{output}/{REPORT_FILE_NAME}")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
         file.write(vocab.to_bytes())
-    total = sum(duplicates_of(part.split, options) for part in corpus.parts)
-    print(f"Pretraining data: {len(corpus.parts)} part(s) into {total} shard(s)", flush=True)
-    with watch_files("Pretraining data", f"{output}/shards/*.tfrecord", total, "shards"):
+    costs = {
+        note_name(each.part, duplicate): float(each.part.bytes) for each in passes for duplicate in each.duplicates
+    }
+    print(
+        f"Pretraining data: {len(corpus.parts)} part(s), {len(costs)} pass(es) over a part"
+        + (f", {notes} of them finished by an earlier run" if notes else ""),
+        flush=True,
+    )
+    with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
         embedded.run(
             lambda pipeline: build_pretraining_data(
-                pipeline, corpus, source, options, recorded, {"size": len(vocab), "sha256": file.sha256}, output
+                pipeline,
+                corpus,
+                source,
+                passes,
+                options,
+                recorded,
+                {"size": len(vocab), "sha256": file.sha256},
+                output,
+                work,
             ),
-            embedded.pipeline_options(beam_flags),
+            beam_options,
             args.output,
         )
+    manifest = _load(manifest_path)
+    if manifest is None:
+        raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
+    delete_work(output)
+    return manifest
+
+
+def _load(path: str) -> Dataset | None:
     try:
-        return Dataset.from_json(read_bytes(manifest_path).decode("utf-8"), manifest_path)
-    except FileNotFoundError as error:
-        raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log") from error
+        return Dataset.from_json(read_bytes(path).decode("utf-8"), path)
+    except FileNotFoundError:
+        return None
+
+
+def _amounts(note: str) -> dict[str, float]:
+    """What a finished pass has written, for its progress."""
+    finished = read_note(note)
+    shards = finished.shards if finished else []
+    return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
 
 
 def print_summary(manifest: Dataset, output: str) -> None:

@@ -12,10 +12,10 @@ from deploy.corpus import (
     add_split_arguments,
     corpus_options,
     find_inputs,
-    work_directory,
+    megabytes_read,
 )
 from deploy.output import absolute, delete_folder, require_writable
-from deploy.progress import watch_files
+from deploy.progress import Stage, watch_files
 from pipelines.corpus import build_vocabulary
 from pipelines.dataset import DatasetError
 from pipelines.reading import split_inputs
@@ -54,9 +54,11 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
     units = split_inputs(inputs, options)
-    work = work_directory(temporary, beam_flags, [])
+    is_embedded = embedded.is_embedded(embedded.pipeline_options(beam_flags))
+    work = f"{temporary}/work" if is_embedded else ""
     try:
-        with watch_files("Vocabulary", f"{work}/*.json" if work else output, len(units) if work else 1, "pieces"):
+        costs = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
+        with watch_files(Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(units))):
             embedded.run(
                 lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
                 embedded.pipeline_options(beam_flags),

@@ -31,10 +31,9 @@ class MaskingVocabulary:
     continues_word: np.ndarray
 
     @classmethod
-    # Asked for with every shard, and as slow as masking one.
     @functools.lru_cache(maxsize=1)
     def of(cls, vocab: Vocabulary) -> "MaskingVocabulary":
-        """Reads it off the pieces."""
+        """Reads it off the pieces, once for all shards that are made with them."""
         return cls(
             mask_id=vocab.mask_id,
             replacement_ids=vocab.text_ids(),

@@ -134,6 +134,11 @@ class CountPart(beam.DoFn):
         return count_part(split, sift(grouped).kept, self._options)
 
 
+def part_name(split: str, number: int, options: CorpusOptions) -> str:
+    """How the files of a part are called, before the dot."""
+    return f"{split}-{number:05d}-of-{options.num_buckets_of(split):05d}"
+
+
 class WritePart(beam.DoFn):
     """(bucket, what there is of it) -> its Parquet file, a Part and counts; on the side its word counts by group.
 
@@ -157,8 +162,7 @@ class WritePart(beam.DoFn):
     def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
         """Writes one part and what was rejected from it, unless that was done before."""
         (split, number), grouped = element
-        buckets = self._options.num_buckets_of(split)
-        name = f"{split}-{number:05d}-of-{buckets:05d}"
+        name = part_name(split, number, self._options)
         note = f"{self._work}/{name}.json"
         try:
             done = json.loads(read_bytes(note)) if self._work else None

@@ -1,60 +1,118 @@
 """Job 2: a corpus's parts and a vocabulary -> tokens -> pairs -> masks -> shards, report.html, dataset.json last.
 
-This file only composes; rules live in `shards.py` and what it calls. A part is a bucket.
+This file only composes; rules live in `shards.py` and what it calls, the pieces of work in `passes.py`. A part is a
+bucket.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 
 from pipelines import dataset, overlap
-from pipelines.corpus_files import Corpus, Part
-from pipelines.dataset import Shard
+from pipelines.corpus_files import Corpus
+from pipelines.dataset import Dataset, DatasetError
 from pipelines.finishing import WriteManifest
 from pipelines.overlap import FindHeldOut
+from pipelines.passes import Finished, Passes, find_finished, note_name, write_note
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.shards import duplicates_of, tokenize_part, write_shards
-from pipelines.statistics import Statistics, total
-from pipelines.versions import require_same_rules
+from pipelines.shards import tokenize_part, write_shards
+from pipelines.statistics import total
+from pipelines.versions import require_same_rules, versions
 from pipelines.writing import read_bytes
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 
 class WriteShards(beam.DoFn):
-    """Part -> the shard files of each duplicate; yields (split, shards, statistics)."""
+    """Passes over a part -> the shard files of each; yields `Finished`.
 
-    def __init__(self, corpus: str, output: str, options: PretrainingDataOptions) -> None:
+    Args:
+        corpus: the corpus directory.
+        output: where `shards/` is to be.
+        vocab_file: the vocabulary.
+        options: what to do.
+        work: directory to note finished passes in and find them again, or "".
+    """
+
+    def __init__(self, corpus: str, output: str, vocab_file: str, options: PretrainingDataOptions, work: str) -> None:
         self._corpus = corpus
         self._output = output
+        self._vocab_file = vocab_file
         self._options = options
+        self._work = work
 
     def setup(self) -> None:
         """Loads the vocabulary, once a worker thread."""
         require_same_rules(self._options.character_rules, "the machine that started the job")
-        path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
-        self._vocab = Vocabulary.from_bytes(read_bytes(path), path)
+        self._vocab = Vocabulary.from_bytes(read_bytes(self._vocab_file), self._vocab_file)
         self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)
 
-    def process(self, part: Part) -> Iterator[tuple[str, list[Shard], Statistics]]:
-        """Tokenises one part and writes its shards."""
-        documents = tokenize_part(f"{self._corpus}/{part.name}", part.split, self._tokenizer, self._options)
-        for duplicate in range(duplicates_of(part.split, self._options)):
-            shards, statistics = write_shards(documents, part, duplicate, self._output, self._tokenizer, self._options)
-            if duplicate == 0:
-                statistics.add_text(documents, self._vocab)
-            yield part.split, shards, statistics
+    def process(self, passes: Passes) -> Iterator[Finished]:
+        """Writes the shards of those passes that were not finished before, tokenising the part once."""
+        part, documents = passes.part, None
+        for duplicate in passes.duplicates:
+            note = f"{self._work}/{note_name(part, duplicate)}"
+            finished = find_finished(note, self._output) if self._work else None
+            if finished is None:
+                if documents is None:
+                    path = f"{self._corpus}/{part.name}"
+                    documents = tokenize_part(path, part.split, self._tokenizer, self._options)
+                shards, statistics = write_shards(
+                    documents, part, duplicate, self._output, self._tokenizer, self._options
+                )
+                if duplicate == 0:
+                    statistics.add_text(documents, self._vocab)
+                finished = Finished(part.split, shards, statistics)
+                if self._work:
+                    write_note(note, finished)
+            yield finished
+
+
+class PutBack(beam.DoFn):
+    """Shards made again elsewhere -> those that the dataset lacks in their place; yields their names.
+
+    Args:
+        made: the directory they were made in.
+        manifest: of the dataset.
+        output: its directory.
+        missing: names of the shards that it lacks.
+    """
+
+    def __init__(self, made: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
+        self._made = made
+        self._sha256 = {shard.name: shard.sha256 for shard in manifest.shards}
+        self._versions = manifest.versions
+        self._output = output
+        self._missing = missing
+
+    def process(self, finished: Finished) -> Iterator[str]:
+        """Moves the missing ones of one pass. Raises DatasetError if they are not what they were."""
+        for shard in finished.shards:
+            if shard.name not in self._missing:
+                continue
+            if shard.sha256 != self._sha256[shard.name]:
+                here = versions()
+                others = [f"{n} {v} then, {here.get(n)} now" for n, v in self._versions.items() if here.get(n) != v]
+                raise DatasetError(
+                    f"{shard.name} made again is another file than {self._output}/{dataset.FILE_NAME} says "
+                    f"({', '.join(others) or 'with the same versions'}); delete that directory and build it again"
+                )
+            FileSystems.rename([f"{self._made}/{shard.name}"], [f"{self._output}/{shard.name}"])
+            yield shard.name
 
 
 def build_pretraining_data(
     pipeline: beam.Pipeline,
     corpus: Corpus,
     corpus_directory: str,
+    passes: list[Passes],
     options: PretrainingDataOptions,
     recorded_options: dict[str, Any],
     vocab: dict[str, Any],
     output: str,
+    work: str,
 ) -> None:
     """Composes job 2.
 
@@ -62,20 +120,23 @@ def build_pretraining_data(
         pipeline: to add the steps to.
         corpus: the manifest of job 1.
         corpus_directory: where it lies.
+        passes: all of them, from `pipelines.passes.deal_passes`.
         options: what to do.
         recorded_options: what `dataset.json` is to say of options: these and the corpus's.
         vocab: "size" and "sha256" of vocab.txt, which lies in `output` already.
         output: the dataset directory, on any Beam filesystem.
+        work: directory for notes of what is finished, where a job that was stopped goes on from.
     """
-    parts = pipeline | "Parts" >> beam.Create(corpus.parts) | "Spread" >> beam.Reshuffle()
-    written = parts | "WriteShards" >> beam.ParDo(WriteShards(corpus_directory, output, options))
+    vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
+    written = _write_shards(pipeline, passes, WriteShards(corpus_directory, output, vocab_file, options, work))
     statistics = (
         written
-        | "StatisticsOfSplit" >> beam.MapTuple(lambda split, _, statistics: (split, statistics))
+        | "StatisticsOfSplit" >> beam.Map(lambda finished: (finished.split, finished.statistics))
         | "SumStatistics" >> beam.CombinePerKey(total)
     )
     found = (
-        parts
+        pipeline
+        | "Parts" >> beam.Create(corpus.parts)
         | "FindHeldOut" >> beam.ParDo(FindHeldOut(corpus_directory, corpus.parts))
         | "UnionOfFound" >> beam.CombineGlobally(overlap.union)
     )
@@ -85,8 +146,45 @@ def build_pretraining_data(
         | "Manifest"
         >> beam.ParDo(
             WriteManifest(corpus_directory, output, options, recorded_options, corpus, vocab),
-            shards=beam.pvalue.AsIter(written | "Shards" >> beam.MapTuple(lambda _, shards, __: shards)),
+            shards=beam.pvalue.AsIter(written | "Shards" >> beam.Map(lambda finished: finished.shards)),
             statistics=beam.pvalue.AsDict(statistics),
             found=beam.pvalue.AsSingleton(found),
         )
+    )
+
+
+def rebuild_shards(
+    pipeline: beam.Pipeline,
+    corpus_directory: str,
+    passes: list[Passes],
+    options: PretrainingDataOptions,
+    manifest: Dataset,
+    output: str,
+    missing: frozenset[str],
+    work: str,
+) -> None:
+    """Composes the repair of a finished dataset.
+
+    Args:
+        pipeline: to add the steps to.
+        corpus_directory: where the corpus lies.
+        passes: those whose shards are missing.
+        options: what the dataset was made with.
+        manifest: what it is to be again.
+        output: the dataset directory.
+        missing: names of the shards it lacks.
+        work: directory to make them in, so that nothing is replaced by what is not the same.
+    """
+    vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
+    made = _write_shards(pipeline, passes, WriteShards(corpus_directory, work, vocab_file, options, ""))
+    _ = made | "PutBack" >> beam.ParDo(PutBack(work, manifest, output, missing))
+
+
+def _write_shards(pipeline: beam.Pipeline, passes: list[Passes], write: WriteShards) -> beam.PCollection:
+    # Without the reshuffle inside Create, which would lose the order in which passes are dealt.
+    return (
+        pipeline
+        | "Passes" >> beam.Create(passes, reshuffle=False)
+        | "Spread" >> beam.Reshuffle()
+        | "WriteShards" >> beam.ParDo(write)
     )

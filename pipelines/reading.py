@@ -48,6 +48,11 @@ class Unit(NamedTuple):
     start: int
     stop: int | None
 
+    @property
+    def bytes(self) -> int:
+        """How much of the file it is."""
+        return (self.input.bytes if self.stop is None else self.stop) - self.start
+
     def name(self) -> str:
         """Names the unit by what it reads."""
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()

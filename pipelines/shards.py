@@ -34,6 +34,15 @@ def duplicates_of(split: str, options: PretrainingDataOptions) -> int:
     return options.dupe_factor if split == "train" else 1
 
 
+def shard_name(part: Part, duplicate: int, row_length: int, options: PretrainingDataOptions) -> str:
+    """Where the shard with rows of that length lies, relative to the dataset's directory."""
+    of_length = f"length-{row_length:05d}-" if options.length_bins else ""
+    return (
+        f"shards/{part.split}-duplicate-{duplicate:03d}-{of_length}{part.bucket:05d}-of-{part.buckets:05d}"
+        f"{shard_files.extension(options)}"
+    )
+
+
 def tokenize_part(path: str, split: str, tokenizer: Tokenizer, options: PretrainingDataOptions) -> TokenizedDocuments:
     """Reads one Parquet part into flat arrays of token ids."""
     table = corpus_files.read_part(path)
@@ -116,11 +125,7 @@ def write_shards(
         if not len(plan) and len(options.row_lengths) > 1:
             continue
         predictions = options.predictions_in(row_length)
-        of_length = f"length-{row_length:05d}-" if options.length_bins else ""
-        name = (
-            f"shards/{part.split}-duplicate-{duplicate:03d}-{of_length}{part.bucket:05d}-of-{part.buckets:05d}"
-            f"{shard_files.extension(options)}"
-        )
+        name = shard_name(part, duplicate, row_length, options)
         with shard_files.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
             batch_rows = max(1, _BATCH_POSITIONS // row_length)
             for first in range(0, len(plan), batch_rows):

@@ -150,8 +150,8 @@ def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_b
         records = read_records([str(directory / shard.name) for shard in some], dataset)
         numbered = records.batch(MASKED_TOGETHER).enumerate()
         streams.append(_parsed(numbered, _features_of(directory, dataset, some[0], [0, 2])).rebatch(batch_size))
-        batches = -(-sum(shard.examples for shard in some) // batch_size)
-        ends += [((batch + 0.5) / batches, number) for batch in range(batches)]
+        count = -(-sum(shard.examples for shard in some) // batch_size)
+        ends += [((batch + 0.5) / count, number) for batch in range(count)]
     # All lengths from the first batch to the last, so that the first batches stand for all.
     which = tf.data.Dataset.from_tensor_slices(tf.constant([number for _, number in sorted(ends)], tf.int64))
     batches = tf.data.Dataset.choose_from_datasets(streams, which)

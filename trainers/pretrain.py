@@ -1,19 +1,28 @@
-"""`beambert pretrain`: trains a BERT from random weights on the shards of `beambert build`.
+"""`beambert pretrain`: trains a BERT, from random weights or a checkpoint, on the shards of `beambert build`.
 
 TensorFlow is imported after the options have been checked, so that `--help` and mistakes answer at once.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bert_model import native
+from bert_model.checkpoints import Checkpoint as OpenCheckpoint
+from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
+from bert_model.model_card import model_card
+from bert_model.names import PRETRAINING
+from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
 from trainers.errors import TrainingError
+from trainers.initial_checkpoint import check_same_model, load_weights
 from trainers.pretrain_options import DEFAULT_MODEL, add_arguments, default_learning_rate, default_warmup_steps
 from trainers.progress import say, warn
 from trainers.run_record import RunRecord, write_whole
@@ -24,8 +33,8 @@ if TYPE_CHECKING:
     from trainers.loop import Task
 
 DESCRIPTION = (
-    "Trains a BERT from random weights on the data that `beambert build` made, and evaluates it. Stopped at any moment,"
-    " the same command goes on from the last checkpoint."
+    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
+    "Stopped at any moment, the same command goes on from the last checkpoint."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -40,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        ConfigError, DatasetError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, DatasetError, TrainingError, VocabularyError: one line for the user.
     """
     args = argparse.Namespace(**vars(args))  # Defaults that depend on the model are filled in below.
     data, output = Path(args.data), Path(args.output)
@@ -56,7 +65,35 @@ def run(args: argparse.Namespace) -> int:
         )
     vocabulary = read_vocabulary(data, dataset)
     old = run_record.load(output)
-    config = _config(args.model, output, old, dataset)
+    if old is None and native.load(output):
+        raise TrainingError(f"{output} holds a model that was converted; give another --output, or remove it first")
+    begins = do_train and args.init_checkpoint and not run_record.has_checkpoints(output)
+    with _initial(args, dataset) if begins else contextlib.nullcontext() as initial:
+        return _run(args, do_train, do_eval, dataset, vocabulary, old, initial)
+
+
+def _initial(args: argparse.Namespace, dataset: Dataset) -> contextlib.AbstractContextManager[OpenCheckpoint]:
+    """The checkpoint of --init_checkpoint; --model says its shape where no file beside it does."""
+    config = resolve(args.model, dataset.vocab_size) if args.model else None
+    start_tensorflow()
+    return open_checkpoint(Path(args.init_checkpoint), config=config)
+
+
+def _run(
+    args: argparse.Namespace,
+    do_train: bool,
+    do_eval: bool,
+    dataset: Dataset,
+    vocabulary: Vocabulary,
+    old: RunRecord | None,
+    initial: OpenCheckpoint | None,
+) -> int:
+    data, output = Path(args.data), Path(args.output)
+    if initial is not None:
+        _check_vocabulary_of(initial, dataset)
+    config = _config(args.model, output, old, initial, dataset)
+    if initial is not None:
+        check_same_model(initial, config)
     if dataset.max_seq_length > config.max_position_embeddings:
         raise ConfigError(
             f"{data} has sequences of {dataset.max_seq_length} (max_seq_length), the model reads at most "
@@ -99,13 +136,46 @@ def run(args: argparse.Namespace) -> int:
         write_whole(output / manifest.VOCAB_FILE_NAME, vocabulary.to_bytes())
         write_whole(output / run_record.CONFIG_FILE_NAME, config.to_json().encode())
         write_whole(output / run_record.FILE_NAME, record.to_json().encode())
-        stopped = _train(args, task, data, dataset, output)
+        if native.load(output) is None or not run_record.has_checkpoints(output):
+            _write_model(output, config, _new_model(args, record))
+        stopped = _train(args, task, data, dataset, output, initial)
         if stopped is not None:
             return 128 + stopped
     checkpoint = _last_checkpoint(output)
     results = _evaluate(args, task, data, dataset, output, checkpoint) if do_eval else None
+    model_record = native.load(output)
+    if model_record is not None:
+        _write_model(output, config, _trained_model(model_record, checkpoint, results))
     _summarise(output, checkpoint, results)
     return 0
+
+
+def _write_model(output: Path, config: BertConfig, model: native.ModelRecord) -> None:
+    """Writes `beambert.json` and the model card, which make a run's directory a model for every command."""
+    card = model_card(config, model, parameter_counts(config).total)
+    write_whole(output / native.MODEL_CARD_FILE_NAME, card.encode())
+    write_whole(output / native.FILE_NAME, model.to_json().encode())
+
+
+def _new_model(args: argparse.Namespace, record: RunRecord) -> native.ModelRecord:
+    origin = f"training began with the weights of {Path(args.init_checkpoint).name}" if args.init_checkpoint else None
+    return native.ModelRecord(
+        task=PRETRAINING,
+        do_lower_case=record.do_lower_case,
+        max_seq_length=record.max_seq_length,
+        data_fingerprint=record.data_fingerprint,
+        origin=origin,
+    )
+
+
+def _trained_model(
+    model: native.ModelRecord, checkpoint: "Checkpoint", results: dict[str, float] | None
+) -> native.ModelRecord:
+    """The record of a model after training or evaluation; metrics stay as long as the weights do."""
+    metrics = model.metrics if model.steps == checkpoint.step else {}
+    if results is not None:
+        metrics = {name: value for name, value in results.items() if name != "global_step"}
+    return dataclasses.replace(model, steps=checkpoint.step, metrics=metrics)
 
 
 def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
@@ -125,7 +195,11 @@ def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
     return vocabulary
 
 
-def _config(model: str | None, output: Path, old: RunRecord | None, dataset: Dataset) -> BertConfig:
+def _config(
+    model: str | None, output: Path, old: RunRecord | None, initial: OpenCheckpoint | None, dataset: Dataset
+) -> BertConfig:
+    if model is None and old is None and initial is not None:
+        return initial.config
     if model is None and old is not None:
         model = str(output / run_record.CONFIG_FILE_NAME)
     return resolve(model or DEFAULT_MODEL, dataset.vocab_size)
@@ -144,7 +218,14 @@ def _record(args: argparse.Namespace, dataset: Dataset) -> RunRecord:
     )
 
 
-def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset, output: Path) -> int | None:
+def _train(
+    args: argparse.Namespace,
+    task: "Task",
+    data: Path,
+    dataset: Dataset,
+    output: Path,
+    initial: OpenCheckpoint | None,
+) -> int | None:
     """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
     import tensorflow as tf
 
@@ -174,11 +255,10 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
         checkpointing.restore(saved[-1].prefix, trainer.saved_variables, task.vocab_size)
         say(f"Resuming {output} from step {saved[-1].step} of {schedule.num_train_steps}")
     else:
-        if args.init_checkpoint:
-            prefix = checkpointing.find(Path(args.init_checkpoint))
-            _check_vocabulary_of(prefix, dataset)
-            checkpointing.restore(prefix, task.variables, task.vocab_size)
-            say(f"Weights read from {prefix}")
+        if initial is not None:
+            weights = load_weights(initial, task.variables)
+            write_whole(output / run_record.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
+            say(f"Weights read from {initial.path}: {'; '.join(weights.lines())}")
         say(
             f"Training {parameters:,} parameters for {schedule.num_train_steps} steps of {schedule.batch_size} "
             f"sequences of {dataset.max_seq_length}; compiling takes some seconds"
@@ -192,15 +272,15 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
         raise DatasetError(f"{path} is damaged: its bytes are not those that were built; copy it again") from error
 
 
-def _check_vocabulary_of(prefix: Path, dataset: Dataset) -> None:
-    """Refuses a checkpoint beside another vocabulary than the data's; the released archives have one there too."""
-    for directory in (prefix.parent, prefix.parent.parent):
-        path = directory / manifest.VOCAB_FILE_NAME
-        if path.is_file() and Vocabulary.load(path).sha256 != dataset.vocab_sha256:
-            raise TrainingError(
-                f"--init_checkpoint {prefix} was made with {path}, which is not the vocabulary of --data; build the "
-                f"data with --vocab_file {path}"
-            )
+def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
+    """Refuses a checkpoint with another vocabulary than the data's."""
+    if initial.vocab_file is None:
+        return
+    if Vocabulary.load(initial.vocab_file).sha256 != dataset.vocab_sha256:
+        raise TrainingError(
+            f"--init_checkpoint {initial.path} was made with {initial.vocab_file}, which is not the vocabulary of "
+            "--data; build the data with --vocab_file and that file"
+        )
 
 
 def _last_checkpoint(output: Path) -> "Checkpoint":

@@ -1,0 +1,206 @@
+"""Pretraining examples of English Wikipedia: CPU time by stage and of whole commands, memory, and what a second process
+gains.
+
+    make bench-data
+    python benchmarks/pretraining_data.py ../shared/data
+
+Times are CPU seconds, user and system, of every process, so that they also hold on a machine that has other work to do.
+Memory is the proportional set size of a command and its children, looked at ten times a second.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import memory
+from pipelines import corpus_files, pretraining_data, shard_files, shards, statistics, writing
+from pipelines.passes import Passes
+from pipelines.pretraining_options import PretrainingDataOptions
+
+# google-research/bert's create_pretraining_data.py on the same text and with the same options, start-up left out.
+REFERENCE_CPU_SECONDS_A_MB = 3.7
+MOST_CPU_SECONDS_A_MB = REFERENCE_CPU_SECONDS_A_MB / 20
+MOST_CPU_SECONDS_OF_BUILD = 45.0
+DUPE_FACTOR = 5
+# A job long enough for the start of worker processes not to decide.
+DUPE_FACTOR_OF_SCALING = 20
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def time_stages(corpus_directory: Path, output: Path) -> None:
+    """Prints a row for each stage of job 2, run in this process. Nested calls count for the inner stage."""
+    spent: Counter[str] = Counter()
+    running: list[str] = []
+    last = time.process_time()
+
+    def charge() -> None:
+        nonlocal last
+        now = time.process_time()
+        spent[running[-1] if running else "the rest"] += now - last
+        last = now
+
+    def timed(stage: str, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            charge()
+            running.append(stage)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                charge()
+                running.pop()
+
+        return call
+
+    for owner, name, stage in (
+        (pretraining_data, "tokenize_part", "read, tokenise"),
+        (shards, "sample_instances", "sample"),
+        (shards, "lay_out", "lay out"),
+        (shards, "mask_rows", "mask"),
+        (statistics.Statistics, "add_instances", "count"),
+        (statistics.Statistics, "add_rows", "count"),
+        (shard_files.ShardFile, "write", "encode, checksum"),
+        (writing.HashedFile, "write", "write, SHA-256"),
+    ):
+        setattr(owner, name, timed(stage, getattr(owner, name)))
+
+    corpus = corpus_files.load(str(corpus_directory))
+    assert corpus
+    options = PretrainingDataOptions(dupe_factor=DUPE_FACTOR)
+    write = pretraining_data.WriteShards(
+        str(corpus_directory), str(output), str(corpus_directory / "vocab.txt"), options, ""
+    )
+    write.setup()
+    train = [part for part in corpus.parts if part.split == "train"]
+    spent.clear()
+    last = time.process_time()
+    made = [
+        finished[0] for part in train for finished in write.process(Passes(part, tuple(range(options.dupe_factor))))
+    ]
+    charge()
+    examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))
+    megabytes = corpus.counts["bytes"] / 1e6
+    total = sum(spent.values())
+    print(
+        f"{megabytes:.1f} MB of text, {DUPE_FACTOR} duplicates, {examples:,} instances, {size / 1e6:.0f} MB of shards"
+    )
+    print(f"{'stage':<20}{'CPU s':>8}{'MB of text/s':>14}{'instances/s':>14}{'share':>8}")
+    for stage, seconds in [*sorted(spent.items(), key=lambda item: -item[1]), ("all", total)]:
+        print(f"{stage:<20}{seconds:8.2f}{megabytes / seconds:14,.1f}{examples / seconds:14,.0f}{seconds / total:8.0%}")
+
+
+@dataclasses.dataclass
+class Cost:
+    """What a command took: CPU seconds of all its processes and of each, seconds on the clock, bytes of memory."""
+
+    cpu: float
+    of_processes: list[float]
+    seconds: float
+    memory: int
+
+    @property
+    def longest(self) -> float:
+        """CPU seconds of the first process and the busiest of its children: no machine ends sooner than it needs."""
+        return self.of_processes[0] + max(self.of_processes[1:], default=0.0)
+
+
+def tree(process: int) -> list[int]:
+    """A process and its descendants."""
+    try:
+        tasks = list(Path(f"/proc/{process}/task").iterdir())
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return [process]
+    return [process, *(each for child in children for each in tree(child))]
+
+
+def cpu_of(process: int) -> float:
+    """CPU seconds of one process so far, 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def run(*argv: object) -> Cost:
+    """Runs a command of beambert and measures it."""
+    start, before = time.monotonic(), os.times()
+    peak, busy = 0, {}
+    command = [sys.executable, "-m", "beambert", *map(str, argv)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, memory(process.pid))
+            for each in tree(process.pid):
+                busy[each] = max(busy.get(each, 0.0), cpu_of(each))
+            time.sleep(0.1)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed with {process.returncode}; run it to see why")
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Cost(cpu, list(busy.values()), time.monotonic() - start, peak)
+
+
+def main(data: Path) -> None:
+    vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
+    texts = (data / "wiki-extracted").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build = run(
+            *("build", "--input", f"{texts}/*.bz2", "--output", folder / "60", "--vocab_file", vocab_file),
+            *("--dupe_factor", DUPE_FACTOR),
+        )
+        first = sorted(texts.glob("*.bz2"))[0]
+        run("corpus", "--input", first, "--output", folder / "10", "--vocab_file", vocab_file)
+        time_stages(folder / "10", folder / "stages")
+
+        costs, megabytes = {}, {}
+        for size in ("10", "60"):
+            megabytes[size] = json.loads((folder / size / "corpus.json").read_text())["counts"]["bytes"] / 1e6
+            costs[size] = run(
+                *("pretraining-data", "--input", folder / size, "--output", folder / f"out{size}"),
+                *("--dupe_factor", DUPE_FACTOR),
+            )
+        slope = (costs["60"].cpu - costs["10"].cpu) / (megabytes["60"] - megabytes["10"])
+        print(f"\n{'command':<44}{'CPU s':>8}{'s':>8}{'memory':>10}")
+        for label, cost in (
+            (f"build, {megabytes['60']:.0f} MB, vocabulary given", build),
+            (f"pretraining-data, {megabytes['10']:.0f} MB", costs["10"]),
+            (f"pretraining-data, {megabytes['60']:.0f} MB", costs["60"]),
+        ):
+            print(f"{label:<44}{cost.cpu:8.1f}{cost.seconds:8.1f}{cost.memory / 1e9:7.2f} GB")
+        print(
+            f"pretraining-data: {slope:.3f} CPU s a MB of text (slope; at most {MOST_CPU_SECONDS_A_MB:.3f}), "
+            f"{REFERENCE_CPU_SECONDS_A_MB / slope:.0f} times less than google-research/bert's "
+            f"{REFERENCE_CPU_SECONDS_A_MB}"
+        )
+        print(f"build: {build.cpu:.1f} CPU s in all (at most {MOST_CPU_SECONDS_OF_BUILD:.0f})")
+
+        print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} duplicates")
+        one, two = (
+            run(
+                *("pretraining-data", "--input", folder / "60", "--output", folder / f"scaling{workers}"),
+                *("--dupe_factor", DUPE_FACTOR_OF_SCALING, "--direct_num_workers", workers),
+            )
+            for workers in (1, 2)
+        )
+        print(f"{'processes':<12}{'CPU s':>8}{'longest':>9}{'s':>8}{'memory':>10}")
+        for workers, cost in ((1, one), (2, two)):
+            print(f"{workers:<12}{cost.cpu:8.1f}{cost.longest:9.1f}{cost.seconds:8.1f}{cost.memory / 1e9:7.2f} GB")
+        print(
+            f"{one.seconds / two.seconds:.2f} times as fast on the clock, {one.longest / two.longest:.2f} by the CPU "
+            "seconds of the first process and the busiest other one"
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""Writes an open checkpoint as any of the three kinds."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from bert_model import hugging_face, model_card, native, tf1_checkpoint
+from bert_model.checkpoints import GLOBAL_STEP, Checkpoint
+from bert_model.names import variable_names
+from bert_model.stored_tensors import CheckpointError
+
+KINDS = ("native", "tf1", "huggingface")
+TF1_CHECKPOINT_NAME = "bert_model.ckpt"
+
+
+def write(
+    checkpoint: Checkpoint,
+    destination: Path,
+    kind: str,
+    vocabulary: bytes,
+    do_lower_case: bool,
+    keep_optimizer: bool = False,
+) -> list[str]:
+    """Writes a directory that is whole or not there.
+
+    Args:
+        checkpoint: open.
+        destination: the directory; must not exist, or be empty.
+        kind: one of `KINDS`.
+        vocabulary: content of `vocab.txt`.
+        do_lower_case: whether text is lower-cased before WordPiece; a TF1 directory has no place for it.
+        keep_optimizer: write global_step and the slots too, which Hugging Face's format has no place for.
+
+    Returns:
+        TF1 names of weights that were left out because the target has no place for them.
+
+    Raises:
+        CheckpointError: the destination holds something, a tensor cannot be read, or the optimizer's state is to be
+            kept where there is no place for it.
+    """
+    check_destination(destination)
+    if keep_optimizer and kind == "huggingface":
+        raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = destination.with_name(f".{destination.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    try:
+        (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
+        left_out: list[str] = []
+        if kind == "tf1":
+            _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
+        elif kind == "native":
+            _write_native(checkpoint, unfinished, do_lower_case, keep_optimizer)
+        else:
+            left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
+        # Takes the place of an empty directory too.
+        unfinished.replace(destination)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return left_out
+
+
+def check_destination(destination: Path) -> None:
+    """Refuses a destination that holds something.
+
+    Raises:
+        CheckpointError: it does.
+    """
+    if destination.is_file() or (destination.is_dir() and any(destination.iterdir())):
+        raise CheckpointError(f"{destination} is there already; give a new directory, or remove it first")
+
+
+def steps(checkpoint: Checkpoint) -> int | None:
+    """Updates that a checkpoint was trained for, None if it does not tell."""
+    if GLOBAL_STEP in checkpoint.optimizer:
+        return int(checkpoint.optimizer[GLOBAL_STEP].read())
+    return checkpoint.record.steps if checkpoint.record else None
+
+
+def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimizer: bool) -> None:
+    """Writes the configuration, and a checkpoint with TF1 names."""
+    optimizer = checkpoint.optimizer if keep_optimizer else {}
+    (directory / native.CONFIG_FILE_NAME).write_text(checkpoint.config.to_json(), encoding="utf-8")
+    tf1_checkpoint.write(directory / name, {**checkpoint.tensors, **optimizer})
+
+
+def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool) -> None:
+    _write_named(checkpoint, directory, native.CHECKPOINT_NAME, keep_optimizer)
+    old = checkpoint.record or native.ModelRecord(
+        task=checkpoint.task, origin=f"converted from the {checkpoint.kind} checkpoint {checkpoint.path.name}"
+    )
+    record = dataclasses.replace(
+        old,
+        task=checkpoint.task,
+        num_labels=checkpoint.num_labels,
+        labels=checkpoint.labels,
+        do_lower_case=do_lower_case,
+        steps=steps(checkpoint),
+    )
+    card = model_card.model_card(checkpoint.config, record, checkpoint.parameters)
+    (directory / native.MODEL_CARD_FILE_NAME).write_text(card, encoding="utf-8")
+    (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
+
+
+def _write_hugging_face(checkpoint: Checkpoint, directory: Path, do_lower_case: bool) -> list[str]:
+    names = variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels)
+    text = hugging_face.tokenizer_config(checkpoint.config, do_lower_case)
+    (directory / hugging_face.TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
+    return hugging_face.write(
+        directory,
+        checkpoint.config,
+        checkpoint.task,
+        checkpoint.num_labels,
+        checkpoint.labels,
+        checkpoint.tensors,
+        names,
+    )

@@ -1,0 +1,312 @@
+"""Models as Hugging Face's transformers keeps them: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
+
+The names and shapes of the variables come from the table in names.py; here is what else differs: matrices called
+`kernel` lie transposed, the decoder of the masked-LM head is the word embeddings once more, and `hidden_act` "gelu" is
+the erf form, where the released BERT's "gelu" is the tanh form ("gelu_new" there).
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_model import pytorch_file, safetensors_file
+from bert_model.config import BertConfig, ConfigError
+from bert_model.names import VariableName
+from bert_model.stored_tensors import CheckpointError, StoredTensor, transposed
+
+CONFIG_FILE_NAME = "config.json"
+TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
+WEIGHTS_FILE_NAME = "model.safetensors"
+# In the order of preference: safetensors hold numbers and nothing else.
+_WEIGHTS_FILE_NAMES = (
+    WEIGHTS_FILE_NAME,
+    f"{WEIGHTS_FILE_NAME}.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+# transformers' class, and the task of that head here. A BertModel is a pretraining model whose heads are missing.
+_TASKS = {
+    "BertModel": "pretraining",
+    "BertForPreTraining": "pretraining",
+    "BertForMaskedLM": "pretraining",
+    "BertForNextSentencePrediction": "pretraining",
+    "BertForSequenceClassification": "classification",
+    "BertForQuestionAnswering": "span",
+    "BertForTokenClassification": "token_classification",
+    "BertForMultipleChoice": "multiple_choice",
+}
+# Classes that transformers builds without a pooler: it would be an unexpected key.
+_WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
+# Our name of an activation, and theirs.
+_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
+_ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
+# Keys that would make the model another one than BERT, at any other value.
+_FIXED_KEYS = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
+
+_DECODER_WEIGHT = "cls.predictions.decoder.weight"
+_DECODER_BIAS = "cls.predictions.decoder.bias"
+_OUTPUT_BIAS = "cls.predictions.bias"
+_WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+_POSITION_IDS = "bert.embeddings.position_ids"
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a `config.json` says.
+
+    Attributes:
+        config: shape of the model.
+        task: which head, None if the file names no class of transformers.
+        labels: names of the classes, None if they have only numbers.
+    """
+
+    config: BertConfig
+    task: str | None
+    labels: tuple[str, ...] | None
+
+
+def is_model(directory: Path) -> bool:
+    """Whether a directory holds weights under Hugging Face's names."""
+    return any((directory / name).is_file() for name in _WEIGHTS_FILE_NAMES)
+
+
+def describe(directory: Path) -> Description:
+    """Reads `config.json`.
+
+    Raises:
+        CheckpointError: it is missing, no JSON object, or of another architecture than BERT's.
+    """
+    path = directory / CONFIG_FILE_NAME
+    content = _json_object(path)
+    content.setdefault("model_type", "bert")
+    for key, value in _FIXED_KEYS.items():
+        if content.get(key, value) != value:
+            raise CheckpointError(f"{path} sets {key} to {content[key]!r}, BERT has {value!r}; give a BERT model")
+    activation = content.get("hidden_act", "gelu")
+    if activation not in _ACTIVATIONS_READ:
+        known = ", ".join(_ACTIVATIONS_READ)
+        raise CheckpointError(f"{path} sets hidden_act to {activation!r}; BERT is known with {known}")
+    if content.get("problem_type") == "multi_label_classification":
+        raise CheckpointError(f"{path} is of a multi-label classifier, which no task here is; give another model")
+    fields = {field.name for field in dataclasses.fields(BertConfig)}
+    values = {key: value for key, value in content.items() if key in fields}
+    try:
+        config = BertConfig(**{**values, "hidden_act": _ACTIVATIONS_READ[activation]})
+    except (ConfigError, TypeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    labels = _labels(content.get("id2label"))
+    classes = content.get("architectures") or [None]
+    task = _TASKS.get(str(classes[0]))
+    if classes[0] is not None and task is None:
+        raise CheckpointError(f"{path} names the class {classes[0]}; give one of {', '.join(_TASKS)}")
+    if task == "classification" and (
+        content.get("problem_type") == "regression" or (labels is not None and len(labels) == 1)
+    ):
+        task = "regression"
+    # LABEL_0, LABEL_1, ... are what transformers puts where nobody named the classes.
+    if labels == _numbered(len(labels or ())):
+        labels = None
+    return Description(config, task, labels)
+
+
+def read(directory: Path) -> dict[str, StoredTensor]:
+    """Every tensor of a model by the name it has in a model with heads (`bert.encoder...`), aliases resolved.
+
+    Raises:
+        CheckpointError: files are missing or damaged, or the decoder is not tied to the word embeddings.
+    """
+    tensors = {_current_name(name): tensor for name, tensor in _stored(directory).items()}
+    if not any(name.startswith("bert.") for name in tensors):
+        tensors = {_with_prefix(name): tensor for name, tensor in tensors.items()}
+    tensors.pop(_POSITION_IDS, None)
+    decoder, bias = tensors.pop(_DECODER_WEIGHT, None), tensors.pop(_DECODER_BIAS, None)
+    if bias is not None:
+        tensors.setdefault(_OUTPUT_BIAS, bias)
+    words = tensors.get(_WORD_EMBEDDINGS)
+    if decoder and words and (decoder.shape != words.shape or not np.array_equal(decoder.read(), words.read())):
+        raise CheckpointError(
+            f"{directory} has a {_DECODER_WEIGHT} of its own; BERT's is the matrix of the word embeddings, give a "
+            "model with tied weights"
+        )
+    return tensors
+
+
+def by_tf1_name(
+    tensors: Mapping[str, StoredTensor], names: Iterable[VariableName]
+) -> tuple[dict[str, StoredTensor], list[str]]:
+    """Tensors of `read` under their TF1 names and in the shapes they have there, and the names that are left over."""
+    found = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
+    renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in found.items()}
+    return renamed, sorted(tensors.keys() - {name.hugging_face for name in found})
+
+
+def architecture(task: str, tf1_names: Iterable[str]) -> str:
+    """The class of transformers that has a task's head; for pretraining, the heads that are there."""
+    if task == "regression":
+        return "BertForSequenceClassification"
+    if task != "pretraining":
+        return next(name for name, its_task in _TASKS.items() if its_task == task)
+    parts = {name.split("/")[1] for name in tf1_names if name.startswith("cls/")}
+    masked_lm, next_sentence = "predictions" in parts, "seq_relationship" in parts
+    with_masked_lm = "BertForPreTraining" if next_sentence else "BertForMaskedLM"
+    return with_masked_lm if masked_lm else "BertForNextSentencePrediction" if next_sentence else "BertModel"
+
+
+def write(
+    directory: Path,
+    config: BertConfig,
+    task: str,
+    num_labels: int | None,
+    labels: Sequence[str] | None,
+    tensors: Mapping[str, StoredTensor],
+    names: Iterable[VariableName],
+) -> list[str]:
+    """Writes `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
+
+    Args:
+        directory: exists.
+        config: shape of the model.
+        task: the head.
+        num_labels: classes that it tells apart, None where the task has no such number.
+        labels: names of the classes, None for LABEL_0, LABEL_1, ...
+        tensors: by TF1 name.
+        names: the table of that task.
+
+    Returns:
+        The TF1 names that transformers' class has no place for, and which were left out.
+
+    Raises:
+        CheckpointError: a tensor cannot be read.
+    """
+    kind = architecture(task, tensors)
+    left_out = [name for name in tensors if kind in _WITHOUT_POOLER and name.startswith("bert/pooler/")]
+    state = {}
+    for name in names:
+        if name.tf1 in tensors and name.tf1 not in left_out:
+            key = name.hugging_face.removeprefix("bert.") if kind == "BertModel" else name.hugging_face
+            state[key] = transposed(tensors[name.tf1]) if _is_kernel(name) else tensors[name.tf1]
+    safetensors_file.write(directory / WEIGHTS_FILE_NAME, state)
+    content = _config_json(config, kind, task, num_labels, labels)
+    (directory / CONFIG_FILE_NAME).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return left_out
+
+
+def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
+    """The text of a `tokenizer_config.json` for a `vocab.txt` beside it."""
+    tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    content = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": do_lower_case,
+        "model_max_length": config.max_position_embeddings,
+        **tokens,
+    }
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def vocabulary_file(directory: Path) -> Path | None:
+    """`vocab.txt`, or `tokenizer.json`, all that newer versions of transformers write; None if there is neither."""
+    paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def do_lower_case(directory: Path) -> bool | None:
+    """Whether `tokenizer_config.json` says that text is lower-cased; None if it does not say.
+
+    Raises:
+        CheckpointError: it is no JSON object.
+    """
+    path = directory / TOKENIZER_CONFIG_FILE_NAME
+    value = _json_object(path).get("do_lower_case") if path.is_file() else None
+    return value if isinstance(value, bool) else None
+
+
+def _stored(directory: Path) -> dict[str, StoredTensor]:
+    name = next((name for name in _WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
+    if name is None:
+        raise CheckpointError(f"{directory} has neither {WEIGHTS_FILE_NAME} nor pytorch_model.bin; copy one there")
+    path = directory / name
+    if not name.endswith(".index.json"):
+        return _reader(name)(path)
+    weight_map = _json_object(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise CheckpointError(f"{path} has no weight_map; copy the model again")
+    tensors: dict[str, StoredTensor] = {}
+    for file in sorted(set(weight_map.values())):
+        if Path(file).name != file:
+            raise CheckpointError(f"{path} points outside its directory, to {file!r}; take the model from its source")
+        tensors |= _reader(file)(directory / file)
+    missing = sorted(weight_map.keys() - tensors.keys())
+    if missing:
+        raise CheckpointError(f"{path} promises {missing[0]}, which no shard holds; copy the model again")
+    return tensors
+
+
+def _reader(name: str) -> Any:
+    return safetensors_file.read if ".safetensors" in name else pytorch_file.read
+
+
+def _current_name(name: str) -> str:
+    """Models converted before 2019 have gamma and beta, as in TF1."""
+    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+        if name.endswith(old):
+            return name[: -len(old)] + new
+    return name
+
+
+def _with_prefix(name: str) -> str:
+    parts = ("embeddings.", "encoder.", "pooler.")
+    return f"bert.{name}" if name.startswith(parts) else name
+
+
+def _is_kernel(name: VariableName) -> bool:
+    return name.tf1.endswith("/kernel")
+
+
+def _config_json(
+    config: BertConfig, kind: str, task: str, num_labels: int | None, labels: Sequence[str] | None
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        **dataclasses.asdict(config),
+        "architectures": [kind],
+        "model_type": "bert",
+        "hidden_act": _ACTIVATIONS[config.hidden_act],
+        "position_embedding_type": "absolute",
+        "pad_token_id": 0,
+        "torch_dtype": "float32",
+    }
+    if task in ("classification", "regression", "token_classification"):
+        content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 1)))
+        content["label2id"] = {label: number for number, label in content["id2label"].items()}
+    if task in ("classification", "regression"):
+        content["problem_type"] = "regression" if task == "regression" else "single_label_classification"
+    return content
+
+
+def _labels(id2label: Any) -> tuple[str, ...] | None:
+    if not isinstance(id2label, dict):
+        return None
+    try:
+        return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
+    except ValueError:
+        return None
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(f"LABEL_{number}" for number in range(count))
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; copy it there too") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no JSON ({error}); copy it again") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is no JSON object; copy it again")
+    return content

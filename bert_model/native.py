@@ -1,0 +1,78 @@
+"""`beambert.json`: what a directory written by beambert holds besides weights, `bert_config.json` and `vocab.txt`."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from bert_model import tf1_checkpoint
+from bert_model.stored_tensors import CheckpointError
+
+FILE_NAME = "beambert.json"
+CONFIG_FILE_NAME = "bert_config.json"
+VOCAB_FILE_NAME = "vocab.txt"
+MODEL_CARD_FILE_NAME = "README.md"
+# Where training keeps its checkpoints, and the one checkpoint of a model that was converted.
+CHECKPOINTS_NAME = "checkpoints"
+CHECKPOINT_NAME = "model.ckpt"
+FORMAT = "beambert-model"
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRecord:
+    """The content of `beambert.json`.
+
+    Attributes:
+        task: which head, a name of `names.TASKS`.
+        num_labels: classes that it tells apart, None where the task has no such number.
+        labels: names of the classes, None if they have only numbers.
+        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
+        max_seq_length: longest sequence the model was trained on, None if not known.
+        data_fingerprint: hex digest of the data it was trained on, None if not known.
+        steps: updates it was trained for, None if not known.
+        metrics: of its evaluation.
+        origin: what it was converted from, or began its training with; None if neither.
+    """
+
+    task: str
+    num_labels: int | None = None
+    labels: tuple[str, ...] | None = None
+    do_lower_case: bool | None = None
+    max_seq_length: int | None = None
+    data_fingerprint: str | None = None
+    steps: int | None = None
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    origin: str | None = None
+
+    def to_json(self) -> str:
+        """Serialises to the text of `beambert.json`, keys sorted."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def load(directory: Path) -> ModelRecord | None:
+    """The record of a model's directory, or None if there is none.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    path = directory / FILE_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
+            raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
+        values = {field.name: content[field.name] for field in dataclasses.fields(ModelRecord)}
+        if values["labels"] is not None:
+            values["labels"] = tuple(values["labels"])
+        return ModelRecord(**values)
+    except FileNotFoundError:
+        return None
+    except CheckpointError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error!r}); take the model from its source again") from error
+
+
+def checkpoint(directory: Path) -> Path | None:
+    """The last checkpoint of a model's directory, without `.index`; None if there is none."""
+    return tf1_checkpoint.find(directory / CHECKPOINTS_NAME) or tf1_checkpoint.find(directory)

@@ -1,0 +1,72 @@
+"""Safetensors files, in one piece or in shards.
+
+The library's numpy reader refuses bfloat16, so files are read here: 8 bytes with the length of a JSON header, the
+header, the numbers. Written they are by the library.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_model.stored_tensors import CheckpointError, StoredTensor, as_float32
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+# What the library itself accepts.
+_LONGEST_HEADER = 100_000_000
+
+
+def read(path: Path) -> dict[str, StoredTensor]:
+    """Every tensor of a file by its name; weights of 16 bits come as float32.
+
+    Raises:
+        CheckpointError: the file is damaged, or has a tensor of an unknown dtype.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(_LONGEST_HEADER, size - 8):
+                raise ValueError("its header is longer than the file")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        return {name: _tensor(path, entry, 8 + length, size) for name, entry in header.items()}
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is no whole safetensors file ({error}); copy it again") from error
+
+
+def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Writes one file that PyTorch's readers take, in the order of the library.
+
+    Raises:
+        CheckpointError: a tensor cannot be read.
+    """
+    from safetensors.numpy import save_file
+
+    save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+
+
+def _tensor(path: Path, entry: Any, begin: int, size: int) -> StoredTensor:
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(f"dtype {entry['dtype']} is not one of {', '.join(_DTYPES)}")
+    dtype = _DTYPES[entry["dtype"]]
+    stored = np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
+    shape = tuple(int(length) for length in entry["shape"])
+    first, last = entry["data_offsets"]
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or not 0 <= first <= last <= size - begin or last - first != count * stored.itemsize:
+        raise ValueError(f"a tensor of shape {list(shape)} does not lie at bytes {first} to {last}")
+
+    def value() -> np.ndarray:
+        with path.open("rb") as file:
+            file.seek(begin + first)
+            numbers = np.frombuffer(file.read(last - first), stored)
+        return as_float32(numbers, dtype).reshape(shape)
+
+    return StoredTensor(shape, "float32" if dtype in ("bfloat16", "float16") else dtype, value)

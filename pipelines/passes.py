@@ -1,0 +1,120 @@
+"""The work of job 2 in pieces: passes over a part. How they are dealt to workers, and how a finished one is noted.
+
+A pass over a part, which is a duplicate, hangs on no other: bytes are the same however passes are grouped or dealt, and
+a job that was stopped does again only those that it had not noted.
+"""
+
+import dataclasses
+import json
+from typing import NamedTuple
+
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from pipelines.corpus_files import Part
+from pipelines.dataset import Shard
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.shards import duplicates_of
+from pipelines.statistics import Statistics
+from pipelines.writing import read_bytes, write_text
+
+# Reading and tokenising a part takes half as long as a pass over it (2026-11-21, `make bench-data`).
+_COST_OF_TOKENIZING = 0.5
+
+
+class Finished(NamedTuple):
+    """What was written in one pass: split, shards and their statistics."""
+
+    split: str
+    shards: list[Shard]
+    statistics: Statistics
+
+
+class Passes(NamedTuple):
+    """Some passes over one part, made by one worker, which tokenises the part once for them.
+
+    Attributes:
+        part: what to read.
+        duplicates: which passes.
+    """
+
+    part: Part
+    duplicates: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        """Work, in bytes of Parquet passed over."""
+        return self.part.bytes * (len(self.duplicates) + _COST_OF_TOKENIZING)
+
+
+def deal_passes(parts: list[Part], options: PretrainingDataOptions, workers: int) -> list[Passes]:
+    """All passes over all parts, in groups and in an order that keeps every worker busy to the end.
+
+    The embedded engine deals its input once, like cards, whatever each takes. So a part's passes stay together, for it
+    is then tokenised once, unless a worker would wait for another: parts may be fewer than workers.
+
+    Args:
+        parts: of the corpus.
+        options: how many passes there are.
+        workers: how many take one each in turn.
+    """
+    groupings = [_in_groups(parts, options, groups) for groups in range(1, options.dupe_factor + 1)]
+    dealt = min(groupings, key=lambda passes: max(_loads(_in_rounds(passes, workers), workers)))
+    return _in_rounds(dealt, workers)
+
+
+def _in_groups(parts: list[Part], options: PretrainingDataOptions, groups: int) -> list[Passes]:
+    """The passes of each part in that many groups, as even as can be; the longest first."""
+    found = []
+    for part in parts:
+        number = duplicates_of(part.split, options)
+        some = min(groups, number)
+        bounds = [number * group // some for group in range(some + 1)]
+        found += [Passes(part, tuple(range(*bounds[group : group + 2]))) for group in range(some)]
+    return sorted(found, key=lambda passes: (-passes.cost, passes.part.name, passes.duplicates))
+
+
+def _in_rounds(passes: list[Passes], workers: int) -> list[Passes]:
+    """Longest first, every second round backwards, so that not the same worker has the longer one in each."""
+    rounds = [passes[first : first + workers] for first in range(0, len(passes), workers)]
+    return [each for number, dealt in enumerate(rounds) for each in (reversed(dealt) if number % 2 else dealt)]
+
+
+def _loads(passes: list[Passes], workers: int) -> list[float]:
+    return [sum(each.cost for each in passes[worker::workers]) for worker in range(workers)]
+
+
+def note_name(part: Part, duplicate: int) -> str:
+    """File name of the note that a pass is finished."""
+    return f"{part.split}-{part.bucket:05d}-of-{part.buckets:05d}-duplicate-{duplicate:03d}.json"
+
+
+def write_note(path: str, finished: Finished) -> None:
+    """Notes that a pass is finished: its shards are on disk."""
+    shards = [dataclasses.asdict(shard) for shard in finished.shards]
+    write_text(path, json.dumps([finished.split, shards, finished.statistics.to_json()]))
+
+
+def read_note(path: str) -> Finished | None:
+    """What a note says; None if there is none."""
+    try:
+        split, shards, statistics = json.loads(read_bytes(path))
+    except FileNotFoundError:
+        return None
+    return Finished(split, [Shard(**shard) for shard in shards], Statistics.from_json(statistics))
+
+
+def find_finished(path: str, output: str) -> Finished | None:
+    """What a note says of a pass if all its shards are in `output`, of the size they were; else None."""
+    finished = read_note(path)
+    if finished and all(_size(f"{output}/{shard.name}") == shard.bytes for shard in finished.shards):
+        return finished
+    return None
+
+
+def _size(path: str) -> int:
+    """Bytes of a file, -1 if there is none."""
+    try:
+        return FileSystems.get_filesystem(path).size(path)
+    except (BeamIOError, OSError):
+        return -1

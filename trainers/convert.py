@@ -1,0 +1,116 @@
+"""`beambert convert`: a model between TF1, Hugging Face and beambert's own directories."""
+
+import argparse
+from pathlib import Path
+
+from bert_model import checkpoints, conversion, hugging_face
+from bert_model.config import BertConfig
+from bert_model.names import PRETRAINING, TASKS
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
+from trainers.initial_checkpoint import listed
+from trainers.progress import say
+from trainers.startup import start_tensorflow
+
+DESCRIPTION = (
+    "Converts a BERT between the released code's checkpoints (TensorFlow 1), Hugging Face's transformers and what "
+    "beambert pretrain writes. SRC may also be one of Google's zip archives, as it was downloaded."
+)
+_KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
+_CASES = {True: "lower-cased", False: "cased"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument(
+        "source", metavar="SRC", help="a directory, the path of a TF1 checkpoint, or a zip archive; its kind is seen"
+    )
+    parser.add_argument("destination", metavar="DST", help="the directory to be written; must be new or empty")
+    parser.add_argument("--to", choices=conversion.KINDS, required=True, help="the kind to write")
+    parser.add_argument(
+        "--task",
+        choices=(PRETRAINING, *TASKS),
+        help="which head SRC has; needed where the files do not tell, as a TF1 checkpoint of a token classifier, which "
+        "looks like one of texts (default: what the files tell)",
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=("keep", "drop"),
+        default="drop",
+        help="Adam's state and the step counter, in TF1 and native checkpoints",
+    )
+    parser.add_argument("--vocab_file", metavar="FILE", help="the vocabulary, where SRC has no vocab.txt")
+    parser.add_argument(
+        "--do_lower_case",
+        type=_boolean,
+        metavar="true|false",
+        help="whether text is lower-cased (default: what SRC says, else whether its vocabulary lacks capitals)",
+    )
+    parser.add_argument(
+        "--bert_config_file",
+        metavar="FILE",
+        help="the model's bert_config.json, where a TF1 checkpoint has none beside it",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Converts and says what was found and written.
+
+    Raises:
+        CheckpointError, ConfigError, VocabularyError: one line for the user.
+    """
+    destination = Path(args.destination)
+    conversion.check_destination(destination)
+    keep = args.optimizer == "keep"
+    config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None
+    start_tensorflow()
+    with checkpoints.open_checkpoint(Path(args.source), args.task, config) as checkpoint:
+        vocabulary = vocabulary_of(checkpoint, args.vocab_file)
+        do_lower_case = lower_casing_of(checkpoint, vocabulary) if args.do_lower_case is None else args.do_lower_case
+        _say_found(checkpoint)
+        if args.do_lower_case is None and checkpoint.do_lower_case is None:
+            say(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
+        left_out = conversion.write(
+            checkpoint, destination, args.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
+        )
+        _say_written(checkpoint, destination, args.to, left_out, keep)
+    return 0
+
+
+def _say_found(checkpoint: checkpoints.Checkpoint) -> None:
+    config = checkpoint.config
+    classes = f" of {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
+    say(
+        f"Found     {_KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.vocab_size} pieces, "
+        f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
+    )
+    step = conversion.steps(checkpoint)
+    if checkpoint.optimizer:
+        say(f"          {len(checkpoint.optimizer)} variables of the optimizer, step {step}")
+    if checkpoint.missing:
+        say(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
+    if checkpoint.ignored:
+        say(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
+
+
+def _say_written(
+    checkpoint: checkpoints.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool
+) -> None:
+    optimizer = len(checkpoint.optimizer)
+    kept = f" and {optimizer} variables of the optimizer" if keep and optimizer else ""
+    say(f"Wrote     {_KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
+    if left_out:
+        name = hugging_face.architecture(checkpoint.task, checkpoint.tensors)
+        say(f"Left out  {listed(left_out)}: {name} has no place for them")
+    if optimizer and not keep:
+        say(f"Left out  {optimizer} variables of the optimizer (--optimizer keep writes them, to tf1 or native)")
+    if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
+        say("Note      the released code knows only the tanh form of GELU, this model has the erf form")
+    if kind == "tf1" and checkpoint.labels:
+        say(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
