@@ -18,8 +18,8 @@ from pipelines.shards import duplicates_of
 from pipelines.statistics import Statistics
 from pipelines.writing import read_bytes, write_text
 
-# Reading and tokenising a part takes half as long as a pass over it (2026-11-21, `make bench-data`).
-_COST_OF_TOKENIZING = 0.5
+# Reading and tokenising a part takes about as long as a pass over it (2026-11-21, `make bench-data`).
+_COST_OF_TOKENIZING = 1.0
 
 
 class Finished(NamedTuple):

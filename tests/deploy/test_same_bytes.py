@@ -82,7 +82,7 @@ def test_in_process_again(built, articles, tmp_path):
     assert digests(tmp_path / "out") == digests(built)
     assert (tmp_path / "out/dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in built.iterdir()} == {
-        *("corpus", "rejected", "shards", "corpus.json", "dataset.json", "vocab.txt")
+        *("corpus", "rejected", "shards", "corpus.json", "dataset.json", "report.html", "vocab.txt")
     }
 
 
@@ -187,7 +187,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
             "beambert pretraining-data: interrupted; the same command goes on from what is finished"
         ]
     notes = [json.loads(path.read_text()) for path in stopped.glob("unfinished/*/*.json")]
-    finished = {Path(shard["name"]).name for shards, _ in notes for shard in shards}
+    finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}
     assert 5 <= len(finished) < len(kept(whole))
     before = {name: changed for name, changed in kept(stopped).items() if name in finished}
     # A shard that is not as it was when it was noted is made again.
@@ -200,7 +200,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     assert before.items() <= kept(stopped).items()
     assert digests(stopped) == digests(whole)
     assert (stopped / "dataset.json").read_bytes() == (whole / "dataset.json").read_bytes()
-    assert {path.name for path in stopped.iterdir()} == {"shards", "dataset.json", "vocab.txt"}
+    assert {path.name for path in stopped.iterdir()} == {"shards", "dataset.json", "report.html", "vocab.txt"}
 
 
 def test_what_other_options_left_is_removed(built, tmp_path):
