@@ -8,11 +8,15 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus lock clean
+# Where pip looks for PyTorch: PARITY_PIP='--extra-index-url URL' names an index with wheels for the CPU alone.
+PARITY_PIP ?=
+
+.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
+	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
@@ -40,6 +44,17 @@ demo: setup
 
 test: setup check
 	$(BIN)/python -m pytest
+
+# An environment of its own, so that nobody else carries PyTorch.
+test-parity: .venv-parity/.installed
+	.venv-parity/bin/python -m pytest -s tests/parity
+
+.venv-parity/.installed: tests/parity/requirements.txt setup.py
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@rm -rf .venv-parity
+	$(PYTHON) -m venv .venv-parity
+	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet $(PARITY_PIP) -r tests/parity/requirements.txt -e '.[train,convert]' pytest
+	@touch $@
 
 check: setup
 	$(BIN)/ruff check .
@@ -73,5 +88,5 @@ lock:
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
 
 clean:
-	rm -rf $(VENV) tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	rm -rf $(VENV) .venv-parity tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,8 +28,9 @@ def unpacked(path: Path) -> Iterator[Path]:
         try:
             with zipfile.ZipFile(path) as archive:
                 for member in _checked(path, archive):
-                    with archive.open(member) as source, (folder / PurePosixPath(member.filename).name).open("wb") as to:
-                        shutil.copyfileobj(source, to, 2**20)
+                    target = folder / PurePosixPath(member.filename).name
+                    with archive.open(member) as source, target.open("wb") as file:
+                        shutil.copyfileobj(source, file, 2**20)
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
             raise CheckpointError(f"{path} is no whole zip archive ({error}); download it again") from error
         yield folder

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bert_model import archive, hugging_face, native, tf1_checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import variable_names
+from bert_model.names import TASKS, variable_names
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 GLOBAL_STEP = "global_step"
@@ -30,13 +30,13 @@ class Checkpoint:
         task: which head, a name of `names.TASKS`.
         num_labels: classes that the head tells apart, None where the task has no such number.
         labels: names of the classes, None if they have only numbers.
-        vocab_file: `vocab.txt`, None if there is none.
+        vocab_file: `vocab.txt`, or a `tokenizer.json` in its place; None if there is neither.
         do_lower_case: whether text is lower-cased before WordPiece, None if no file says.
         tensors: weights by TF1 name, in the order of the table; those that the file lacks are not there.
         optimizer: global_step and the slots `<weight>/adam_m`, `<weight>/adam_v`, as far as they are there.
         missing: TF1 names of weights that the task has and the file lacks.
         ignored: names, as in the file, of what else it holds.
-        record: what `model.json` says, of a native model.
+        record: what `beambert.json` says, of a native model.
     """
 
     kind: str
@@ -116,7 +116,7 @@ def _open_named(
     record = native.load(home)
     tensors = tf1_checkpoint.read(prefix)
     task = task or (record.task if record else _task_of(tensors))
-    num_labels = _num_labels(task, tensors)
+    num_labels = _num_labels(path, task, tensors.get("output_bias"))
     slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
     weights = {name: tensor for name, tensor in tensors.items() if name not in slots}
     expected = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
@@ -145,11 +145,9 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
     description = hugging_face.describe(directory)
     stored = hugging_face.read(directory)
     task = task or description.task or _hugging_face_task_of(stored)
-    head = stored.get("classifier.bias")
-    num_labels = head.shape[0] if head and head.shape and task in ("classification", "token_classification") else None
+    num_labels = _num_labels(path, task, stored.get("classifier.bias"))
     names = variable_names(description.config, task, num_labels)
     tensors, ignored = hugging_face.by_tf1_name(stored, names)
-    vocab_file = directory / native.VOCAB_FILE_NAME
     return _checked(
         Checkpoint(
             kind="huggingface",
@@ -158,7 +156,7 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
             task=task,
             num_labels=num_labels,
             labels=description.labels if num_labels else None,
-            vocab_file=vocab_file if vocab_file.is_file() else None,
+            vocab_file=hugging_face.vocabulary_file(directory),
             do_lower_case=hugging_face.do_lower_case(directory),
             tensors=tensors,
             optimizer={},
@@ -172,11 +170,12 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     """Refuses weights of other shapes than the configuration says, and other files than BERT's."""
     if "bert/embeddings/word_embeddings" not in checkpoint.tensors:
         raise CheckpointError(f"{checkpoint.path} holds no word embeddings of a BERT; give a checkpoint of BERT")
-    layer = f"bert/encoder/layer_{checkpoint.config.num_hidden_layers}/"
-    if any(name.startswith(layer) or name.startswith(f"bert.encoder.layer.{layer[19:-1]}.") for name in checkpoint.ignored):
+    layers = checkpoint.config.num_hidden_layers
+    surplus = (f"bert/encoder/layer_{layers}/", f"bert.encoder.layer.{layers}.")
+    if any(name.startswith(surplus) for name in checkpoint.ignored):
         raise CheckpointError(
-            f"{checkpoint.path} has more layers than the num_hidden_layers {checkpoint.config.num_hidden_layers} of its "
-            "configuration; give the configuration that it was trained with"
+            f"{checkpoint.path} has more layers than its configuration's num_hidden_layers, {layers}; give the "
+            "configuration that it was trained with"
         )
     for name in variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels):
         tensor = checkpoint.tensors.get(name.tf1)
@@ -185,6 +184,13 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
                 f"{checkpoint.path} has {name.tf1} of shape {list(tensor.shape)}, its configuration says "
                 f"{list(name.shape)}; give the configuration that it was trained with"
             )
+    # Heads may be missing, and the pooler, which some heads do without; the rest makes no model without any of it.
+    lacking = [name for name in checkpoint.missing if name.startswith(("bert/embeddings/", "bert/encoder/"))]
+    if lacking:
+        raise CheckpointError(
+            f"{checkpoint.path} lacks {len(lacking)} weights of the encoder, the first {lacking[0]}; copy it again, or "
+            "give the configuration that it was trained with"
+        )
     if checkpoint.labels and checkpoint.num_labels != len(checkpoint.labels):
         raise CheckpointError(
             f"{checkpoint.path} names {len(checkpoint.labels)} labels, its head has {checkpoint.num_labels}; "
@@ -215,6 +221,10 @@ def _hugging_face_task_of(tensors: Mapping[str, StoredTensor]) -> str:
     return "pretraining"
 
 
-def _num_labels(task: str, tensors: Mapping[str, StoredTensor]) -> int | None:
-    head = tensors.get("output_bias")
-    return head.shape[0] if head and head.shape and task in ("classification", "token_classification") else None
+def _num_labels(path: Path, task: str, head_bias: StoredTensor | None) -> int | None:
+    """How many classes the head tells apart, None for a task that has no such number."""
+    if task not in TASKS or TASKS[task] is not None:
+        return None
+    if head_bias is None or len(head_bias.shape) != 1:
+        raise CheckpointError(f"{path} has no head of {task}; leave --task out, or give a checkpoint that has one")
+    return head_bias.shape[0]

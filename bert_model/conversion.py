@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from bert_model import hugging_face, model_card, native, tf1_checkpoint
@@ -36,16 +35,25 @@ def write(
         TF1 names of weights that were left out because the target has no place for them.
 
     Raises:
-        CheckpointError: the destination holds something, or a tensor cannot be read.
+        CheckpointError: the destination holds something, a tensor cannot be read, or the optimizer's state is to be
+            kept where there is no place for it.
     """
     check_destination(destination)
+    if keep_optimizer and kind == "huggingface":
+        raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
     destination.parent.mkdir(parents=True, exist_ok=True)
     unfinished = destination.with_name(f".{destination.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     try:
         (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
-        left_out = _WRITERS[kind](checkpoint, unfinished, do_lower_case, keep_optimizer)
+        left_out: list[str] = []
+        if kind == "tf1":
+            _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
+        elif kind == "native":
+            _write_native(checkpoint, unfinished, do_lower_case, keep_optimizer)
+        else:
+            left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
         # Takes the place of an empty directory too.
         unfinished.replace(destination)
     finally:
@@ -70,17 +78,15 @@ def steps(checkpoint: Checkpoint) -> int | None:
     return checkpoint.record.steps if checkpoint.record else None
 
 
-def _write_tf1(
-    checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool, name: str = TF1_CHECKPOINT_NAME
-) -> list[str]:
+def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimizer: bool) -> None:
+    """Writes the configuration, and a checkpoint with TF1 names."""
     optimizer = checkpoint.optimizer if keep_optimizer else {}
     (directory / native.CONFIG_FILE_NAME).write_text(checkpoint.config.to_json(), encoding="utf-8")
     tf1_checkpoint.write(directory / name, {**checkpoint.tensors, **optimizer})
-    return []
 
 
-def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool) -> list[str]:
-    _write_tf1(checkpoint, directory, do_lower_case, keep_optimizer, native.CHECKPOINT_NAME)
+def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool) -> None:
+    _write_named(checkpoint, directory, native.CHECKPOINT_NAME, keep_optimizer)
     old = checkpoint.record or native.ModelRecord(
         task=checkpoint.task, origin=f"{checkpoint.kind} checkpoint {checkpoint.path.name}"
     )
@@ -92,22 +98,12 @@ def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, 
         do_lower_case=do_lower_case,
         steps=steps(checkpoint),
     )
-    write_record(directory, checkpoint, record)
-    return []
-
-
-def write_record(directory: Path, checkpoint: Checkpoint, record: native.ModelRecord) -> None:
-    """Writes `model.json` and the model card."""
     card = model_card.model_card(checkpoint.config, record, checkpoint.parameters)
     (directory / native.MODEL_CARD_FILE_NAME).write_text(card, encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
 
 
-def _write_hugging_face(
-    checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool
-) -> list[str]:
-    if keep_optimizer:
-        raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
+def _write_hugging_face(checkpoint: Checkpoint, directory: Path, do_lower_case: bool) -> list[str]:
     names = variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels)
     text = hugging_face.tokenizer_config(checkpoint.config, do_lower_case)
     (directory / hugging_face.TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
@@ -120,10 +116,3 @@ def _write_hugging_face(
         checkpoint.tensors,
         names,
     )
-
-
-_WRITERS: dict[str, Callable[..., list[str]]] = {
-    "native": _write_native,
-    "tf1": _write_tf1,
-    "huggingface": _write_hugging_face,
-}

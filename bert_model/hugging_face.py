@@ -1,4 +1,4 @@
-"""Models as Hugging Face's transformers keeps them: config.json, model.safetensors or pytorch_model.bin, tokenizer files.
+"""Models as Hugging Face's transformers keeps them: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
 
 The names and shapes of the variables come from the table in names.py; here is what else differs: matrices called
 `kernel` lie transposed, the decoder of the masked-LM head is the word embeddings once more, and `hidden_act` "gelu" is
@@ -43,8 +43,8 @@ _TASKS = {
 # Classes that transformers builds without a pooler: it would be an unexpected key.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 # Our name of an activation, and theirs.
-_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-_ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu"}
+_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
+_ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
 # Keys that would make the model another one than BERT, at any other value.
 _FIXED_KEYS = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
 
@@ -130,8 +130,8 @@ def read(directory: Path) -> dict[str, StoredTensor]:
     words = tensors.get(_WORD_EMBEDDINGS)
     if decoder and words and (decoder.shape != words.shape or not np.array_equal(decoder.read(), words.read())):
         raise CheckpointError(
-            f"{directory} has a {_DECODER_WEIGHT} of its own; BERT's is the matrix of the word embeddings, give a model "
-            "with tied weights"
+            f"{directory} has a {_DECODER_WEIGHT} of its own; BERT's is the matrix of the word embeddings, give a "
+            "model with tied weights"
         )
     return tensors
 
@@ -208,6 +208,12 @@ def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
+def vocabulary_file(directory: Path) -> Path | None:
+    """`vocab.txt`, or `tokenizer.json`, all that newer versions of transformers write; None if there is neither."""
+    paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
+    return next((path for path in paths if path.is_file()), None)
+
+
 def do_lower_case(directory: Path) -> bool | None:
     """Whether `tokenizer_config.json` says that text is lower-cased; None if it does not say.
 
@@ -274,7 +280,7 @@ def _config_json(
         "torch_dtype": "float32",
     }
     if task in ("classification", "regression", "token_classification"):
-        content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 0)))
+        content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 1)))
         content["label2id"] = {label: number for number, label in content["id2label"].items()}
     if task in ("classification", "regression"):
         content["problem_type"] = "regression" if task == "regression" else "single_label_classification"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 from bert_model.config import BertConfig
 from bert_model.native import ModelRecord
@@ -49,8 +50,8 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         "",
         "# BERT",
         "",
-        "What this model is for, what text it was trained on and under which licence it may be used: to be told by whoever",
-        "publishes it. beambert wrote the rest.",
+        "What this model is for, what text it was trained on and under which licence it may be used: to be told by",
+        "whoever publishes it. beambert wrote the rest.",
         "",
         *("| | |", "|---|---|", *rows, ""),
         *(["## Evaluation", "", "| metric | value |", "|---|---|", *metrics, ""] if metrics else []),
@@ -73,5 +74,5 @@ def _lengths(config: BertConfig, record: ModelRecord) -> str:
 
 def _cell(text: str) -> str:
     """Text that stays in its cell and is no markup: labels and paths come from other people's files."""
-    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`").replace("[", "\\[")
-    return " ".join(escaped.split())
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+    return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())

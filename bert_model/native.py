@@ -1,4 +1,4 @@
-"""`model.json`: what a directory written by beambert holds besides weights, `bert_config.json` and `vocab.txt`."""
+"""`beambert.json`: what a directory written by beambert holds besides weights, `bert_config.json` and `vocab.txt`."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 from bert_model import tf1_checkpoint
 from bert_model.stored_tensors import CheckpointError
 
-FILE_NAME = "model.json"
+FILE_NAME = "beambert.json"
 CONFIG_FILE_NAME = "bert_config.json"
 VOCAB_FILE_NAME = "vocab.txt"
 MODEL_CARD_FILE_NAME = "README.md"
@@ -20,7 +20,7 @@ FORMAT_VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class ModelRecord:
-    """The content of `model.json`.
+    """The content of `beambert.json`.
 
     Attributes:
         task: which head, a name of `names.TASKS`.
@@ -45,7 +45,7 @@ class ModelRecord:
     origin: str | None = None
 
     def to_json(self) -> str:
-        """Serialises to the text of `model.json`, keys sorted."""
+        """Serialises to the text of `beambert.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 

@@ -38,7 +38,7 @@ class _Storage(NamedTuple):
 
     dtype: str
     key: str
-    count: int
+    length: int
 
 
 class _Tensor(NamedTuple):
@@ -142,12 +142,12 @@ def _stored(path: Path, folder: str, members: dict[str, zipfile.ZipInfo], tensor
     storage, offset, shape, strides = tensor
     member = members.get(f"{folder}data/{storage.key}")
     stored = np.dtype("<u2") if storage.dtype == "bfloat16" else np.dtype(storage.dtype).newbyteorder("<")
-    if member is None or member.file_size != storage.count * stored.itemsize:
+    if member is None or member.file_size != storage.length * stored.itemsize:
         raise ValueError(f"the numbers of storage {storage.key} are missing or cut off")
     if len(shape) != len(strides) or not all(isinstance(n, int) and n >= 0 for n in (offset, *shape, *strides)):
         raise ValueError("a tensor has a shape or strides that are no whole numbers")
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
-    if math.prod(shape) and last >= storage.count:
+    if math.prod(shape) and last >= storage.length:
         raise ValueError(f"a tensor of shape {list(shape)} reaches beyond its storage")
 
     def value() -> np.ndarray:

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from trainers.errors import TrainingError
-from trainers.run_record import CHECKPOINTS_NAME
 
 KEPT = 5
 GLOBAL_STEP = "global_step"
@@ -107,32 +106,6 @@ def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int 
             f"checkpoint {prefix} cannot be read ({_first_line(error)}); remove {prefix}.index to go back to the one "
             "before it"
         ) from error
-
-
-def find(path: Path) -> Path:
-    """The checkpoint that a path given by a user means.
-
-    Args:
-        path: the output of `beambert pretrain` (its last checkpoint), a directory of checkpoints (the last of them),
-            or a checkpoint's path with or without `.index`.
-
-    Returns:
-        The path of a checkpoint without `.index`.
-
-    Raises:
-        TrainingError: there is no checkpoint.
-    """
-    for directory in (path / CHECKPOINTS_NAME, path):
-        found = checkpoints(directory)
-        if found:
-            return found[-1].prefix
-        prefixes = sorted(directory.glob("*.ckpt.index"))
-        if prefixes:
-            return prefixes[0].with_suffix("")
-    prefix = path.with_suffix("") if path.suffix == ".index" else path
-    if Path(f"{prefix}.index").is_file():
-        return prefix
-    raise TrainingError(f"{path} holds no checkpoint; give the output directory of `beambert pretrain`")
 
 
 def _remove(checkpoint: Checkpoint) -> None:

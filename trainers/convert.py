@@ -1,14 +1,13 @@
 """`beambert convert`: a model between TF1, Hugging Face and beambert's own directories."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from bert_model import checkpoints, conversion, hugging_face
 from bert_model.config import BertConfig
 from bert_model.names import PRETRAINING, TASKS
-from bert_model.stored_tensors import CheckpointError
-from tokenizer.vocabulary import Vocabulary
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
+from trainers.initial_checkpoint import listed
 from trainers.progress import say
 from trainers.startup import start_tensorflow
 
@@ -17,7 +16,7 @@ DESCRIPTION = (
     "beambert pretrain writes. SRC may also be one of Google's zip archives, as it was downloaded."
 )
 _KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
-_SHOWN_NAMES = 6
+_CASES = {True: "lower-cased", False: "cased"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,51 +61,19 @@ def run(args: argparse.Namespace) -> int:
     destination = Path(args.destination)
     conversion.check_destination(destination)
     keep = args.optimizer == "keep"
-    if keep and args.to == "huggingface":
-        raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
     config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None
     start_tensorflow()
     with checkpoints.open_checkpoint(Path(args.source), args.task, config) as checkpoint:
-        vocabulary = _vocabulary(checkpoint, args.vocab_file)
-        do_lower_case = args.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = checkpoint.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = lacks_capitals(vocabulary)
-            say(f"Lower-casing {str(do_lower_case).lower()}, as the vocabulary tells; --do_lower_case overrides")
+        vocabulary = vocabulary_of(checkpoint, args.vocab_file)
+        do_lower_case = lower_casing_of(checkpoint, vocabulary) if args.do_lower_case is None else args.do_lower_case
         _say_found(checkpoint)
+        if args.do_lower_case is None and checkpoint.do_lower_case is None:
+            say(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
         left_out = conversion.write(
             checkpoint, destination, args.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )
         _say_written(checkpoint, destination, args.to, left_out, keep)
     return 0
-
-
-def lacks_capitals(vocabulary: Vocabulary) -> bool:
-    """Whether no piece has a capital letter: then the model was trained on lower-cased text."""
-    pieces = (piece for piece in vocabulary.pieces if not (piece.startswith("[") and piece.endswith("]")))
-    return all(piece == piece.lower() for piece in pieces)
-
-
-def shown(names: Sequence[str]) -> str:
-    """A list of names in a line: all, or the first and how many more."""
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(names[:_SHOWN_NAMES]) + more
-
-
-def _vocabulary(checkpoint: checkpoints.Checkpoint, given: str | None) -> Vocabulary:
-    path = Path(given) if given else checkpoint.vocab_file
-    if path is None:
-        raise CheckpointError(f"{checkpoint.path} has no vocab.txt; give the model's with --vocab_file")
-    vocabulary = Vocabulary.load(path)
-    rows = checkpoint.config.vocab_size
-    # Some models at Hugging Face have rows that no piece uses, to round their number up.
-    if len(vocabulary) > rows or (len(vocabulary) < rows and checkpoint.kind != "huggingface"):
-        raise CheckpointError(
-            f"{path} has {len(vocabulary)} pieces, the model has vocab_size {rows}; give the model's own vocabulary "
-            "with --vocab_file"
-        )
-    return vocabulary
 
 
 def _say_found(checkpoint: checkpoints.Checkpoint) -> None:
@@ -121,9 +88,9 @@ def _say_found(checkpoint: checkpoints.Checkpoint) -> None:
     if checkpoint.optimizer:
         say(f"          {len(checkpoint.optimizer)} variables of the optimizer, step {step}")
     if checkpoint.missing:
-        say(f"Missing   {len(checkpoint.missing)}: {shown(checkpoint.missing)}")
+        say(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
     if checkpoint.ignored:
-        say(f"Ignored   {len(checkpoint.ignored)}: {shown(checkpoint.ignored)}")
+        say(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
 
 
 def _say_written(
@@ -134,13 +101,13 @@ def _say_written(
     say(f"Wrote     {_KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
     if left_out:
         name = hugging_face.architecture(checkpoint.task, checkpoint.tensors)
-        say(f"Left out  {shown(left_out)}: {name} has no place for them")
+        say(f"Left out  {listed(left_out)}: {name} has no place for them")
     if optimizer and not keep:
         say(f"Left out  {optimizer} variables of the optimizer (--optimizer keep writes them, to tf1 or native)")
     if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
         say("Note      the released code knows only the tanh form of GELU, this model has the erf form")
     if kind == "tf1" and checkpoint.labels:
-        say(f"Note      TF1 has no place for the labels: {shown(checkpoint.labels)}")
+        say(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
 
 
 def _boolean(text: str) -> bool:

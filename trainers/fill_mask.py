@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from pipelines.dataset import VOCAB_FILE_NAME
+from bert_model.checkpoints import open_checkpoint
+from bert_model.names import PRETRAINING
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers import run_record
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
+from trainers.initial_checkpoint import load_weights
 from trainers.startup import start_tensorflow
 
-DESCRIPTION = "Fills every [MASK] of a text with the pieces that a model trained by `beambert pretrain` finds likely."
+DESCRIPTION = "Fills every [MASK] of a text with the pieces that a pretrained model finds likely."
 MASK = "[MASK]"
 
 
@@ -27,7 +28,11 @@ class Filling(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
-    parser.add_argument("directory", metavar="DIR", help="the --output of `beambert pretrain`")
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        help="the --output of `beambert pretrain`, or any checkpoint that `beambert convert` reads",
+    )
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text in quotes with one [MASK] or more")
     parser.add_argument(
         "--top_k", type=int, default=5, metavar="K", help="candidates for each [MASK] (default: %(default)s)"
@@ -54,7 +59,7 @@ def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[l
     """The likeliest pieces for every [MASK].
 
     Args:
-        directory: the output of `beambert pretrain`; its last checkpoint is used.
+        directory: the output of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
         texts: each with one literal [MASK] or more.
         top_k: candidates for each mask, at least 1.
 
@@ -62,27 +67,26 @@ def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[l
         For each text, for each of its masks in order, the candidates, likeliest first.
 
     Raises:
-        TrainingError: no run or no checkpoint there, a text without [MASK], or longer than the model reads.
-        ConfigError, VocabularyError: the directory's configuration or vocabulary cannot be read.
+        TrainingError: a model without a masked-LM head, a text without [MASK], or longer than the model reads.
+        CheckpointError, ConfigError, VocabularyError: no checkpoint there, or its files cannot be read.
     """
-    record = run_record.load(directory)
-    if record is None:
-        raise TrainingError(f"{directory} has no {run_record.FILE_NAME}; give the --output of `beambert pretrain`")
-    config = BertConfig.load(directory / run_record.CONFIG_FILE_NAME)
-    vocabulary = Vocabulary.load(directory / VOCAB_FILE_NAME)
-    if not 1 <= top_k <= len(vocabulary):
-        raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
-    tokenizer = Tokenizer(vocabulary, record.do_lower_case, never_split=[MASK])
-    rows = [encode(text, tokenizer, record.max_seq_length) for text in texts]
-
     start_tensorflow()
-    from bert_model.names import variables_by_tf1_name
-    from bert_model.pretraining import BertForPretraining
-    from trainers import checkpointing
+    with open_checkpoint(directory) as checkpoint:
+        vocabulary = vocabulary_of(checkpoint)
+        if not 1 <= top_k <= len(vocabulary):
+            raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
+        if checkpoint.task != PRETRAINING or "cls/predictions/output_bias" not in checkpoint.tensors:
+            raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model that has one")
+        tokenizer = Tokenizer(vocabulary, lower_casing_of(checkpoint, vocabulary), never_split=[MASK])
+        trained = checkpoint.record.max_seq_length if checkpoint.record else None
+        longest = trained or checkpoint.config.max_position_embeddings
+        rows = [encode(text, tokenizer, longest) for text in texts]
 
-    model = BertForPretraining(config)
-    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
-    checkpointing.restore(checkpointing.find(directory), variables)
+        from bert_model.names import variables_by_tf1_name
+        from bert_model.pretraining import BertForPretraining
+
+        model = BertForPretraining(checkpoint.config)
+        load_weights(checkpoint, variables_by_tf1_name(model))
     return [_fillings(model, row, vocabulary, top_k) for row in rows]
 
 
@@ -106,7 +110,7 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
         raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
     if len(ids) > max_seq_length:
         raise TrainingError(
-            f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model was trained on at most "
+            f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model reads at most "
             f"{max_seq_length}; shorten it"
         )
     return ids

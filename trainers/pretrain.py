@@ -4,16 +4,24 @@ TensorFlow is imported after the options have been checked, so that `--help` and
 """
 
 import argparse
+import contextlib
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bert_model import native
+from bert_model.checkpoints import Checkpoint as OpenCheckpoint
+from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
+from bert_model.model_card import model_card
+from bert_model.names import PRETRAINING, variable_names
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
 from trainers.errors import TrainingError
+from trainers.initial_checkpoint import check_same_model, load_weights
 from trainers.pretrain_options import DEFAULT_MODEL, add_arguments, default_learning_rate, default_warmup_steps
 from trainers.progress import say, warn
 from trainers.run_record import RunRecord, write_whole
@@ -40,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        ConfigError, DatasetError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, DatasetError, TrainingError, VocabularyError: one line for the user.
     """
     args = argparse.Namespace(**vars(args))  # Defaults that depend on the model are filled in below.
     data, output = Path(args.data), Path(args.output)
@@ -51,7 +59,33 @@ def run(args: argparse.Namespace) -> int:
     dataset = manifest.load(data)
     vocabulary = read_vocabulary(data, dataset)
     old = run_record.load(output)
-    config = _config(args.model, output, old, dataset)
+    begins = do_train and args.init_checkpoint and not run_record.has_checkpoints(output)
+    with _initial(args, dataset) if begins else contextlib.nullcontext() as initial:
+        return _run(args, do_train, do_eval, dataset, vocabulary, old, initial)
+
+
+def _initial(args: argparse.Namespace, dataset: Dataset) -> contextlib.AbstractContextManager[OpenCheckpoint]:
+    """The checkpoint of --init_checkpoint; --model says its shape where no file beside it does."""
+    config = resolve(args.model, dataset.vocab_size) if args.model else None
+    start_tensorflow()
+    return open_checkpoint(Path(args.init_checkpoint), config=config)
+
+
+def _run(
+    args: argparse.Namespace,
+    do_train: bool,
+    do_eval: bool,
+    dataset: Dataset,
+    vocabulary: Vocabulary,
+    old: RunRecord | None,
+    initial: OpenCheckpoint | None,
+) -> int:
+    data, output = Path(args.data), Path(args.output)
+    if initial is not None:
+        _check_vocabulary_of(initial, dataset)
+    config = _config(args.model, output, old, initial, dataset)
+    if initial is not None:
+        check_same_model(initial, config)
     if dataset.max_seq_length > config.max_position_embeddings:
         raise ConfigError(
             f"{data} has sequences of {dataset.max_seq_length} (max_seq_length), the model reads at most "
@@ -91,13 +125,37 @@ def run(args: argparse.Namespace) -> int:
         write_whole(output / manifest.VOCAB_FILE_NAME, vocabulary.to_bytes())
         write_whole(output / run_record.CONFIG_FILE_NAME, config.to_json().encode())
         write_whole(output / run_record.FILE_NAME, record.to_json().encode())
-        stopped = _train(args, task, data, dataset, output)
+        _write_model_record(output, config, record)
+        stopped = _train(args, task, data, dataset, output, initial)
         if stopped is not None:
             return 128 + stopped
     checkpoint = _last_checkpoint(output)
     results = _evaluate(args, task, data, dataset, output, checkpoint) if do_eval else None
+    if do_train:
+        _write_model_record(output, config, record, checkpoint.step, results)
     _summarise(output, checkpoint, results)
     return 0
+
+
+def _write_model_record(
+    output: Path,
+    config: BertConfig,
+    record: RunRecord,
+    steps: int | None = None,
+    results: dict[str, float] | None = None,
+) -> None:
+    """Writes `beambert.json` and the model card, which make a run's directory a model for every command."""
+    model_record = native.ModelRecord(
+        task=PRETRAINING,
+        do_lower_case=record.do_lower_case,
+        max_seq_length=record.max_seq_length,
+        data_fingerprint=record.data_fingerprint,
+        steps=steps,
+        metrics={name: value for name, value in (results or {}).items() if name != "global_step"},
+    )
+    parameters = sum(math.prod(name.shape) for name in variable_names(config))
+    write_whole(output / native.MODEL_CARD_FILE_NAME, model_card(config, model_record, parameters).encode())
+    write_whole(output / native.FILE_NAME, model_record.to_json().encode())
 
 
 def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
@@ -117,7 +175,11 @@ def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
     return vocabulary
 
 
-def _config(model: str | None, output: Path, old: RunRecord | None, dataset: Dataset) -> BertConfig:
+def _config(
+    model: str | None, output: Path, old: RunRecord | None, initial: OpenCheckpoint | None, dataset: Dataset
+) -> BertConfig:
+    if model is None and old is None and initial is not None:
+        return initial.config
     if model is None and old is not None:
         model = str(output / run_record.CONFIG_FILE_NAME)
     return resolve(model or DEFAULT_MODEL, dataset.vocab_size)
@@ -136,7 +198,14 @@ def _record(args: argparse.Namespace, dataset: Dataset) -> RunRecord:
     )
 
 
-def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset, output: Path) -> int | None:
+def _train(
+    args: argparse.Namespace,
+    task: "Task",
+    data: Path,
+    dataset: Dataset,
+    output: Path,
+    initial: OpenCheckpoint | None,
+) -> int | None:
     """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
     import tensorflow as tf
 
@@ -165,11 +234,10 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
         checkpointing.restore(saved[-1].prefix, trainer.saved_variables, task.vocab_size)
         say(f"Resuming {output} from step {saved[-1].step} of {schedule.num_train_steps}")
     else:
-        if args.init_checkpoint:
-            prefix = checkpointing.find(Path(args.init_checkpoint))
-            _check_vocabulary_of(prefix, dataset)
-            checkpointing.restore(prefix, task.variables, task.vocab_size)
-            say(f"Weights read from {prefix}")
+        if initial is not None:
+            weights = load_weights(initial, task.variables)
+            write_whole(output / run_record.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
+            say(f"Weights read from {initial.path}: {'; '.join(weights.lines())}")
         say(
             f"Training {parameters:,} parameters for {schedule.num_train_steps} steps of {schedule.batch_size} "
             f"sequences of {dataset.max_seq_length}; compiling takes some seconds"
@@ -183,15 +251,15 @@ def _train(args: argparse.Namespace, task: "Task", data: Path, dataset: Dataset,
         raise DatasetError(f"{path} is damaged: its bytes are not those that were built; copy it again") from error
 
 
-def _check_vocabulary_of(prefix: Path, dataset: Dataset) -> None:
-    """Refuses a checkpoint beside another vocabulary than the data's; the released archives have one there too."""
-    for directory in (prefix.parent, prefix.parent.parent):
-        path = directory / manifest.VOCAB_FILE_NAME
-        if path.is_file() and Vocabulary.load(path).sha256 != dataset.vocab_sha256:
-            raise TrainingError(
-                f"--init_checkpoint {prefix} was made with {path}, which is not the vocabulary of --data; build the "
-                f"data with --vocab_file {path}"
-            )
+def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
+    """Refuses a checkpoint with another vocabulary than the data's."""
+    if initial.vocab_file is None:
+        return
+    if Vocabulary.load(initial.vocab_file).sha256 != dataset.vocab_sha256:
+        raise TrainingError(
+            f"--init_checkpoint {initial.path} was made with {initial.vocab_file}, which is not the vocabulary of "
+            "--data; build the data with --vocab_file and that file"
+        )
 
 
 def _last_checkpoint(output: Path) -> "Checkpoint":

@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--model",
         f"{', '.join(PRESETS)}, or the path of a bert_config.json (default: the model of the run in --output, else "
-        f"{DEFAULT_MODEL}, which any computer trains; base and large are the published BERT and want an accelerator)",
+        f"that of --init_checkpoint, else {DEFAULT_MODEL}, which any computer trains; base and large are the published "
+        "BERT and want an accelerator)",
         metavar="NAME|FILE.json",
     )
     add(
@@ -95,8 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--init_checkpoint",
-        "begin with the weights of this run or checkpoint instead of random ones, for instance to go on with longer "
-        "sequences; the optimizer begins anew, and a checkpoint of the released BERT will do too",
+        "begin with these weights instead of random ones, for instance to go on with longer sequences; the optimizer "
+        "begins anew. A run or converted model, a checkpoint or zip archive of the released BERT, or a Hugging Face "
+        "directory; what it lacks keeps random values, and is listed",
         metavar="PATH",
     )
     add(

@@ -18,6 +18,8 @@ from trainers.errors import TrainingError
 FILE_NAME = "run.json"
 CONFIG_FILE_NAME = "bert_config.json"
 CHECKPOINTS_NAME = "checkpoints"
+# What became of every weight of --init_checkpoint.
+INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-pretraining-run"
 FORMAT_VERSION = 1
 

@@ -77,26 +77,6 @@ def test_killed_inside_a_save_the_last_whole_checkpoint_is_usable(tmp_path, surv
     ]
 
 
-def test_find(tmp_path):
-    with pytest.raises(TrainingError, match="holds no checkpoint"):
-        checkpointing.find(tmp_path)
-    directory = tmp_path / "checkpoints"
-    for step in (3, 20):
-        checkpointing.save(directory, step, variables(step))
-    last = directory / "model.ckpt-20"
-    assert checkpointing.find(tmp_path) == last
-    assert checkpointing.find(directory) == last
-    assert checkpointing.find(directory / "model.ckpt-3") == directory / "model.ckpt-3"
-    assert checkpointing.find(directory / "model.ckpt-3.index") == directory / "model.ckpt-3"
-    # As Google's archives have it.
-    released = tmp_path / "uncased_L-12"
-    released.mkdir()
-    for path in directory.glob("model.ckpt-3.*"):
-        (released / path.name.replace("model.ckpt-3", "bert_model.ckpt")).write_bytes(path.read_bytes())
-    assert checkpointing.find(released) == released / "bert_model.ckpt"
-    assert checkpointing.find(released / "bert_model.ckpt") == released / "bert_model.ckpt"
-
-
 def test_errors_name_the_file_and_the_variable(tmp_path):
     prefix = checkpointing.save(tmp_path, 1, variables(1)).prefix
     with pytest.raises(TrainingError, match=r"model.ckpt-1 has no variable b/kernel"):

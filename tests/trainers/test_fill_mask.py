@@ -3,6 +3,7 @@ import argparse
 import pytest
 from pretraining_shards import LENGTH, VOCABULARY
 
+from bert_model.stored_tensors import CheckpointError
 from tokenizer.tokenizer import Tokenizer
 from trainers import fill_mask, pretrain
 from trainers.errors import TrainingError
@@ -40,7 +41,7 @@ def test_errors(tmp_path, output):
     fill_masks(output, ["ba " * (LENGTH - 3) + "[MASK]"])
     with pytest.raises(TrainingError, match="--top_k is 0"):
         fill_masks(output, ["[MASK]"], top_k=0)
-    with pytest.raises(TrainingError, match=r"has no run.json"):
+    with pytest.raises(CheckpointError, match=r"holds no checkpoint"):
         fill_masks(tmp_path, ["[MASK]"])
 
 

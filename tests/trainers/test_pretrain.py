@@ -43,6 +43,8 @@ def test_a_run_writes_all_its_files(tmp_path, options, capsys):
         "vocab.txt",
         "bert_config.json",
         "run.json",
+        "beambert.json",
+        "README.md",
         "checkpoints/model.ckpt-6.index",
         "checkpoints/model.ckpt-6.data-00000-of-00001",
         "eval_results.txt",
@@ -238,7 +240,7 @@ def test_init_checkpoint_takes_the_weights_alone(tmp_path, options, capsys):
     # Step 0 of a run with warm-up has learning rate 0, so its one step changes no weight.
     flags = ("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", "--init_checkpoint", str(first))
     pretrain.run(options("--output", str(second), *flags))
-    assert f"Weights read from {first / 'checkpoints' / 'model.ckpt-6'}" in capsys.readouterr().out
+    assert f"Weights read from {first}: loaded 46\n" in capsys.readouterr().out
     trained, continued = weights(first, 6), weights(second, 1)
     names = [name for name in trained if not name.endswith(("adam_m", "adam_v", "global_step"))]
     assert_equal({name: trained[name] for name in names}, {name: continued[name] for name in names})

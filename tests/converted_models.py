@@ -1,0 +1,101 @@
+"""For tests: a release of the TF1 code, and what our model computes with a checkpoint of any kind."""
+
+import zipfile
+
+import numpy as np
+
+from bert_model.checkpoints import open_checkpoint
+from bert_model.config import BertConfig
+from bert_model.names import variable_names
+
+PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg.", "##a", "##b")
+CONFIG = BertConfig(
+    vocab_size=len(PIECES),
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=10,
+)
+
+
+def write_release(directory, task="pretraining", num_labels=None, name="bert_model.ckpt", slots=False, config=CONFIG):
+    """A directory as Google released it, or with slots as its trainer leaves it; the values by variable name."""
+    import tensorflow as tf
+
+    generator = np.random.default_rng(1)
+    shapes = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
+    if slots:
+        shapes |= {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
+    values = {name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    if slots:
+        values["global_step"] = np.array(1234, np.int64)
+    directory.mkdir(parents=True)
+    names = sorted(values)
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / name),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.constant(values[name]) for name in names],
+    )
+    (directory / "bert_config.json").write_text(config.to_json(), encoding="utf-8")
+    (directory / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), encoding="utf-8")
+    return values
+
+
+def zipped(directory):
+    """The archive of a directory, in a folder of its name as Google's are."""
+    path = directory.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(directory.iterdir()):
+            archive.write(file, f"{directory.name}/{file.name}")
+    return path
+
+
+def stored_values(prefix):
+    """Every variable of a TF1 checkpoint, as TensorFlow reads it."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_same_bytes(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        assert first[name].dtype == second[name].dtype, name
+        assert first[name].shape == second[name].shape, name
+        assert first[name].tobytes() == second[name].tobytes(), name
+
+
+def our_outputs(path, inputs):
+    """What our model computes with a checkpoint, by the names that transformers has for it."""
+    from bert_model.names import variables_by_tf1_name
+    from bert_model.pretraining import BertForPretraining
+    from bert_model.tasks import BertForTask
+    from trainers.initial_checkpoint import load_weights
+
+    features = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    with open_checkpoint(path) as checkpoint:
+        task = checkpoint.task
+        if task == "pretraining":
+            model = BertForPretraining(checkpoint.config)
+        else:
+            model = BertForTask(checkpoint.config, task, checkpoint.num_labels)
+        load_weights(checkpoint, variables_by_tf1_name(model))
+    if task == "pretraining":
+        batch, length = features["input_ids"].shape
+        logits = model({**features, "masked_lm_positions": np.tile(np.arange(length, dtype=np.int32), (batch, 1))})
+        hidden, pooled = model.encoder(*features.values())
+        results = {
+            "prediction_logits": logits.masked_lm,
+            "seq_relationship_logits": logits.next_sentence,
+            "last_hidden_state": hidden,
+            "pooler_output": pooled,
+        }
+    elif task == "span":
+        results = dict(zip(("start_logits", "end_logits"), model(features), strict=True))
+    else:
+        results = {"logits": model(features)}
+    results = {name: np.asarray(value) for name, value in results.items()}
+    return {**results, "logits": results["logits"][:, None]} if task == "regression" else results
