@@ -18,6 +18,8 @@ CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
 TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 CONVERT = ["safetensors>=0.4"]
+# The model under the JAX backend of Keras, on the CPU; for an accelerator install the jax of its maker.
+JAX = ["jax>=0.5"]
 # What benchmarks and tests measure against.
 BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
 DEV = [
@@ -54,6 +56,7 @@ setup(
         "gcp": GCP,
         "train": TRAIN,
         "convert": CONVERT,
+        "jax": JAX,
         "bench": BENCH,
         "dev": DEV,
     },

@@ -112,12 +112,15 @@ def _run(
 
     start_tensorflow()
     import keras
+    import tensorflow as tf
 
     from bert_model.pretraining import BertForPretraining
     from trainers.pretraining_task import pretraining_task
 
     keras.utils.set_random_seed(args.seed)
-    model = BertForPretraining(config)
+    # Matrix units want rows by the 128; on a CPU the padding made no difference.
+    accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+    model = BertForPretraining(config, pad_vocabulary=accelerated)
     task = pretraining_task(model)
 
     if do_train:

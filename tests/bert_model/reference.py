@@ -1,18 +1,34 @@
 """The forward pass of BERT in float64 numpy, one example at a time, written from the paper and the TF1 names alone."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 
-def normalise(x, gamma, beta):
+class Encoded(NamedTuple):
+    hidden: np.ndarray  # [S, H]
+    pooled: np.ndarray  # [H]
+    states: list[np.ndarray]  # layers + 1 of [S, H]
+    maps: list[np.ndarray]  # layers of [heads, S, S]
+
+
+def normalise(x, gamma, beta, epsilon=1e-12):
     mean = x.mean(-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + 1e-12) * gamma + beta
+    return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
 
 
 def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu_erf(x):
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def relu(x):
+    return np.maximum(x, 0)
 
 
 def softmax(x):
@@ -20,8 +36,19 @@ def softmax(x):
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-def encode(weights, layers, heads, input_ids, input_mask, segment_ids, scales=None):
-    """One example, [S] -> [S, H] and [H].
+def encode(
+    weights,
+    layers,
+    heads,
+    input_ids,
+    input_mask,
+    segment_ids,
+    scales=None,
+    left_to_right=False,
+    activation=gelu,
+    epsilon=1e-12,
+):
+    """One example, each argument [S].
 
     `scales`, a function of the number of a dropout site, gives what dropout multiplies by there: [S, H], or
     [heads, S, S] for attention probabilities.
@@ -35,7 +62,11 @@ def encode(weights, layers, heads, input_ids, input_mask, segment_ids, scales=No
     length = len(input_ids)
     x = w["bert/embeddings/word_embeddings"][input_ids]
     x = x + w["bert/embeddings/token_type_embeddings"][segment_ids] + w["bert/embeddings/position_embeddings"][:length]
-    x = normalise(x, w["bert/embeddings/LayerNorm/gamma"], w["bert/embeddings/LayerNorm/beta"]) * scales(0)
+    x = normalise(x, w["bert/embeddings/LayerNorm/gamma"], w["bert/embeddings/LayerNorm/beta"], epsilon) * scales(0)
+    masked = np.tile(1 - input_mask, (length, 1))
+    if left_to_right:
+        masked = np.maximum(masked, np.triu(np.ones((length, length)), 1))
+    states, maps = [x], []
     for index in range(layers):
         scope = f"bert/encoder/layer_{index}"
         query, key, value = (
@@ -44,20 +75,22 @@ def encode(weights, layers, heads, input_ids, input_mask, segment_ids, scales=No
         )
         width = query.shape[1] // heads
         context = np.zeros_like(query)
+        maps.append(np.zeros((heads, length, length)))
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
-            scores = query[:, part] @ key[:, part].T / math.sqrt(width) + (1 - input_mask) * -10000.0
-            context[:, part] = (softmax(scores) * scales(1 + 3 * index)[head]) @ value[:, part]
+            scores = query[:, part] @ key[:, part].T / math.sqrt(width) + masked * -10000.0
+            maps[-1][head] = softmax(scores)
+            context[:, part] = (maps[-1][head] * scales(1 + 3 * index)[head]) @ value[:, part]
         attended = context @ w[f"{scope}/attention/output/dense/kernel"] + w[f"{scope}/attention/output/dense/bias"]
         names = (f"{scope}/attention/output/LayerNorm/gamma", f"{scope}/attention/output/LayerNorm/beta")
-        x = normalise(x + attended * scales(2 + 3 * index), w[names[0]], w[names[1]])
-        inner = gelu(x @ w[f"{scope}/intermediate/dense/kernel"] + w[f"{scope}/intermediate/dense/bias"])
+        x = normalise(x + attended * scales(2 + 3 * index), w[names[0]], w[names[1]], epsilon)
+        inner = activation(x @ w[f"{scope}/intermediate/dense/kernel"] + w[f"{scope}/intermediate/dense/bias"])
         outer = inner @ w[f"{scope}/output/dense/kernel"] + w[f"{scope}/output/dense/bias"]
-        x = normalise(
-            x + outer * scales(3 + 3 * index), w[f"{scope}/output/LayerNorm/gamma"], w[f"{scope}/output/LayerNorm/beta"]
-        )
+        names = (f"{scope}/output/LayerNorm/gamma", f"{scope}/output/LayerNorm/beta")
+        x = normalise(x + outer * scales(3 + 3 * index), w[names[0]], w[names[1]], epsilon)
+        states.append(x)
     pooled = np.tanh(x[0] @ w["bert/pooler/dense/kernel"] + w["bert/pooler/dense/bias"])
-    return x, pooled
+    return Encoded(x, pooled, states, maps)
 
 
 def pretraining(weights, layers, heads, features):
@@ -67,7 +100,7 @@ def pretraining(weights, layers, heads, features):
     lm_total, lm_weight, ns_total = 0.0, 0.0, 0.0
     for row in range(len(features["input_ids"])):
         example = {name: values[row] for name, values in features.items()}
-        hidden, pooled = encode(
+        hidden, pooled, _, _ = encode(
             weights, layers, heads, example["input_ids"], example["input_mask"], example["segment_ids"]
         )
         y = hidden[example["masked_lm_positions"]]

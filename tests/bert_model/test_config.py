@@ -73,7 +73,7 @@ def test_compact_models():
 
 
 def test_the_released_uncased_vocabulary_has_the_size_in_the_table(shared_data):
-    lines = (shared_data / "tokenizer" / "vocab.base-uncased.txt").read_text(encoding="utf-8").splitlines()
+    lines = (shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").read_text(encoding="utf-8").splitlines()
     assert RELEASED_VOCABULARIES["uncased"] == (len(lines), True)
 
 

@@ -2,19 +2,13 @@ import keras
 import numpy as np
 import pytest
 import reference
+import tensorflow as tf
+from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 from bert_model.config import BertConfig
 from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-
-CONFIG = BertConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=40,
-    max_position_embeddings=20,
-)
+from bert_model.vocabulary_padding import padded_size
 
 
 def make_model(config=CONFIG, seed=1):
@@ -24,11 +18,8 @@ def make_model(config=CONFIG, seed=1):
 
 def make_features(batch=5, length=16, predictions=4, seed=0):
     generator = np.random.default_rng(seed)
-    real = generator.integers(length // 2, length, batch)
     return {
-        "input_ids": generator.integers(0, CONFIG.vocab_size, (batch, length)),
-        "input_mask": (np.arange(length) < real[:, None]).astype(np.int32),
-        "segment_ids": generator.integers(0, 2, (batch, length)),
+        **encoder_inputs((batch, length), seed=seed),
         "masked_lm_positions": generator.integers(0, length // 2, (batch, predictions)),
         "masked_lm_ids": generator.integers(0, CONFIG.vocab_size, (batch, predictions)),
         "masked_lm_weights": generator.integers(0, 2, (batch, predictions)).astype(np.float32),
@@ -38,12 +29,7 @@ def make_features(batch=5, length=16, predictions=4, seed=0):
 
 def test_agrees_with_the_reference_in_float64():
     model = make_model()
-    generator = np.random.default_rng(2)
-    variables = variables_by_tf1_name(model)
-    for variable in variables.values():
-        # Far from the initial zeros and ones, so that every variable and every nonlinearity counts.
-        variable.assign(generator.normal(0, 0.4, variable.shape))
-    weights = {name: keras.ops.convert_to_numpy(variable).astype(np.float64) for name, variable in variables.items()}
+    weights = randomise(model)
     features = make_features()
     logits = model(features)
     losses = pretraining_losses(logits, features)
@@ -117,3 +103,104 @@ def test_prediction_weights_leave_out_unused_predictions():
     np.testing.assert_array_equal(loss, pretraining_losses(logits, features).masked_lm)
     features["masked_lm_weights"][:] = 0
     assert float(pretraining_losses(logits, features).masked_lm) == 0.0
+
+
+def test_a_packed_row_has_the_losses_of_its_instances():
+    model = make_model()
+    weights = randomise(model)
+    row, instances = packed_inputs([7, 9, 5], row_length=24)
+    positions = np.array([[1, 6, 8, 15, 17, 20, 0, 0]])
+    labels = {"masked_lm_ids": np.arange(8)[None] + 3, "masked_lm_weights": np.array([[1, 1, 1, 1, 1, 1, 0, 0.0]])}
+    # A place for a fourth pair stays empty.
+    row["next_sentence_positions"] = np.append(row["next_sentence_positions"], [[0]], axis=1)
+    pairs = {
+        "next_sentence_labels": np.array([[1, 0, 1, 0]]),
+        "next_sentence_weights": np.array([[1, 1, 1, 0.0]]),
+    }
+    features = {**row, **labels, **pairs, "masked_lm_positions": positions}
+    losses = pretraining_losses(model(features), features)
+    masked_lm, next_sentence = [], []
+    for index, (start, chosen) in enumerate([(0, [0, 1]), (7, [2, 3]), (16, [4, 5])]):
+        alone = {
+            **{name: values[None] for name, values in instances[index].items()},
+            "masked_lm_positions": positions[:, chosen] - start,
+            "masked_lm_ids": labels["masked_lm_ids"][:, chosen],
+            "masked_lm_weights": np.ones((1, 2)),
+            "next_sentence_labels": pairs["next_sentence_labels"][:, index : index + 1],
+        }
+        _, _, lm_loss, ns_loss, _ = reference.pretraining(weights, 3, 4, alone)
+        masked_lm.append(lm_loss)
+        next_sentence.append(ns_loss)
+    np.testing.assert_allclose(losses.masked_lm, np.mean(masked_lm), rtol=1e-5)
+    np.testing.assert_allclose(losses.next_sentence, np.mean(next_sentence), rtol=1e-5)
+    np.testing.assert_allclose(losses.total, losses.masked_lm + losses.next_sentence, rtol=1e-6)
+    np.testing.assert_allclose(losses.next_sentence_per_example[0, :3], next_sentence, rtol=1e-5)
+
+
+def test_data_without_the_next_sentence_task():
+    model = make_model()
+    features = make_features()
+    both = pretraining_losses(model(features), features)
+    del features["next_sentence_labels"]
+    losses = pretraining_losses(model(features), features)
+    np.testing.assert_array_equal(losses.total, both.masked_lm)
+    assert float(losses.next_sentence) == 0.0
+    assert losses.next_sentence_per_example is None
+
+
+@pytest.mark.parametrize(("vocab_size", "rows"), [(1, 128), (128, 128), (129, 256), (30522, 30592), (30592, 30592)])
+def test_padded_size(vocab_size, rows):
+    assert padded_size(vocab_size) == rows
+
+
+def test_rows_that_pad_the_vocabulary_change_nothing():
+    plain, padded = make_model(), BertForPretraining(CONFIG, pad_vocabulary=True)
+    assert padded.encoder.embeddings.word_embeddings.shape == (128, 24)
+    # The rows of padding have weights that would be predicted if they took part.
+    for one, other in zip(randomise(plain).values(), randomise(padded).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    features = make_features()
+    outcomes = []
+    for model in (plain, padded):
+        variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+        with tf.GradientTape() as tape:
+            logits = model(features)
+            losses = pretraining_losses(logits, features)
+        gradients = tape.gradient(losses.total, variables)
+        outcomes.append((logits.masked_lm, losses, {name: np.asarray(g) for name, g in gradients.items()}))
+    (logits, losses, gradients), (padded_logits, padded_losses, padded_gradients) = outcomes
+    np.testing.assert_allclose(padded_logits[..., :50], logits, atol=1e-6)
+    assert (np.argmax(padded_logits, axis=-1) < 50).all()
+    np.testing.assert_allclose(padded_losses.total, losses.total, rtol=1e-6)
+    for name, gradient in gradients.items():
+        given = padded_gradients[name]
+        np.testing.assert_allclose(given[: len(gradient)], gradient, rtol=1e-4, atol=1e-6, err_msg=name)
+        assert not given[len(gradient) :].any(), name
+
+
+def test_left_to_right_predictions_do_not_see_what_follows():
+    model = BertForPretraining(CONFIG, left_to_right=True)
+    randomise(model)
+    features = make_features()
+    features["masked_lm_positions"][:] = [0, 2, 4, 5]
+    scores = model(features).masked_lm
+    features["input_ids"][:, 5] = (features["input_ids"][:, 5] + 1) % CONFIG.vocab_size
+    changed = model(features).masked_lm
+    np.testing.assert_allclose(changed[:, :3], scores[:, :3], atol=1e-6)
+    assert not np.allclose(changed[:, 3], scores[:, 3], atol=1e-3)
+
+
+def test_losses_are_float32_under_bfloat16():
+    features = make_features()
+    before = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = make_model(BertConfig.preset("tiny", CONFIG.vocab_size))
+        mixed = pretraining_losses(model(features), features)
+    finally:
+        keras.mixed_precision.set_dtype_policy(before)
+    exact_model = make_model(BertConfig.preset("tiny", CONFIG.vocab_size))
+    exact = pretraining_losses(exact_model(features), features)
+    for one, other in zip(mixed, exact, strict=True):
+        assert one.dtype == "float32"
+        np.testing.assert_allclose(one, other, rtol=0.02)

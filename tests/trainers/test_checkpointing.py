@@ -102,3 +102,41 @@ def test_damaged_checkpoints_are_named(tmp_path, file, damage):
     with pytest.raises(TrainingError, match=r"cannot be read .* remove .*model.ckpt-1.index") as caught:
         checkpointing.restore(prefix, variables(0))
     assert "\n" not in str(caught.value)
+
+
+def test_rows_that_pad_the_vocabulary_are_not_in_checkpoints(tmp_path):
+    def padded(value):
+        table = np.full([8, 2], value)
+        table[5:] = -1
+        words = "bert/embeddings/word_embeddings"
+        return {
+            words: tf.Variable(table),
+            f"{words}/adam_m": tf.Variable(table + 1),
+            "cls/predictions/output_bias": tf.Variable(table[:, 0]),
+            "other": tf.Variable(table),
+            "global_step": tf.Variable(3),
+        }
+
+    prefix = checkpointing.save(tmp_path, 1, padded(2.0), vocab_size=5).prefix
+    shapes = dict(tf.train.list_variables(str(prefix)))
+    assert shapes == {
+        "bert/embeddings/word_embeddings": [5, 2],
+        "bert/embeddings/word_embeddings/adam_m": [5, 2],
+        "cls/predictions/output_bias": [5],
+        "other": [8, 2],
+        "global_step": [],
+    }
+    restored = padded(0.0)
+    checkpointing.restore(prefix, restored, vocab_size=5)
+    table = restored["bert/embeddings/word_embeddings"].numpy()
+    assert (table[:5] == 2).all()
+    assert (table[5:] == 0).all()
+    assert restored["bert/embeddings/word_embeddings/adam_m"].numpy()[:, 1].tolist() == [3] * 5 + [0] * 3
+    assert restored["cls/predictions/output_bias"].numpy().tolist() == [2] * 5 + [0] * 3
+    assert (restored["other"].numpy() == padded(2.0)["other"].numpy()).all()
+    with pytest.raises(TrainingError, match=r"word_embeddings of shape \[5, 2\], the model needs \[6, 2\]"):
+        checkpointing.restore(prefix, padded(0.0), vocab_size=6)
+    # A model without padding reads the same checkpoint.
+    plain = {"cls/predictions/output_bias": tf.Variable(np.zeros(5))}
+    checkpointing.restore(prefix, plain)
+    assert plain["cls/predictions/output_bias"].numpy().tolist() == [2] * 5

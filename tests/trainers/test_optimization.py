@@ -69,3 +69,13 @@ def test_twenty_steps_agree_with_a_transcription():
         np.testing.assert_allclose(variables[name].numpy(), w[name], rtol=2e-5, atol=1e-6)
         np.testing.assert_allclose(optimizer.slots[f"{name}/adam_m"].numpy(), m[name], rtol=1e-4, atol=1e-7)
         np.testing.assert_allclose(optimizer.slots[f"{name}/adam_v"].numpy(), v[name], rtol=1e-4, atol=1e-9)
+
+
+def test_a_variable_without_a_gradient_stays_as_it_is():
+    variables = {"a/kernel": tf.Variable([2.0, 3.0]), "unused/kernel": tf.Variable([4.0, 5.0])}
+    optimizer = AdamWeightDecay(variables)
+    norm = optimizer.apply([tf.constant([3.0, 4.0]), None], tf.constant(0.1))
+    assert float(norm) == pytest.approx(5.0)
+    assert variables["unused/kernel"].numpy().tolist() == [4.0, 5.0]
+    assert optimizer.slots["unused/kernel/adam_m"].numpy().tolist() == [0.0, 0.0]
+    assert variables["a/kernel"].numpy()[0] < 2.0

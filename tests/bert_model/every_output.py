@@ -1,0 +1,67 @@
+"""Every number that the models give, under whichever backend Keras runs: `python every_output.py FILE.npz` saves them.
+
+Run as a program it fails if TensorFlow was imported under another backend.
+"""
+
+import sys
+
+import keras
+import numpy as np
+from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
+
+from bert_model.heads import cls_embedding, mean_embedding
+from bert_model.names import TASKS
+from bert_model.pretraining import BertForPretraining, pretraining_losses
+from bert_model.tasks import BertForTask
+
+
+def every_output() -> dict[str, np.ndarray]:
+    """Arrays by name."""
+    outputs = {}
+
+    def add(name, values):
+        values = values if isinstance(values, tuple | list) else [values]
+        for index, value in enumerate(values):
+            outputs[f"{name}/{index}"] = keras.ops.convert_to_numpy(value)
+
+    inputs = encoder_inputs((4, 16))
+    labels = {
+        "masked_lm_positions": np.array([[1, 3, 5]] * 4),
+        "masked_lm_ids": np.array([[7, 8, 9]] * 4),
+        "masked_lm_weights": np.array([[1, 1, 0]] * 4),
+    }
+    # Equal shapes throughout: JAX compiles every operation anew for each shape.
+    row = {name: np.repeat(values, 4, axis=0) for name, values in packed_inputs([5, 6, 4], row_length=16)[0].items()}
+    pairs = {"next_sentence_labels": np.array([[0, 1, 1]] * 4), "next_sentence_weights": np.array([[1, 1, 0]] * 4)}
+    paired = {**inputs, **labels, "next_sentence_labels": np.array([[0], [1], [1], [0]])}
+    packed = {**row, **pairs, **labels}
+    for name, options, features in (
+        ("pairs", {"fused_attention": False}, paired),
+        ("fused", {"fused_attention": True}, paired),
+        ("mlm", {}, {**inputs, **labels}),
+        ("packed", {}, packed),
+        ("padded", {"pad_vocabulary": True}, paired),
+        ("left_to_right", {"left_to_right": True}, packed),
+    ):
+        model = BertForPretraining(CONFIG, **options)
+        randomise(model)
+        logits = model(features)
+        add(f"{name}/logits", list(logits))
+        add(f"{name}/losses", [loss for loss in pretraining_losses(logits, features) if loss is not None])
+    output = model.encoder(**inputs, all_hidden=True, attention_maps=True)
+    add("hidden", output.all_hidden)
+    add("maps", output.attention_maps)
+    add("range", model.encoder(**inputs, output_range=3))
+    add("embeddings", [cls_embedding(output.hidden), mean_embedding(output.hidden, inputs["input_mask"])])
+    for task, number in TASKS.items():
+        model = BertForTask(CONFIG, task, number or 4)
+        randomise(model)
+        add(f"task/{task}", model(encoder_inputs((2, 2, 16) if task == "multiple_choice" else (4, 16))))
+    return outputs
+
+
+if __name__ == "__main__":
+    results = every_output()
+    if keras.backend.backend() != "tensorflow" and "tensorflow" in sys.modules:
+        sys.exit("tensorflow was imported")
+    np.savez(sys.argv[1], **results)

@@ -1,0 +1,217 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import reference
+import tensorflow as tf
+from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
+
+from bert_model.config import BertConfig
+from bert_model.heads import cls_embedding, mean_embedding
+from bert_model.pretraining import BertForPretraining
+
+SEED = np.array([5, 0])
+
+
+def make_encoder(config=CONFIG, **options):
+    model = BertForPretraining(config, **options)
+    weights = randomise(model)
+    return model.encoder, weights
+
+
+def expected(weights, inputs, config=CONFIG, **options):
+    """Of every example of a batch."""
+    return [
+        reference.encode(weights, config.num_hidden_layers, config.num_attention_heads, *example, **options)
+        for example in zip(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"], strict=True)
+    ]
+
+
+def assert_close(actual, wanted, tolerance=1e-5):
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(actual), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_hidden_states_and_attention_maps_of_all_layers():
+    encoder, weights = make_encoder()
+    inputs = encoder_inputs((5, 16))
+    output = encoder(**inputs, all_hidden=True, attention_maps=True)
+    examples = expected(weights, inputs)
+    assert (len(output.all_hidden), len(output.attention_maps)) == (4, 3)
+    assert_close(output.hidden, [example.hidden for example in examples])
+    assert_close(output.pooled, [example.pooled for example in examples])
+    for layer in range(4):
+        assert_close(output.all_hidden[layer], [example.states[layer] for example in examples])
+    for layer in range(3):
+        assert_close(output.attention_maps[layer], [example.maps[layer] for example in examples])
+    only_hidden = encoder(**inputs, all_hidden=True)
+    assert only_hidden.attention_maps is None
+    assert_close(only_hidden.all_hidden[3], output.hidden)
+    assert encoder(**inputs, attention_maps=True).all_hidden is None
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_erf", "relu"])
+def test_activations_and_epsilon(name):
+    config = dataclasses.replace(CONFIG, hidden_act=name, layer_norm_eps=0.3)
+    encoder, weights = make_encoder(config)
+    inputs = encoder_inputs((2, 9))
+    examples = expected(weights, inputs, activation=getattr(reference, name), epsilon=0.3)
+    assert_close(encoder(**inputs)[0], [example.hidden for example in examples])
+
+
+def test_the_two_forms_of_gelu_differ():
+    inputs = np.linspace(-4, 4, 801)
+    difference = np.abs(reference.gelu(inputs) - reference.gelu_erf(inputs)).max()
+    assert 1e-4 < difference < 1e-3
+
+
+def test_left_to_right():
+    encoder, weights = make_encoder()
+    inputs = encoder_inputs((4, 16))
+    hidden, pooled = encoder(**inputs, left_to_right=True)
+    examples = expected(weights, inputs, left_to_right=True)
+    assert_close(hidden, [example.hidden for example in examples])
+    assert_close(pooled, [example.pooled for example in examples])
+    changed = {**inputs, "input_ids": inputs["input_ids"].copy()}
+    changed["input_ids"][:, 5:] += 1
+    changed["input_ids"] %= CONFIG.vocab_size
+    assert_close(encoder(**changed, left_to_right=True)[0][:, :5], keras.ops.convert_to_numpy(hidden[:, :5]), 1e-6)
+
+
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_the_instances_of_a_packed_row_are_encoded_as_if_alone(left_to_right):
+    encoder, weights = make_encoder()
+    lengths = [7, 11, 4]
+    # The row is longer than the positions of the model; no instance is.
+    row, instances = packed_inputs(lengths, row_length=26)
+    positions = row.pop("next_sentence_positions")
+    output = encoder(**row, pooled_positions=positions, left_to_right=left_to_right, attention_maps=True)
+    assert output.pooled.shape == (1, 3, CONFIG.hidden_size)
+    for index, (start, instance) in enumerate(zip(positions[0], instances, strict=True)):
+        alone = reference.encode(weights, 3, 4, **instance, left_to_right=left_to_right)
+        end = start + lengths[index]
+        assert_close(output.hidden[0, start:end], alone.hidden)
+        assert_close(output.pooled[0, index], alone.pooled)
+        for attention_map, wanted in zip(output.attention_maps, alone.maps, strict=True):
+            assert_close(attention_map[0, :, start:end, start:end], wanted)
+            assert_close(keras.ops.sum(attention_map[0, :, start:end, start:end], axis=-1), 1.0)
+
+
+def test_given_positions():
+    encoder, weights = make_encoder()
+    inputs = encoder_inputs((2, 8))
+    shifted = np.tile(np.arange(8) + 3, (2, 1))
+    table = "bert/embeddings/position_embeddings"
+    moved = {**weights, table: weights[table][3:]}
+    assert_close(encoder(**inputs, position_ids=shifted)[0], [example.hidden for example in expected(moved, inputs)])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_positions_asked_for_are_those_of_the_whole(packed, left_to_right):
+    encoder, _ = make_encoder()
+    options = {"left_to_right": left_to_right}
+    if packed:
+        inputs, _ = packed_inputs([7, 6, 4], row_length=20)
+        options["pooled_positions"] = inputs.pop("next_sentence_positions")
+    else:
+        inputs = encoder_inputs((3, 16))
+    whole = encoder(**inputs, **options, all_hidden=True, attention_maps=True)
+    positions = np.array([[8, 0, 15, 8]] * len(inputs["input_ids"]))
+    some = encoder(**inputs, **options, output_positions=positions, all_hidden=True, attention_maps=True)
+    rows = np.arange(len(positions))[:, None]
+    assert_close(some.hidden, keras.ops.convert_to_numpy(whole.hidden)[rows, positions])
+    assert_close(some.pooled, whole.pooled)
+    assert_close(some.all_hidden[-1], some.hidden)
+    assert_close(some.all_hidden[-2], whole.all_hidden[-2])
+    maps = keras.ops.convert_to_numpy(whole.attention_maps[-1]).transpose(0, 2, 1, 3)[rows, positions]
+    assert_close(some.attention_maps[-1], maps.transpose(0, 2, 1, 3))
+    for count in (0, 1, 5):
+        hidden, pooled = encoder(**inputs, **options, output_range=count)
+        assert_close(hidden, whole.hidden[:, :count])
+        assert_close(pooled, whole.pooled)
+    with pytest.raises(ValueError, match="both given"):
+        encoder(**inputs, output_range=1, output_positions=positions)
+
+
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_the_backends_own_attention_gives_the_same(left_to_right):
+    fused, _ = make_encoder(fused_attention=True)
+    own, _ = make_encoder(fused_attention=False)
+    inputs = encoder_inputs((3, 16))
+    for result, wanted in zip(
+        fused(**inputs, left_to_right=left_to_right), own(**inputs, left_to_right=left_to_right), strict=True
+    ):
+        assert_close(result, wanted)
+    # With dropout, and for maps, it is not used.
+    assert_close(fused(**inputs, seed=SEED)[0], own(**inputs, seed=SEED)[0])
+    assert fused(**inputs, attention_maps=True).attention_maps[0].shape == (3, 4, 16, 16)
+
+
+def test_recomputed_layers_give_the_same_gradients():
+    encoder, _ = make_encoder()
+    inputs = encoder_inputs((3, 16))
+    weights = [variable.value for variable in encoder.trainable_variables]
+
+    def gradients(wrap):
+        encoder.wrap_layer = wrap
+
+        @tf.function
+        def run():
+            with tf.GradientTape() as tape:
+                hidden, pooled = encoder(**inputs, seed=SEED, output_positions=np.array([[3, 1]] * 3))
+                loss = tf.reduce_sum(tf.sin(hidden)) + tf.reduce_sum(pooled)
+            return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
+
+        return run()
+
+    plain_loss, plain = gradients(None)
+    loss, recomputed = gradients(tf.recompute_grad)
+    assert_close(loss, plain_loss)
+    for one, other in zip(recomputed, plain, strict=True):
+        assert_close(one, other, 1e-4)
+
+
+def test_bfloat16_is_near_float32_and_keeps_softmax_and_normalisation_in_float32():
+    encoder, _ = make_encoder()
+    inputs = encoder_inputs((4, 16))
+    exact = encoder(**inputs, all_hidden=True)
+    before = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed, _ = make_encoder()
+        output = mixed(**inputs, all_hidden=True, attention_maps=True)
+    finally:
+        keras.mixed_precision.set_dtype_policy(before)
+    assert {variable.dtype for variable in mixed.variables} == {"float32"}
+    assert mixed.layers[0].intermediate.compute_dtype == "bfloat16"
+    for state, wanted in zip(output.all_hidden, exact.all_hidden, strict=True):
+        assert state.dtype == tf.float32
+        assert np.abs(np.asarray(state) - np.asarray(wanted)).mean() < 0.02
+    # No product comes before the first hidden states.
+    assert_close(output.all_hidden[0], exact.all_hidden[0], 1e-6)
+    assert np.abs(np.asarray(output.all_hidden[1]) - np.asarray(exact.all_hidden[1])).max() > 1e-4
+    for attention_map in output.attention_maps:
+        # In bfloat16 a sum would be off by about 1e-3.
+        assert attention_map.dtype == tf.float32
+        assert_close(tf.reduce_sum(attention_map, -1), 1.0, 1e-6)
+
+
+def test_text_embeddings():
+    encoder, _ = make_encoder()
+    inputs = encoder_inputs((4, 16))
+    hidden = np.asarray(encoder(**inputs)[0])
+    means = [row[mask == 1].mean(axis=0) for row, mask in zip(hidden, inputs["input_mask"], strict=True)]
+    assert_close(mean_embedding(hidden, inputs["input_mask"]), means)
+    assert_close(cls_embedding(hidden), hidden[:, 0])
+    assert_close(mean_embedding(hidden, np.zeros((4, 16))), np.zeros((4, CONFIG.hidden_size)))
+
+
+def test_one_layer_one_head():
+    config = BertConfig(8, 4, 1, 1, 8, max_position_embeddings=8)
+    encoder, weights = make_encoder(config)
+    inputs = encoder_inputs((2, 6), config)
+    hidden, pooled = encoder(**inputs, output_range=2)
+    examples = expected(weights, inputs, config)
+    assert_close(hidden, [example.hidden[:2] for example in examples])
+    assert_close(pooled, [example.pooled for example in examples])
