@@ -1,17 +1,24 @@
-"""Opens a model of any kind to be asked, for `fill-mask`, `features` and `export`."""
+"""Opens a model of any kind to be asked, for `fill-mask`, `features` and `export`.
+
+TensorFlow is imported by `load_model` alone.
+"""
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bert_model import checkpoints
 from bert_model.checkpoints import Checkpoint
 from bert_model.config import BertConfig
 from bert_model.names import PRETRAINING, variables_by_tf1_name
 from tokenizer.vocabulary import Vocabulary
-from trainers import run_record
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
+from trainers.initial_checkpoint import load_weights
 
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
@@ -32,6 +39,7 @@ class InferenceModel:
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: longest sequence it was trained on, or can read where that is not known.
         missing: TF1 names of weights that the checkpoint lacks and that are random here.
+        layers: those that were asked for, from 0 for the first.
     """
 
     path: Path
@@ -42,6 +50,7 @@ class InferenceModel:
     do_lower_case: bool
     max_seq_length: int
     missing: tuple[str, ...]
+    layers: tuple[int, ...]
 
     @property
     def config(self) -> BertConfig:
@@ -70,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """What was given of `add_arguments`, as arguments of `load_model`."""
+    return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
+
+
 def load_model(
     path: Path,
     *,
@@ -77,7 +91,7 @@ def load_model(
     vocab_file: str | None = None,
     do_lower_case: bool | None = None,
     bert_config_file: str | None = None,
-    num_layers: int | None = None,
+    layers: Sequence[int] = (),
 ) -> InferenceModel:
     """Opens a checkpoint of any kind and builds its model; TensorFlow must have been started.
 
@@ -87,12 +101,13 @@ def load_model(
         vocab_file: where the model has none, or another is to be used.
         do_lower_case: None for what the files say.
         bert_config_file: of a TF1 checkpoint without one.
-        num_layers: build no more than the first so many layers; None for all.
+        layers: the only ones that are wanted, from 0 for the first or from -1 for the last down; those above all of
+            them are not built. None given, all are.
 
     Raises:
         CheckpointError, ConfigError, VocabularyError: there is no model, it cannot be read, or its vocabulary is
             missing or another's.
-        TrainingError: weights of the encoder or of the task's head are missing.
+        TrainingError: weights of the encoder or of the task's head are missing, or there is no such layer.
     """
     from bert_model.pretraining import BertForPretraining
     from bert_model.tasks import BertForTask
@@ -101,49 +116,27 @@ def load_model(
     with checkpoints.open_checkpoint(path, task, given) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, vocab_file)
         config = checkpoint.config
-        if num_layers is not None:
-            config = dataclasses.replace(config, num_hidden_layers=min(num_layers, config.num_hidden_layers))
+        wanted = _layers_from_the_first(layers, config.num_hidden_layers)
+        if wanted:
+            config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
         if checkpoint.task == PRETRAINING:
             model = BertForPretraining(config)
         else:
             model = BertForTask(config, checkpoint.task, checkpoint.num_labels)
-        variables = variables_by_tf1_name(model)
-        missing = tuple(name for name in variables if name not in checkpoint.tensors)
+        missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
         _require_whole(checkpoint, missing)
-        for name, variable in variables.items():
-            if name in checkpoint.tensors:
-                variable.assign(checkpoint.tensors[name].read())
+        known = checkpoint.record.max_seq_length if checkpoint.record else None
         return InferenceModel(
             path=path,
             model=model,
             task=checkpoint.task,
             labels=_labels(checkpoint),
             vocabulary=vocabulary,
-            do_lower_case=_lower_case(checkpoint, vocabulary, do_lower_case),
-            max_seq_length=_max_seq_length(checkpoint),
+            do_lower_case=lower_casing_of(checkpoint, vocabulary) if do_lower_case is None else do_lower_case,
+            max_seq_length=known or config.max_position_embeddings,
             missing=missing,
+            layers=wanted,
         )
-
-
-def vocabulary_of(checkpoint: Checkpoint, given: str | None) -> Vocabulary:
-    """The vocabulary of a checkpoint, or the one given for it.
-
-    Raises:
-        VocabularyError: it cannot be read.
-        TrainingError: there is none, or it is not the model's.
-    """
-    path = Path(given) if given else checkpoint.vocab_file
-    if path is None:
-        raise TrainingError(f"{checkpoint.path} has no vocab.txt; give the model's with --vocab_file")
-    vocabulary = Vocabulary.load(path)
-    rows = checkpoint.config.vocab_size
-    # Some models at Hugging Face have rows that no piece uses, to round their number up.
-    if len(vocabulary) > rows or (len(vocabulary) < rows and checkpoint.kind != "huggingface"):
-        raise TrainingError(
-            f"{path} has {len(vocabulary)} pieces, the model has vocab_size {rows}; give the model's own vocabulary "
-            "with --vocab_file"
-        )
-    return vocabulary
 
 
 def boolean(text: str) -> bool:
@@ -166,8 +159,29 @@ def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) ->
         )
 
 
+def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.ndarray:
+    """Rows of different lengths as a matrix.
+
+    Args:
+        rows: int [S_i] each.
+        value: what the shorter ones are filled up with.
+        multiple: the width is rounded up to one of this.
+
+    Returns:
+        int32 [B, S].
+    """
+    width = max((len(row) for row in rows), default=0)
+    matrix = np.full((len(rows), -(-width // multiple) * multiple), value, np.int32)
+    for number, row in enumerate(rows):
+        matrix[number, : len(row)] = row
+    return matrix
+
+
 def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
-    """Refuses a model without its encoder or its task's head; a pooler or heads of pretraining may be missing."""
+    """Refuses a model without its encoder or its task's head.
+
+    What is not always needed may be missing: the heads of pretraining, and the pooler where no head stands on it.
+    """
     needed = [
         name
         for name in missing
@@ -182,28 +196,17 @@ def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
         )
 
 
+def _layers_from_the_first(layers: Sequence[int], count: int) -> tuple[int, ...]:
+    for layer in layers:
+        if not -count <= layer < count:
+            raise TrainingError(f"--layers names {layer}, the model has {count} layers; give {-count} to {count - 1}")
+    counted = tuple(layer % count for layer in layers)
+    if len(set(counted)) < len(counted):
+        raise TrainingError(f"--layers names a layer of {count} twice ({','.join(map(str, layers))}); name each once")
+    return counted
+
+
 def _labels(checkpoint: Checkpoint) -> tuple[str, ...]:
     if checkpoint.labels is not None:
         return checkpoint.labels
     return tuple(map(str, range(checkpoint.num_labels or 0)))
-
-
-def _lower_case(checkpoint: Checkpoint, vocabulary: Vocabulary, given: bool | None) -> bool:
-    for known in (given, checkpoint.do_lower_case):
-        if known is not None:
-            return known
-    record = _run(checkpoint)
-    return record.do_lower_case if record else not vocabulary.has_capitals()
-
-
-def _max_seq_length(checkpoint: Checkpoint) -> int:
-    known = checkpoint.record.max_seq_length if checkpoint.record else None
-    if known is None:
-        record = _run(checkpoint)
-        known = record.max_seq_length if record else checkpoint.config.max_position_embeddings
-    return known
-
-
-def _run(checkpoint: Checkpoint) -> run_record.RunRecord | None:
-    """The record of a run that is not finished yet, whose directory has no model.json."""
-    return run_record.load(checkpoint.path) if checkpoint.path.is_dir() else None
