@@ -79,7 +79,7 @@ class InGraphTokenizer(tf.Module):
             default_value=-1,
         )
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The piece ids of N texts, without [CLS] and [SEP].
 
@@ -94,7 +94,7 @@ class InGraphTokenizer(tf.Module):
             characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")  # [N, (C)]
             return self._pieces(self._kinds_of(characters))[0]
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """The piece ids of N texts, and where in its text each piece stands.
 
@@ -121,7 +121,7 @@ class InGraphTokenizer(tf.Module):
             starts, ends = tf.gather(byte_of_character, first), tf.gather(byte_of_character, after)
             return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """As a call, but a "[MASK]" that is written in a text stands for itself: `Tokenizer(never_split=["[MASK]"])`.
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ DESCRIPTION = (
     "Writes a model as a TensorFlow SavedModel that takes text: the tokenizer is part of its graph, and neither "
     "beambert nor tensorflow_text is needed to load it."
 )
-KINDS = ("savedmodel",)
+KINDS = ("savedmodel", "onnx", "litert")
+MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
 VOCABULARY_NAME = "vocab.txt"
 LABELS_NAME = "labels.json"
 # As long as the released run_squad.py reads; the other tasks are cut where the model was trained to.
 SPAN_LENGTH = 384
+# The newest that every runtime of the last years reads.
+ONNX_OPSET = 17
 # Question, context and three special tokens.
 LEAST_LENGTH = 8
 
@@ -31,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument("source", metavar="SRC", help="a model of any kind, as `beambert convert` reads them")
     parser.add_argument("destination", metavar="DST", help="the directory to be written; must be new or empty")
+    parser.add_argument(
+        "--to",
+        choices=KINDS,
+        default="savedmodel",
+        help="onnx and litert hold the part of the model behind the tokenizer: they take ids",
+    )
     parser.add_argument(
         "--task",
         choices=(PRETRAINING, *TASKS),
@@ -67,16 +77,70 @@ def run(args: argparse.Namespace) -> int:
     unfinished = destination.with_name(f".{destination.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        signatures = save(opened, unfinished, length, args.top_k)
+        if args.to == "savedmodel":
+            lines = [_shown(name, function) for name, function in save(opened, unfinished, length, args.top_k).items()]
+        else:
+            lines = [save_ids_model(opened, unfinished, args.to)]
         # Takes the place of an empty directory too.
         unfinished.replace(destination)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     say(f"Wrote     {destination}: {opened.task}, texts of up to {length} pieces")
-    for name, signature in signatures.items():
-        inputs, outputs = signature.structured_input_signature[1], signature.structured_outputs
-        say(f"          {name}: {', '.join(inputs)} -> {', '.join(outputs)}")
+    for line in lines:
+        say(f"          {line}")
     return 0
+
+
+def _shown(name: str, function: Any) -> str:
+    import tensorflow as tf
+
+    inputs = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
+    return f"{name}: {', '.join(inputs)} -> {', '.join(function.structured_outputs)}"
+
+
+def save_ids_model(opened: InferenceModel, directory: Path, kind: str) -> str:
+    """Writes what takes ids as a model of another runtime, with vocab.txt and labels.json beside it.
+
+    Args:
+        opened: the model.
+        directory: to be made; has model.onnx or model.tflite then.
+        kind: "onnx" or "litert".
+
+    Returns:
+        A line about its inputs and outputs.
+
+    Raises:
+        ImportError: the converter to ONNX is not installed.
+    """
+    import tensorflow as tf
+
+    from trainers.serving import ids_function, plain_forward
+
+    function = ids_function(opened, plain_forward(opened)).get_concrete_function()
+    if kind == "onnx":
+        import tf2onnx
+
+        specs = tf.nest.flatten(function.structured_input_signature)
+        converted = tf2onnx.convert.from_function(ids_function(opened, plain_forward(opened)), specs, opset=ONNX_OPSET)
+        content = converted[0].SerializeToString()
+    else:
+        module = tf.Module()
+        module.weights = [variable.value for variable in opened.model.variables]
+        with tempfile.TemporaryDirectory() as folder:
+            # From a SavedModel the inputs and outputs keep their names.
+            tf.saved_model.save(module, folder, signatures=function)
+            content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
+    directory.mkdir(parents=True)
+    (directory / MODEL_NAMES[kind]).write_bytes(content)
+    _write_text_files(opened, directory)
+    return _shown(MODEL_NAMES[kind], function)
+
+
+def _write_text_files(opened: InferenceModel, directory: Path) -> None:
+    (directory / VOCABULARY_NAME).write_bytes(opened.vocabulary.to_bytes())
+    if opened.labels:
+        text = json.dumps(opened.labels, ensure_ascii=False) + "\n"
+        (directory / LABELS_NAME).write_text(text, encoding="utf-8")
 
 
 def save(opened: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5) -> dict[str, Any]:
@@ -102,11 +166,9 @@ def save(opened: InferenceModel, directory: Path, max_seq_length: int, top_k: in
     sources = directory.with_name(f"{directory.name}.assets")
     try:
         sources.mkdir(parents=True, exist_ok=True)
-        (sources / VOCABULARY_NAME).write_bytes(opened.vocabulary.to_bytes())
+        _write_text_files(opened, sources)
         module.vocabulary_file = tf.saved_model.Asset(str(sources / VOCABULARY_NAME))
         if opened.labels:
-            text = json.dumps(opened.labels, ensure_ascii=False) + "\n"
-            (sources / LABELS_NAME).write_text(text, encoding="utf-8")
             module.labels_file = tf.saved_model.Asset(str(sources / LABELS_NAME))
         concrete = {name: function.get_concrete_function() for name, function in signatures.items()}
         tf.saved_model.save(module, str(directory), signatures=concrete)

@@ -69,6 +69,26 @@ def _forward(opened: InferenceModel) -> Forward:
     return lambda features: forward(*(features[name] for name in INPUTS))
 
 
+def plain_forward(opened: InferenceModel) -> Forward:
+    """The model for converters: every position of the last layer is computed, so that no tensor is empty.
+
+    LiteRT returns NaN where the encoder is asked for no position of its last layer (`output_range=0`).
+    """
+    model = opened.model
+
+    def forward(features: Features) -> Any:
+        if opened.task not in ("classification", "regression", "multiple_choice"):
+            return _forward(opened)(features)
+        shape = tf.shape(features["input_ids"])
+        flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
+        logits = model.head(model.encoder(**flat)[1])  # [B or B * C, n]
+        if opened.task == "multiple_choice":
+            return tf.reshape(logits, shape[:2])
+        return logits[:, 0] if opened.task == "regression" else logits
+
+    return forward
+
+
 def _ids_shape(opened: InferenceModel) -> list[int | None]:
     return [None, None, None] if opened.task == "multiple_choice" else [None, None]
 
@@ -117,7 +137,8 @@ def ids_function(opened: InferenceModel, forward: Forward) -> Any:
         features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         outputs = forward(features)
         if opened.task == PRETRAINING:
-            return {"embeddings": outputs[0], **_embeddings(opened, *outputs, input_mask)}
+            hidden, pooled = outputs
+            return {"embeddings": hidden, **_embeddings(opened, hidden, pooled, input_mask)}
         if opened.task == "span":
             return {"start_logits": outputs[0], "end_logits": outputs[1]}
         return {"score": outputs} if opened.task == "regression" else {"probabilities": tf.nn.softmax(outputs)}
@@ -135,7 +156,8 @@ def _embeddings(
 def _pretraining(reader: _TextReader, forward: Forward, opened: InferenceModel, top_k: int) -> Signatures:
     def embed(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         features = reader.features(text, text_pair)
-        return _embeddings(opened, *forward(features), features["input_mask"])
+        hidden, pooled = forward(features)
+        return _embeddings(opened, hidden, pooled, features["input_mask"])
 
     def embed_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
         features = reader.features(text)
@@ -185,7 +207,7 @@ def _classification(reader: _TextReader, forward: Forward, opened: InferenceMode
     }
 
 
-def _regression(reader: _TextReader, forward: Forward, opened: InferenceModel) -> Signatures:
+def _regression(reader: _TextReader, forward: Forward, _opened: InferenceModel) -> Signatures:
     def score(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         return {"score": forward(reader.features(text, text_pair))}  # [B]
 
@@ -195,7 +217,7 @@ def _regression(reader: _TextReader, forward: Forward, opened: InferenceModel) -
     }
 
 
-def _multiple_choice(reader: _TextReader, forward: Forward, opened: InferenceModel) -> Signatures:
+def _multiple_choice(reader: _TextReader, forward: Forward, _opened: InferenceModel) -> Signatures:
     def choose(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         batch, count = tf.unstack(tf.shape(choices))
         features = reader.features(tf.repeat(text, count), tf.reshape(choices, [-1]))  # [B * C, S]
@@ -235,7 +257,7 @@ def _token_classification(reader: _TextReader, forward: Forward, opened: Inferen
 
 def _span(reader: _TextReader, forward: Forward, opened: InferenceModel) -> Signatures:
     def answer(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answer_spans(opened.model, reader.tokenizer, opened.vocabulary, question, context, reader.max_seq_length)
+        return answer_spans(forward, reader.tokenizer, opened.vocabulary, question, context, reader.max_seq_length)
 
     return {DEFAULT_SIGNATURE: _text_function(answer, "question", "context")}
 

@@ -31,7 +31,7 @@ TASKS = {
 # Different lengths, one without pieces, one that is cut.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
 PAIRS = [*SINGLE[::-1]]
-CHOICES = [[pair, text, "all"] for text, pair in zip(SINGLE, PAIRS, strict=True)]
+CHOICES = [[pair, f"{text} human", "all"] for text, pair in zip(SINGLE, PAIRS, strict=True)]
 MASKED = ["[MASK] human [MASK]s", "nothing", "", "Gr\u00f6\u00dfe[MASK]", "[MASK]" * 3]
 QUESTIONS = ["all rights", "", TEXTS[3], "human", "are born", "x"]
 CONTEXTS = [TEXTS[0] * 3, TEXTS[5], "", "  ", TEXTS[10] + TEXTS[6], "\u00c9 human"]
@@ -211,7 +211,7 @@ def test_choices(folder, answers):
     for row, (text, pair) in enumerate(zip(SINGLE, PAIRS, strict=True)):
         logits = [
             float(np.array(asked.model({n: v[None] for n, v in asked.inputs(text, choice).items()}))[0, 0])
-            for choice in (pair, text, "all")
+            for choice in (pair, f"{text} human", "all")
         ]
         close(found["probabilities"][row], softmax(np.array(logits)))
         assert found["choice"][row] == np.argmax(logits)
@@ -360,3 +360,40 @@ def test_a_hugging_face_model_gives_the_logits_of_transformers(tmp_path):
     inputs = {name: tf.constant(recorded[f"classification/{name}"]) for name in names}
     found = tf.saved_model.load(tmp_path / "1").signatures["ids"](**inputs)
     close(found["probabilities"], softmax(recorded["classification/logits"]))
+
+
+def ids_inputs(task):
+    generator = np.random.default_rng(1)
+    shape = (3, 2, 11) if task == "multiple_choice" else (3, 11)
+    ids = generator.integers(5, len(VOCABULARY), shape).astype(np.int32)
+    mask = np.ones(shape, np.int32)
+    mask[0, ..., 6:] = 0
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": generator.integers(0, 2, shape).astype(np.int32)}
+
+
+@pytest.mark.parametrize("task", ["pretraining", "classification", "multiple_choice", "span"])
+@pytest.mark.parametrize("kind", ["onnx", "litert"])
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_other_runtimes(folder, tmp_path, task, kind):
+    """The two runtimes on the same ids, of a batch and a length that the converter has not seen."""
+    import tensorflow as tf
+
+    inputs = ids_inputs(task)
+    saved = tf.saved_model.load(folder / f"{task}-saved").signatures["ids"]
+    wanted = saved(**{name: tf.constant(value) for name, value in inputs.items()})
+    if kind == "onnx":
+        pytest.importorskip("tf2onnx")
+        runtime = pytest.importorskip("onnxruntime")
+    assert beambert.main(["export", str(folder / task), str(tmp_path / "out"), "--to", kind]) == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()} - {"labels.json"}
+    if kind == "onnx":
+        assert names == {"model.onnx", "vocab.txt"}
+        session = runtime.InferenceSession(tmp_path / "out" / "model.onnx")
+        found = dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
+    else:
+        assert names == {"model.tflite", "vocab.txt"}
+        runner = tf.lite.Interpreter(str(tmp_path / "out" / "model.tflite")).get_signature_runner()
+        found = runner(**inputs)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
