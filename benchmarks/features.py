@@ -33,14 +33,14 @@ from trainers.features import FeatureExtractor, split_pair  # noqa: E402
 LAYERS = [-1, -2, -3, -4]
 LENGTH = 128
 BATCH_SIZE = 32
-PAIRS = 400
+PAIRS = 100
 
 
 def write_model(directory: Path, vocabulary: Path, size: str) -> None:
     """A released-like model with random weights."""
     config = BertConfig.preset(size, vocab_size=len(vocabulary.read_text(encoding="utf-8").splitlines()))
     keras.utils.set_random_seed(0)
-    values = {name: np.array(value) for name, value in variables_by_tf1_name(BertForPretraining(config)).items()}
+    values = {name: value.numpy() for name, value in variables_by_tf1_name(BertForPretraining(config)).items()}
     tensors = {name: StoredTensor(v.shape, "float32", lambda v=v: v) for name, v in values.items()}
     tf1_checkpoint.write(directory / "bert_model.ckpt", tensors)
     (directory / "bert_config.json").write_text(config.to_json(), encoding="utf-8")
