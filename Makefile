@@ -46,7 +46,8 @@ demo: setup
 test: setup check
 	$(BIN)/python -m pytest
 
-# An environment of its own, so that nobody else carries PyTorch.
+# An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
+# beside TensorFlow's.
 test-parity: .venv-parity/.installed
 	.venv-parity/bin/python -m pytest -s tests/parity
 
@@ -55,6 +56,7 @@ test-parity: .venv-parity/.installed
 	@rm -rf .venv-parity
 	$(PYTHON) -m venv .venv-parity
 	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet $(PARITY_PIP) -r tests/parity/requirements.txt -e '.[train,convert]' pytest
+	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 
 check: setup

@@ -88,7 +88,7 @@ def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimi
 def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool) -> None:
     _write_named(checkpoint, directory, native.CHECKPOINT_NAME, keep_optimizer)
     old = checkpoint.record or native.ModelRecord(
-        task=checkpoint.task, origin=f"{checkpoint.kind} checkpoint {checkpoint.path.name}"
+        task=checkpoint.task, origin=f"converted from the {checkpoint.kind} checkpoint {checkpoint.path.name}"
     )
     record = dataclasses.replace(
         old,

@@ -36,7 +36,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Longest sequence", _lengths(config, record)),
         ("Updates", None if record.steps is None else f"{record.steps:,}"),
         ("SHA-256 of what dataset.json says of the data", record.data_fingerprint),
-        ("Converted from", record.origin),
+        ("Origin", record.origin),
     ]
     rows = [f"| {name} | {_cell(str(value))} |" for name, value in facts if value is not None]
     metrics = [f"| {_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]

@@ -31,7 +31,7 @@ class ModelRecord:
         data_fingerprint: hex digest of the data it was trained on, None if not known.
         steps: updates it was trained for, None if not known.
         metrics: of its evaluation.
-        origin: where it was converted from, None if it was trained here.
+        origin: what it was converted from, or began its training with; None if neither.
     """
 
     task: str

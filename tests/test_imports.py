@@ -16,7 +16,7 @@ FORBIDDEN = {
         "pipelines",
         "trainers",
     ),
-    "bert_model.config, bert_model.names, bert_model.checkpoints, bert_model.conversion": (
+    "bert_model.config, bert_model.names, bert_model.size, bert_model.vocabulary_padding, bert_model.conversion": (
         "apache_beam",
         "keras",
         "tensorflow",

@@ -1,12 +1,12 @@
-"""`beambert pretrain`: trains a BERT from random weights on the shards of `beambert build`.
+"""`beambert pretrain`: trains a BERT, from random weights or a checkpoint, on the shards of `beambert build`.
 
 TensorFlow is imported after the options have been checked, so that `--help` and mistakes answer at once.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from bert_model.checkpoints import Checkpoint as OpenCheckpoint
 from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from bert_model.model_card import model_card
-from bert_model.names import PRETRAINING, variable_names
+from bert_model.names import PRETRAINING
+from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from trainers.loop import Task
 
 DESCRIPTION = (
-    "Trains a BERT from random weights on the data that `beambert build` made, and evaluates it. Stopped at any moment,"
-    " the same command goes on from the last checkpoint."
+    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
+    "Stopped at any moment, the same command goes on from the last checkpoint."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -59,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     dataset = manifest.load(data)
     vocabulary = read_vocabulary(data, dataset)
     old = run_record.load(output)
+    if old is None and native.load(output):
+        raise TrainingError(f"{output} holds a model that was converted; give another --output, or remove it first")
     begins = do_train and args.init_checkpoint and not run_record.has_checkpoints(output)
     with _initial(args, dataset) if begins else contextlib.nullcontext() as initial:
         return _run(args, do_train, do_eval, dataset, vocabulary, old, initial)
@@ -128,37 +131,46 @@ def _run(
         write_whole(output / manifest.VOCAB_FILE_NAME, vocabulary.to_bytes())
         write_whole(output / run_record.CONFIG_FILE_NAME, config.to_json().encode())
         write_whole(output / run_record.FILE_NAME, record.to_json().encode())
-        _write_model_record(output, config, record)
+        if native.load(output) is None or not run_record.has_checkpoints(output):
+            _write_model(output, config, _new_model(args, record))
         stopped = _train(args, task, data, dataset, output, initial)
         if stopped is not None:
             return 128 + stopped
     checkpoint = _last_checkpoint(output)
     results = _evaluate(args, task, data, dataset, output, checkpoint) if do_eval else None
-    if do_train:
-        _write_model_record(output, config, record, checkpoint.step, results)
+    model_record = native.load(output)
+    if model_record is not None:
+        _write_model(output, config, _trained_model(model_record, checkpoint, results))
     _summarise(output, checkpoint, results)
     return 0
 
 
-def _write_model_record(
-    output: Path,
-    config: BertConfig,
-    record: RunRecord,
-    steps: int | None = None,
-    results: dict[str, float] | None = None,
-) -> None:
+def _write_model(output: Path, config: BertConfig, model: native.ModelRecord) -> None:
     """Writes `beambert.json` and the model card, which make a run's directory a model for every command."""
-    model_record = native.ModelRecord(
+    card = model_card(config, model, parameter_counts(config).total)
+    write_whole(output / native.MODEL_CARD_FILE_NAME, card.encode())
+    write_whole(output / native.FILE_NAME, model.to_json().encode())
+
+
+def _new_model(args: argparse.Namespace, record: RunRecord) -> native.ModelRecord:
+    origin = f"training began with the weights of {Path(args.init_checkpoint).name}" if args.init_checkpoint else None
+    return native.ModelRecord(
         task=PRETRAINING,
         do_lower_case=record.do_lower_case,
         max_seq_length=record.max_seq_length,
         data_fingerprint=record.data_fingerprint,
-        steps=steps,
-        metrics={name: value for name, value in (results or {}).items() if name != "global_step"},
+        origin=origin,
     )
-    parameters = sum(math.prod(name.shape) for name in variable_names(config))
-    write_whole(output / native.MODEL_CARD_FILE_NAME, model_card(config, model_record, parameters).encode())
-    write_whole(output / native.FILE_NAME, model_record.to_json().encode())
+
+
+def _trained_model(
+    model: native.ModelRecord, checkpoint: "Checkpoint", results: dict[str, float] | None
+) -> native.ModelRecord:
+    """The record of a model after training or evaluation; metrics stay as long as the weights do."""
+    metrics = model.metrics if model.steps == checkpoint.step else {}
+    if results is not None:
+        metrics = {name: value for name, value in results.items() if name != "global_step"}
+    return dataclasses.replace(model, steps=checkpoint.step, metrics=metrics)
 
 
 def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:

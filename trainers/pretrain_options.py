@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--model",
-        f"{', '.join(PRESETS)}, or the path of a bert_config.json (default: the model of the run in --output, else "
-        f"that of --init_checkpoint, else {DEFAULT_MODEL}, which any computer trains; base and large are the published "
-        "BERT and want an accelerator)",
+        f"{', '.join(PRESETS)}, one of the 24 compact models such as L-6_H-256, or the path of a bert_config.json "
+        f"(default: the model of the run in --output, else that of --init_checkpoint, else {DEFAULT_MODEL}, which any "
+        "computer trains; base and large are the published BERT and want an accelerator)",
         metavar="NAME|FILE.json",
     )
     add(

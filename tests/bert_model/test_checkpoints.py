@@ -65,7 +65,9 @@ def test_the_optimizer_is_dropped_unless_kept(tmp_path):
     assert_same_bytes(stored_values(tmp_path / "b" / "model.ckpt"), weights)
     # The number of updates is still known.
     record = native.load(tmp_path / "b")
-    assert record == native.ModelRecord("span", do_lower_case=True, steps=1234, origin="tf1 checkpoint a")
+    assert record == native.ModelRecord(
+        "span", do_lower_case=True, steps=1234, origin="converted from the tf1 checkpoint a"
+    )
     with pytest.raises(CheckpointError, match="no place for the optimizer"):
         convert(tmp_path / "a", tmp_path / "d", "huggingface", keep_optimizer=True)
     assert not (tmp_path / "d").exists()
