@@ -65,18 +65,19 @@ class SelfAttention(keras.layers.Layer):
     Args:
         config: shape of the model.
         fused_attention: whether to use the backend's own attention where no dropout and no map is asked for; None,
-            the default, uses it under JAX on a GPU. Elsewhere it brings nothing: TensorFlow has none, and the one
-            that Keras picks on a TPU ignores the mask of all examples but the first.
+            the default, uses it under JAX on a GPU, where Keras picks a fused kernel if dtype and shapes allow.
     """
 
     def __init__(self, config: BertConfig, fused_attention: bool | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.heads = config.num_attention_heads
         self.dropout_rate = config.attention_probs_dropout_prob
-        self.on_gpu_under_jax = keras.backend.backend() == "jax" and any(
+        has_kernel = keras.backend.backend() == "jax" and any(
             device.startswith("gpu") for device in keras.distribution.list_devices()
         )
-        self.fused_attention = self.on_gpu_under_jax if fused_attention is None else fused_attention
+        self.fused_attention = has_kernel if fused_attention is None else fused_attention
+        # None lets Keras choose. On a TPU it would choose a kernel that it gives no bias, so that padding took part.
+        self.flash_attention = None if has_kernel else False
         hidden = config.hidden_size
         self.query = dense(hidden, hidden, config, "query")
         self.key = dense(hidden, hidden, config, "key")
@@ -112,8 +113,9 @@ class SelfAttention(keras.layers.Layer):
         if self.fused_attention and not maps and (seed is None or self.dropout_rate == 0):
             # cuDNN's kernel wants a bias with a row for every query.
             bias = ops.broadcast_to(attention_bias, (batch, 1, query_length, ops.shape(hidden)[1]))
-            flash = None if self.on_gpu_under_jax else False
-            context = ops.dot_product_attention(query, key, value, bias, scale=1.0, flash_attention=flash)
+            context = ops.dot_product_attention(
+                query, key, value, bias, scale=1.0, flash_attention=self.flash_attention
+            )
             return ops.reshape(context, (batch, query_length, size)), None  # [B, Q, H]
 
         query = ops.transpose(query, (0, 2, 1, 3))  # [B, A, Q, D]

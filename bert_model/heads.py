@@ -56,7 +56,8 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         matrix = ops.cast(word_embeddings, self.compute_dtype)  # [V, H]
         logits = ops.matmul(ops.cast(hidden, matrix.dtype), ops.transpose(matrix))  # [B * P, V]
         bias = self.output_bias if self.padding_bias is None else self.output_bias + self.padding_bias  # [V]
-        return ops.reshape(ops.cast(logits, "float32") + bias, (batch, predictions, -1))  # [B, P, V]
+        logits = ops.cast(logits, "float32") + bias
+        return ops.reshape(logits, (batch, predictions, self.output_bias.shape[0]))  # [B, P, V]
 
 
 class LinearHead(keras.layers.Layer):

@@ -204,3 +204,21 @@ def test_losses_are_float32_under_bfloat16():
     for one, other in zip(mixed, exact, strict=True):
         assert one.dtype == "float32"
         np.testing.assert_allclose(one, other, rtol=0.02)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_graph_takes_batches_of_any_size(packed):
+    model = make_model()
+    features = make_features()
+    if packed:
+        row, _ = packed_inputs([5, 6, 4], row_length=16)
+        ones = {"next_sentence_labels": np.array([[1, 0, 1]]), "next_sentence_weights": np.ones((1, 3))}
+        features = {**{name: values[:1] for name, values in features.items()}, **row, **ones}
+    tensors = {
+        name: tf.constant(values, tf.float32 if name.endswith("weights") else tf.int32)
+        for name, values in features.items()
+    }
+    signature = {name: tf.TensorSpec([None, None], tensor.dtype) for name, tensor in tensors.items()}
+    graph = tf.function(lambda given: pretraining_losses(model(given), given), input_signature=[signature])
+    for result, wanted in zip(graph(tensors), pretraining_losses(model(features), features), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)

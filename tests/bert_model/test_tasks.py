@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import reference
+import tensorflow as tf
 from small_models import CONFIG, encoder_inputs, randomise
 
 from bert_model.config import ConfigError
@@ -85,6 +86,17 @@ def test_the_heads_dropout_follows_those_of_the_encoder():
     hidden, _ = model.encoder(**inputs, seed=SEED)
     logits = np.asarray(hidden) @ weights["cls/squad/output_weights"].T + weights["cls/squad/output_bias"]
     assert_close(model(inputs, seed=SEED)[0], logits[:, :, 0])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_graph_takes_batches_of_any_size(task):
+    model, _ = make_model(task, TASKS[task] or 3)
+    shape = (2, 3, 12) if task == "multiple_choice" else (5, 12)
+    inputs = {name: tf.constant(values) for name, values in encoder_inputs(shape).items()}
+    signature = {name: tf.TensorSpec([None] * len(shape), tf.int32) for name in inputs}
+    graph = tf.function(lambda features: model(features), input_signature=[signature])
+    for result, wanted in zip(tf.nest.flatten(graph(inputs)), tf.nest.flatten(model(inputs)), strict=True):
+        assert_close(result, np.asarray(wanted))
 
 
 @pytest.mark.parametrize("task", TASKS)
