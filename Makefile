@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 # Where pip looks for PyTorch: PARITY_PIP='--extra-index-url URL' names an index with wheels for the CPU alone.
 PARITY_PIP ?=
 
-.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data lock clean
+.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-wikipedia   words kept, markup left and speed on Wikipedia dumps in $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus as its input grows tenfold"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
+	@echo "make bench-features   speed of beambert features beside a plain loop, on sentences in $(DATA)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -88,6 +89,9 @@ bench-corpus: setup
 
 bench-data: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/pretraining_data.py $(DATA)
+
+bench-features: setup
+	$(BIN)/python benchmarks/features.py $(DATA)
 
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \

@@ -16,8 +16,10 @@ DATA = [
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
-TRAIN = ["keras>=3.12,<4", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
+TRAIN = ["keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 CONVERT = ["safetensors>=0.4"]
+# `beambert export --to onnx`.
+ONNX = ["onnx>=1.19", "tf2onnx>=1.17"]
 # The model under the JAX backend of Keras, on the CPU; for an accelerator install the jax of its maker.
 JAX = ["jax>=0.5"]
 # What benchmarks and tests measure against.
@@ -25,6 +27,7 @@ BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.
 DEV = [
     "hypothesis>=6.100",
     "mypy>=1.11",
+    "onnxruntime>=1.22",
     "pytest>=8",
     "ruff>=0.6",
     "setuptools>=77",
@@ -56,6 +59,7 @@ setup(
         "gcp": GCP,
         "train": TRAIN,
         "convert": CONVERT,
+        "onnx": ONNX,
         "jax": JAX,
         "bench": BENCH,
         "dev": DEV,

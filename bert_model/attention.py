@@ -31,7 +31,8 @@ def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, left_
     Returns:
         float32 [B, 1, 1, S], or [B, 1, S, S] with `sequence_ids` or `left_to_right`.
     """
-    visible = ops.cast(input_mask, "bool")[:, None, :]  # [B, 1, S]
+    # An operation of its own rather than an index with None: LiteRT converts only that.
+    visible = ops.expand_dims(ops.cast(input_mask, "bool"), 1)  # [B, 1, S]
     if sequence_ids is not None:
         visible = ops.logical_and(visible, _same_sequence(sequence_ids))  # [B, S, S]
     if left_to_right:

@@ -103,7 +103,8 @@ def mean_embedding(hidden: Tensor, input_mask: Tensor) -> Tensor:
     Returns:
         float32 [B, H]; zeros for an example without real positions.
     """
-    mask = ops.cast(input_mask, "float32")[:, :, None]  # [B, S, 1]
+    # Not an index with None, which LiteRT does not convert.
+    mask = ops.expand_dims(ops.cast(input_mask, "float32"), -1)  # [B, S, 1]
     total = ops.sum(ops.cast(hidden, "float32") * mask, axis=1)  # [B, H]
     return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
 

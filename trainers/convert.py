@@ -6,6 +6,7 @@ from pathlib import Path
 from bert_model import checkpoints, conversion, hugging_face
 from bert_model.config import BertConfig
 from bert_model.names import PRETRAINING, TASKS
+from trainers import inference
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.initial_checkpoint import listed
 from trainers.progress import say
@@ -38,18 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="drop",
         help="Adam's state and the step counter, in TF1 and native checkpoints",
     )
-    parser.add_argument("--vocab_file", metavar="FILE", help="the vocabulary, where SRC has no vocab.txt")
-    parser.add_argument(
-        "--do_lower_case",
-        type=_boolean,
-        metavar="true|false",
-        help="whether text is lower-cased (default: what SRC says, else whether its vocabulary lacks capitals)",
-    )
-    parser.add_argument(
-        "--bert_config_file",
-        metavar="FILE",
-        help="the model's bert_config.json, where a TF1 checkpoint has none beside it",
-    )
+    inference.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,9 +98,3 @@ def _say_written(
         say("Note      the released code knows only the tanh form of GELU, this model has the erf form")
     if kind == "tf1" and checkpoint.labels:
         say(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"

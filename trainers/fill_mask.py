@@ -2,21 +2,20 @@
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_model.checkpoints import open_checkpoint
-from bert_model.names import PRETRAINING
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
+from trainers import inference
 from trainers.errors import TrainingError
-from trainers.initial_checkpoint import load_weights
+from trainers.inference import MASKED_LM, load_model, padded
 from trainers.startup import start_tensorflow
 
 DESCRIPTION = "Fills every [MASK] of a text with the pieces that a pretrained model finds likely."
 MASK = "[MASK]"
+BATCH_SIZE = 32
 
 
 class Filling(NamedTuple):
@@ -37,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top_k", type=int, default=5, metavar="K", help="candidates for each [MASK] (default: %(default)s)"
     )
+    inference.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError, TrainingError, VocabularyError: one line for the user.
     """
-    for text, masks in zip(args.texts, fill_masks(Path(args.directory), args.texts, args.top_k), strict=True):
+    answers = fill_masks(Path(args.directory), args.texts, args.top_k, **inference.options(args))
+    for text, masks in zip(args.texts, answers, strict=True):
         print(text)
         for number, fillings in enumerate(masks, start=1):
             if len(masks) > 1:
@@ -55,13 +56,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[list[Filling]]]:
+def fill_masks(
+    directory: Path,
+    texts: list[str],
+    top_k: int = 5,
+    **options: Any,
+) -> list[list[list[Filling]]]:
     """The likeliest pieces for every [MASK].
 
     Args:
         directory: the output of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
         texts: each with one literal [MASK] or more.
         top_k: candidates for each mask, at least 1.
+        **options: vocab_file, do_lower_case, bert_config_file of `inference.load_model`.
 
     Returns:
         For each text, for each of its masks in order, the candidates, likeliest first.
@@ -71,23 +78,21 @@ def fill_masks(directory: Path, texts: list[str], top_k: int = 5) -> list[list[l
         CheckpointError, ConfigError, VocabularyError: no checkpoint there, or its files cannot be read.
     """
     start_tensorflow()
-    with open_checkpoint(directory) as checkpoint:
-        vocabulary = vocabulary_of(checkpoint)
-        if not 1 <= top_k <= len(vocabulary):
-            raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
-        if checkpoint.task != PRETRAINING or "cls/predictions/output_bias" not in checkpoint.tensors:
-            raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model that has one")
-        tokenizer = Tokenizer(vocabulary, lower_casing_of(checkpoint, vocabulary), never_split=[MASK])
-        trained = checkpoint.record.max_seq_length if checkpoint.record else None
-        longest = trained or checkpoint.config.max_position_embeddings
-        rows = [encode(text, tokenizer, longest) for text in texts]
-
-        from bert_model.names import variables_by_tf1_name
-        from bert_model.pretraining import BertForPretraining
-
-        model = BertForPretraining(checkpoint.config)
-        load_weights(checkpoint, variables_by_tf1_name(model))
-    return [_fillings(model, row, vocabulary, top_k) for row in rows]
+    opened = load_model(directory, **options)
+    vocabulary = opened.vocabulary
+    if not 1 <= top_k <= len(vocabulary):
+        raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
+    if not opened.has(MASKED_LM):
+        raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model that has one")
+    tokenizer = Tokenizer(vocabulary, opened.do_lower_case, never_split=[MASK])
+    rows = [encode(text, tokenizer, opened.max_seq_length) for text in texts]
+    # Texts of like length together, so that little is padding; the order of the answers is that of the texts.
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    answers: dict[int, list[list[Filling]]] = {}
+    for start in range(0, len(order), BATCH_SIZE):
+        batch = order[start : start + BATCH_SIZE]
+        answers.update(zip(batch, _fillings(opened.model, [rows[i] for i in batch], vocabulary, top_k), strict=True))
+    return [answers[i] for i in range(len(rows))]
 
 
 def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
@@ -116,19 +121,25 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
     return ids
 
 
-def _fillings(model: object, ids: np.ndarray, vocabulary: Vocabulary, top_k: int) -> list[list[Filling]]:
-    positions = np.flatnonzero(ids == vocabulary.mask_id)  # [P]
+def _fillings(model: Any, rows: list[np.ndarray], vocabulary: Vocabulary, top_k: int) -> list[list[list[Filling]]]:
+    input_ids = padded(rows, vocabulary.pad_id)  # [B, S]
+    masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]
     features = {
-        "input_ids": ids[None],  # [1, S]
-        "input_mask": np.ones_like(ids)[None],
-        "segment_ids": np.zeros_like(ids)[None],
-        "masked_lm_positions": positions[None].astype(np.int32),  # [1, P]
+        "input_ids": input_ids,
+        "input_mask": padded([np.ones_like(row) for row in rows]),
+        "segment_ids": np.zeros_like(input_ids),
+        "masked_lm_positions": padded(masks),  # [B, P]; what pads it is computed and not looked at
     }
-    logits = np.asarray(model(features).masked_lm, np.float64)[0]  # type: ignore[operator]  # [P, V]
+    logits = np.asarray(model(features).masked_lm, np.float64)  # [B, P, V]
+    # Some models have rows that no piece uses.
+    logits = logits[..., : len(vocabulary)]
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [P, V]
-    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]  # [P, K]
+    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [B, P, V]
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[..., :top_k]  # [B, P, K]
     return [
-        [Filling(vocabulary.pieces[piece], float(row[piece])) for piece in pieces]
-        for row, pieces in zip(probabilities, best, strict=True)
+        [
+            [Filling(vocabulary.pieces[piece], float(probabilities[row, mask, piece])) for piece in best[row, mask]]
+            for mask in range(len(positions))
+        ]
+        for row, positions in enumerate(masks)
     ]

@@ -73,6 +73,45 @@ class Progress:
         return rate * self.batch_size if rate else None
 
 
+class TextProgress:
+    """Shows on standard error how many texts are done, how fast, and how long the rest will take.
+
+    Args:
+        size: bytes to be read, None if that is not known.
+    """
+
+    SECONDS_BETWEEN_LINES = 10.0
+
+    def __init__(self, size: int | None) -> None:
+        self.size = size
+        self.texts = 0
+        self.is_terminal = sys.stderr.isatty()
+        self.start = self.shown = time.monotonic()
+
+    def update(self, texts: int, bytes_read: int) -> None:
+        """Counts `texts` more, after which so many bytes have been read in all."""
+        now = time.monotonic()
+        self.texts += texts
+        if not self.is_terminal and now - self.shown < self.SECONDS_BETWEEN_LINES:
+            return
+        self.shown = now
+        line = f"{self.texts:,} texts, {self.texts / (now - self.start):,.0f} texts/s"
+        if self.size and bytes_read:
+            line += f", ETA {_duration((now - self.start) / bytes_read * (self.size - bytes_read))}"
+        print(
+            f"\r{line}\x1b[K" if self.is_terminal else line,
+            end="" if self.is_terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def finish(self, line: str) -> None:
+        """Shows a last line, with the rate over all."""
+        rate = self.texts / max(time.monotonic() - self.start, 1e-9)
+        start = "\r\x1b[K" if self.is_terminal else ""
+        print(f"{start}{line}, {rate:,.0f} texts/s", file=sys.stderr, flush=True)
+
+
 def say(line: str) -> None:
     """Prints a line, flushed, so that a log file shows it at once."""
     print(line, flush=True)

@@ -1,13 +1,17 @@
 import argparse
+from pathlib import Path
 
 import pytest
 from pretraining_shards import LENGTH, VOCABULARY
 
+import beambert
 from bert_model.stored_tensors import CheckpointError
 from tokenizer.tokenizer import Tokenizer
 from trainers import fill_mask, pretrain
 from trainers.errors import TrainingError
 from trainers.fill_mask import encode, fill_masks
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -30,7 +34,38 @@ def test_fillings_are_the_best_of_a_distribution(output):
         assert sum(probabilities) == pytest.approx(1)
         assert probabilities == sorted(probabilities, reverse=True)
         assert {filling.piece for filling in fillings} == set(VOCABULARY.pieces)
-    assert fill_masks(output, ["ba [MASK]."], top_k=3) == [[one[0][:3]]]
+    # Alone as in a batch, where shorter texts are padded.
+    [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
+    assert [filling.piece for filling in alone] == [filling.piece for filling in one[0][:3]]
+    assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
+
+
+def test_answers_come_in_the_order_of_the_texts(output):
+    texts = ["ba be bi bo bu [MASK]", "[MASK]", "be [MASK] ba", "[MASK] [MASK]"]
+    answers = fill_masks(output, texts, top_k=2)
+    assert [len(masks) for masks in answers] == [1, 1, 1, 2]
+    for text, masks in zip(texts, answers, strict=True):
+        [alone] = fill_masks(output, [text], top_k=2)
+        assert [[filling.piece for filling in mask] for mask in masks] == [
+            [filling.piece for filling in mask] for mask in alone
+        ]
+
+
+def test_other_kinds_of_checkpoints(tmp_path):
+    source = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
+    assert beambert.main(["convert", str(source), str(tmp_path / "tf1"), "--to", "tf1"]) == 0
+    texts = ["a [MASK] tea", "sun [MASK] [MASK]"]
+    theirs = fill_masks(source, texts, top_k=40)
+    assert fill_masks(tmp_path / "tf1", texts, top_k=40) == theirs
+    (tmp_path / "tf1" / "vocab.txt").unlink()
+    with pytest.raises(CheckpointError, match="give the model's with --vocab_file"):
+        fill_masks(tmp_path / "tf1", texts)
+    assert fill_masks(tmp_path / "tf1", texts, top_k=40, vocab_file=str(source / "vocab.txt")) == theirs
+
+
+def test_a_model_without_the_head_is_refused():
+    with pytest.raises(TrainingError, match="has no masked-LM head"):
+        fill_masks(ROOT / "tests/fixtures/hugging_face/classification", ["[MASK]"])
 
 
 def test_errors(tmp_path, output):

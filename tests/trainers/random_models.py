@@ -1,0 +1,59 @@
+"""Writes models with random weights, of every task, that read some thirty scripts."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bert_model import native, tf1_checkpoint
+from bert_model.config import BertConfig
+from bert_model.names import variable_names
+from bert_model.stored_tensors import StoredTensor
+from tokenizer.normalization import split_words
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tokenizer.wordpiece import CONTINUATION
+
+sys.path.append(str(Path(__file__).parent.parent / "tokenizer"))
+
+from mixed_scripts import ARTICLE_1
+
+TEXTS = list(ARTICLE_1.values())
+_CHARACTERS = sorted({c for text in TEXTS for word in split_words(text, True) for c in word} - set("qz"))
+VOCABULARY = Vocabulary(
+    (*SPECIAL_TOKENS, *_CHARACTERS, *(CONTINUATION + c for c in _CHARACTERS), "all", "human", "##ings", "rights")
+)
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
+
+
+def write_model(
+    directory: Path, task: str = "pretraining", labels: tuple[str, ...] | None = None, without: tuple[str, ...] = ()
+) -> Path:
+    """Writes a native model.
+
+    Args:
+        directory: made.
+        task: of `names.TASKS`, or "pretraining".
+        labels: for classes.
+        without: starts of the TF1 names of weights to leave out.
+    """
+    directory.mkdir()
+    generator = np.random.default_rng(0)
+    num_labels = len(labels) if labels else None
+    tensors = {}
+    for name in variable_names(CONFIG, task, num_labels):
+        value = generator.normal(0, 0.5, name.shape).astype(np.float32)
+        if not name.tf1.startswith(without or ("-",)):
+            tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
+    tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
+    record = native.ModelRecord(task=task, num_labels=num_labels, labels=labels, do_lower_case=True)
+    (directory / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
+    (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
+    (directory / native.VOCAB_FILE_NAME).write_bytes(VOCABULARY.to_bytes())
+    return directory

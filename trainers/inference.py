@@ -1,0 +1,212 @@
+"""Opens a model of any kind to be asked, for `fill-mask`, `features` and `export`.
+
+TensorFlow is imported by `load_model` alone.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_model import checkpoints
+from bert_model.checkpoints import Checkpoint
+from bert_model.config import BertConfig
+from bert_model.names import PRETRAINING, variables_by_tf1_name
+from tokenizer.vocabulary import Vocabulary
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
+from trainers.errors import TrainingError
+from trainers.initial_checkpoint import load_weights
+
+POOLER = "bert/pooler/"
+MASKED_LM = "cls/predictions/"
+NEXT_SENTENCE = "cls/seq_relationship/"
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceModel:
+    """A model with its weights, and what text becomes before it.
+
+    Attributes:
+        path: what was opened, for messages.
+        model: a `BertForPretraining` or `BertForTask`.
+        task: "pretraining" or the task of a `BertForTask`.
+        labels: names of the classes, as many as there are; their numbers where nothing names them; empty for a task
+            without classes.
+        vocabulary: its pieces.
+        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
+        max_seq_length: longest sequence it was trained on, or can read where that is not known.
+        missing: TF1 names of weights that the checkpoint lacks and that are random here.
+        layers: those that were asked for, from 0 for the first.
+    """
+
+    path: Path
+    model: Any
+    task: str
+    labels: tuple[str, ...]
+    vocabulary: Vocabulary
+    do_lower_case: bool
+    max_seq_length: int
+    missing: tuple[str, ...]
+    layers: tuple[int, ...]
+
+    @property
+    def config(self) -> BertConfig:
+        """Shape of the model."""
+        return self.model.config
+
+    def has(self, prefix: str) -> bool:
+        """Whether the model has weights whose TF1 names start so, and the checkpoint gave all of them."""
+        names = [name for name in variables_by_tf1_name(self.model) if name.startswith(prefix)]
+        return bool(names) and not set(names).intersection(self.missing)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what `load_model` may have to be told."""
+    parser.add_argument("--vocab_file", metavar="FILE", help="the vocabulary, where the model has no vocab.txt")
+    parser.add_argument(
+        "--do_lower_case",
+        type=boolean,
+        metavar="true|false",
+        help="whether text is lower-cased (default: what the model says, else whether its vocabulary lacks capitals)",
+    )
+    parser.add_argument(
+        "--bert_config_file",
+        metavar="FILE",
+        help="the model's bert_config.json, where a TF1 checkpoint has none beside it",
+    )
+
+
+def options(args: argparse.Namespace) -> dict[str, Any]:
+    """What was given of `add_arguments`, as arguments of `load_model`."""
+    return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
+
+
+def load_model(
+    path: Path,
+    *,
+    task: str | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+    bert_config_file: str | None = None,
+    layers: Sequence[int] = (),
+) -> InferenceModel:
+    """Opens a checkpoint of any kind and builds its model; TensorFlow must have been started.
+
+    Args:
+        path: as of `checkpoints.open_checkpoint`.
+        task: which head, where the files do not tell.
+        vocab_file: where the model has none, or another is to be used.
+        do_lower_case: None for what the files say.
+        bert_config_file: of a TF1 checkpoint without one.
+        layers: the only ones that are wanted, from 0 for the first or from -1 for the last down; those above all of
+            them are not built. None given, all are.
+
+    Raises:
+        CheckpointError, ConfigError, VocabularyError: there is no model, it cannot be read, or its vocabulary is
+            missing or another's.
+        TrainingError: weights of the encoder or of the task's head are missing, or there is no such layer.
+    """
+    from bert_model.pretraining import BertForPretraining
+    from bert_model.tasks import BertForTask
+
+    given = BertConfig.load(bert_config_file) if bert_config_file else None
+    with checkpoints.open_checkpoint(path, task, given) as checkpoint:
+        vocabulary = vocabulary_of(checkpoint, vocab_file)
+        config = checkpoint.config
+        wanted = _layers_from_the_first(layers, config.num_hidden_layers)
+        if wanted:
+            config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
+        if checkpoint.task == PRETRAINING:
+            model = BertForPretraining(config)
+        else:
+            model = BertForTask(config, checkpoint.task, checkpoint.num_labels)
+        missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
+        _require_whole(checkpoint, missing)
+        known = checkpoint.record.max_seq_length if checkpoint.record else None
+        return InferenceModel(
+            path=path,
+            model=model,
+            task=checkpoint.task,
+            labels=_labels(checkpoint),
+            vocabulary=vocabulary,
+            do_lower_case=lower_casing_of(checkpoint, vocabulary) if do_lower_case is None else do_lower_case,
+            max_seq_length=known or config.max_position_embeddings,
+            missing=missing,
+            layers=wanted,
+        )
+
+
+def boolean(text: str) -> bool:
+    """The value of a flag that is given as true or false, for argparse."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:
+    """Refuses a length that the model cannot read.
+
+    Raises:
+        TrainingError: it is less than `least`, or more than max_position_embeddings.
+    """
+    if not least <= max_seq_length <= config.max_position_embeddings:
+        raise TrainingError(
+            f"--max_seq_length is {max_seq_length}; give {least} to {config.max_position_embeddings}, the model's "
+            "max_position_embeddings"
+        )
+
+
+def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.ndarray:
+    """Rows of different lengths as a matrix.
+
+    Args:
+        rows: int [S_i] each.
+        value: what the shorter ones are filled up with.
+        multiple: the width is rounded up to one of this.
+
+    Returns:
+        int32 [B, S].
+    """
+    width = max((len(row) for row in rows), default=0)
+    matrix = np.full((len(rows), -(-width // multiple) * multiple), value, np.int32)
+    for number, row in enumerate(rows):
+        matrix[number, : len(row)] = row
+    return matrix
+
+
+def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
+    """Refuses a model without its encoder or its task's head.
+
+    What is not always needed may be missing: the heads of pretraining, and the pooler where no head stands on it.
+    """
+    needed = [
+        name
+        for name in missing
+        if not name.startswith((POOLER, MASKED_LM, NEXT_SENTENCE))
+        or (name.startswith(POOLER) and checkpoint.task in ("classification", "regression", "multiple_choice"))
+    ]
+    if needed:
+        more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
+        raise TrainingError(
+            f"{checkpoint.path} lacks {needed[0]}{more}, without which its task ({checkpoint.task}) cannot be done; "
+            "give a whole model"
+        )
+
+
+def _layers_from_the_first(layers: Sequence[int], count: int) -> tuple[int, ...]:
+    for layer in layers:
+        if not -count <= layer < count:
+            raise TrainingError(f"--layers names {layer}, the model has {count} layers; give {-count} to {count - 1}")
+    counted = tuple(layer % count for layer in layers)
+    if len(set(counted)) < len(counted):
+        raise TrainingError(f"--layers names a layer of {count} twice ({','.join(map(str, layers))}); name each once")
+    return counted
+
+
+def _labels(checkpoint: Checkpoint) -> tuple[str, ...]:
+    if checkpoint.labels is not None:
+        return checkpoint.labels
+    return tuple(map(str, range(checkpoint.num_labels or 0)))

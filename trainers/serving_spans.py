@@ -1,0 +1,138 @@
+"""Answers to questions as places in a text, in a graph: windows over the text, the best span of all of them.
+
+Follows run_squad.py of the released code, but for the search: every span is looked at, where the released code tries
+the 20 best starts with the 20 best ends of a window. The answer is the text between the two places as it stands.
+
+Letters in shapes: B questions, W windows of all of them, S positions, A lengths of an answer.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tokenizer.in_graph import InGraphTokenizer
+from tokenizer.vocabulary import Vocabulary
+
+DOC_STRIDE = 128
+MAX_QUERY_LENGTH = 64
+MAX_ANSWER_LENGTH = 30
+# In place of the score of what is no answer.
+_IMPOSSIBLE = -1e30
+
+
+def answer_spans(
+    logits: Callable[[dict[str, tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],
+    tokenizer: InGraphTokenizer,
+    vocabulary: Vocabulary,
+    question: tf.Tensor,
+    context: tf.Tensor,
+    max_seq_length: int,
+) -> dict[str, tf.Tensor]:
+    """The best answers.
+
+    Args:
+        logits: what a `BertForTask` of the task "span" makes of features.
+        tokenizer, vocabulary: the model's own.
+        question: string [B], of which the first 64 pieces are read, or as many as leave half the room to the context.
+        context: string [B], of any length, read in windows that start 128 pieces apart.
+        max_seq_length: pieces of a window, with question, [CLS] and [SEP].
+
+    Returns:
+        answer string [B], the slice of the context; start and end int32 [B], its place in bytes; score float32 [B],
+        the sum of both logits; null_score float32 [B], the same for [CLS], the least of all windows: where a model was
+        trained with questions without an answer, it has none if null_score - score exceeds a threshold. A context
+        without pieces has the answer "", from -1 to -1, and null_score as its score.
+    """
+    questions = tokenizer(question)[:, : min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)]  # [B, (S)]
+    pieces, starts, ends = tokenizer.with_offsets(context)  # [B, (S)]
+    sizes, first_piece = tf.cast(pieces.row_lengths(), tf.int32), tf.cast(pieces.row_starts(), tf.int32)  # [B]
+    before = tf.cast(questions.row_lengths(), tf.int32) + 2  # [B], positions up to the context
+
+    # Windows.
+    room = max_seq_length - before - 1  # [B]
+    stride = tf.minimum(room, DOC_STRIDE)
+    windows = 1 + (tf.maximum(sizes - room, 0) + stride - 1) // stride  # [B]
+    row = tf.repeat(tf.range(tf.size(question)), windows)  # [W]
+    window_start = tf.ragged.range(windows).flat_values * tf.gather(stride, row)  # [W]
+    length = tf.minimum(tf.gather(sizes, row) - window_start, tf.gather(room, row))  # [W]
+    before = tf.gather(before, row)  # [W]
+    first_inside = tf.gather(first_piece, row) + window_start  # [W], among the pieces of all contexts
+    inside = tf.ragged.range(first_inside, first_inside + length)  # [W, (S)]
+
+    def column(piece: int) -> tf.Tensor:
+        return tf.fill([tf.size(row), 1], piece)
+
+    rows = [
+        column(vocabulary.cls_id),
+        tf.gather(questions, row),
+        column(vocabulary.sep_id),
+        tf.gather(pieces.flat_values, inside),
+        column(vocabulary.sep_id),
+    ]
+    input_ids = tf.concat(rows, axis=1).to_tensor(vocabulary.pad_id)  # [W, S]
+    place = tf.range(tf.shape(input_ids)[1])[None, :]  # [1, S]
+    input_mask = tf.cast(place < (before + length + 1)[:, None], tf.int32)
+    segment_ids = tf.cast(place >= before[:, None], tf.int32) * input_mask
+    features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+    start_logits, end_logits = logits(features)  # [W, S]
+
+    # An answer lies in the context and starts in the window that shows most of what is around it.
+    in_context = (place >= before[:, None]) & (place < (before + length)[:, None])  # [W, S]
+    total = tf.size(pieces.flat_values)
+    has_most_context = _has_most_context(place - before[:, None], length, in_context, first_inside, total)
+    start_scores = tf.where(has_most_context, start_logits, _IMPOSSIBLE)
+    end_scores = tf.where(in_context, end_logits, _IMPOSSIBLE)
+    following = tf.pad(end_scores, [[0, 0], [0, MAX_ANSWER_LENGTH - 1]], constant_values=_IMPOSSIBLE)
+    spans = start_scores[:, :, None] + tf.signal.frame(following, MAX_ANSWER_LENGTH, 1, axis=1)  # [W, S, A]
+    spans = tf.reshape(spans, [tf.size(row), -1])  # [W, S * A]
+    best_span = tf.argmax(spans, axis=1, output_type=tf.int32)  # [W]
+    window_scores = tf.RaggedTensor.from_row_lengths(tf.reduce_max(spans, axis=1), windows).to_tensor(4 * _IMPOSSIBLE)
+    null_scores = tf.RaggedTensor.from_row_lengths(start_logits[:, 0] + end_logits[:, 0], windows)
+    null_score = tf.reduce_min(null_scores, axis=1)  # [B]
+
+    # The best window of each question.
+    chosen = tf.argmax(window_scores, axis=1, output_type=tf.int32)  # [B]
+    score = tf.reduce_max(window_scores, axis=1)  # [B]
+    chosen += tf.cumsum(windows, exclusive=True)
+    span = tf.gather(best_span, chosen)
+    first = span // MAX_ANSWER_LENGTH - tf.gather(before - window_start, chosen) + first_piece  # [B]
+    last = first + span % MAX_ANSWER_LENGTH
+    found = sizes > 0
+
+    def byte_of(places: tf.RaggedTensor, piece: tf.Tensor) -> tf.Tensor:
+        # One more, so that there is something to look up in a batch without any piece.
+        return tf.where(found, tf.gather(tf.concat([places.flat_values, [0]], axis=0), tf.where(found, piece, 0)), -1)
+
+    start, end = byte_of(starts, first), byte_of(ends, last)
+    return {
+        "answer": tf.where(found, tf.strings.substr(context, tf.maximum(start, 0), end - start), ""),
+        "start": start,
+        "end": end,
+        "score": tf.where(found, score, null_score),
+        "null_score": null_score,
+    }
+
+
+def _has_most_context(
+    offset: tf.Tensor, length: tf.Tensor, in_context: tf.Tensor, first: tf.Tensor, total: tf.Tensor
+) -> tf.Tensor:
+    """Whether a piece has more around it here than in any other window, the first of equals (`_check_is_max_context`).
+
+    Args:
+        offset: int32 [W, S], places in the window's part of the context.
+        length: int32 [W], of that part.
+        in_context: bool [W, S], whether a place lies in it.
+        first: int32 [W], where it starts among the pieces of all contexts.
+        total: int32 scalar, how many those are.
+
+    Returns:
+        bool [W, S], False outside the context.
+    """
+    around = tf.minimum(offset, length[:, None] - 1 - offset)
+    amount = tf.cast(around, tf.float32) + 0.01 * tf.cast(length, tf.float32)[:, None]  # [W, S]
+    # What is not in the context counts for one piece more.
+    piece = tf.where(in_context, first[:, None] + offset, total)  # [W, S]
+    most = tf.gather(tf.math.unsorted_segment_max(amount, piece, total + 1), piece)
+    window = tf.broadcast_to(tf.range(tf.size(length))[:, None], tf.shape(piece))
+    candidate = tf.where(amount == most, window, tf.size(length))
+    return in_context & (window == tf.gather(tf.math.unsorted_segment_min(candidate, piece, total + 1), piece))
