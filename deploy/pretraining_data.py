@@ -18,7 +18,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
-from pipelines.report import FILE_NAME as REPORT_FILE_NAME
+from pipelines.reporting.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors

@@ -6,14 +6,15 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from pipelines import dataset, overlap, report
+from pipelines import dataset, overlap
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.report import Report
-from pipelines.report_samples import read_samples
-from pipelines.report_warnings import warnings_of
+from pipelines.reporting import report
+from pipelines.reporting.report import Report
+from pipelines.reporting.samples import read_samples
+from pipelines.reporting.warnings import warnings_of
 from pipelines.shards import SPLITS
 from pipelines.statistics import Statistics
 from pipelines.versions import versions

@@ -16,9 +16,9 @@ import beambert
 from pipelines import dataset
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.report import Report, render
-from pipelines.report_figures import histogram, logarithmic_histogram, rank_plot
-from pipelines.report_warnings import expected_masked, warnings_of
+from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.reporting.report import Report, render
+from pipelines.reporting.warnings import expected_masked, warnings_of
 from pipelines.sources import ReadOptions, read_file
 from pipelines.statistics import Statistics, document_bin_start
 

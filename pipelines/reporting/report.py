@@ -14,11 +14,11 @@ from pipelines.dataset import Dataset
 from pipelines.inspection import InstanceText
 from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.report_figures import histogram, logarithmic_histogram, rank_plot
-from pipelines.report_samples import samples_section
-from pipelines.report_style import STYLE
-from pipelines.report_tables import percent, quotient, share, short, table
-from pipelines.report_warnings import expected_masked
+from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.reporting.samples import samples_section
+from pipelines.reporting.style import STYLE
+from pipelines.reporting.tables import percent, quotient, share, short, table
+from pipelines.reporting.warnings import expected_masked
 from pipelines.statistics import Statistics, document_bin_start
 
 FILE_NAME = "report.html"

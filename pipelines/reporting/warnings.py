@@ -6,7 +6,7 @@ import numpy as np
 
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.report_tables import short
+from pipelines.reporting.tables import short
 from pipelines.statistics import Statistics
 
 # The share of label 1 that the released sampler gives lies near 0.55 on running text; this far from half is odd.
