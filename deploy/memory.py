@@ -1,7 +1,8 @@
 """How much memory job 2 will take on this machine, told before it is spent.
 
-Job 2 holds the largest part of the corpus as a whole in each worker process, and a batch of rows; nothing grows with
-the corpus. The factors were measured on English Wikipedia, 2026-11-21 (docs/EXAMPLES.md, tests/deploy/test_memory.py).
+Job 2 holds the largest part of the corpus as a whole in each worker process, and batches of rows that are alike large
+at every length; nothing grows with the corpus. The factors were measured on English Wikipedia, 2026-11-21
+(docs/EXAMPLES.md, tests/deploy/test_memory.py).
 """
 
 import math
@@ -12,28 +13,22 @@ from pathlib import Path
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
 
-# Bytes of a process before it has read anything.
-_PROCESS = 225_000_000
+# Bytes of a process that has read nothing, and of the batches of rows that pass through it.
+_PROCESS = 300_000_000
 # Bytes for a byte of text in the largest part: as text, as tokens, and as runs of tokens.
-_PER_TEXT_BYTE = 7.0
-# Bytes for a position in a batch of 8,192 rows; a part has not more positions than it has tokens, about.
-_PER_POSITION = 48
-_ROWS = 8192
-_TEXT_BYTES_A_POSITION = 2
+_PER_TEXT_BYTE = 8.0
 _WARN_FROM = 0.7
 
 
-def peak_memory(largest_text_bytes: int, max_seq_length: int, workers: int) -> int:
+def peak_memory(largest_text_bytes: int, workers: int) -> int:
     """Estimates the bytes of memory that job 2 takes at its peak.
 
     Args:
         largest_text_bytes: UTF-8 bytes of text in the largest part.
-        max_seq_length: positions in a row.
         workers: worker processes; 1 is this process itself.
     """
-    positions = min(_ROWS * max_seq_length, largest_text_bytes / _TEXT_BYTES_A_POSITION)
-    each = _PROCESS + _PER_TEXT_BYTE * largest_text_bytes + _PER_POSITION * positions
-    return int(each * workers + (_PROCESS if workers > 1 else 0))
+    first = _PROCESS if workers > 1 else 0
+    return int(first + workers * (_PROCESS + _PER_TEXT_BYTE * largest_text_bytes))
 
 
 def largest_text_bytes(corpus: Corpus) -> int:
@@ -83,12 +78,11 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
     return found
 
 
-def require_memory(corpus: Corpus, max_seq_length: int, workers: int, ignore: bool) -> None:
+def require_memory(corpus: Corpus, workers: int, ignore: bool) -> None:
     """Warns when job 2 would need most of the memory there is.
 
     Args:
         corpus: what is to be read.
-        max_seq_length: positions in a row.
         workers: worker processes.
         ignore: whether to warn only, whatever it needs.
 
@@ -96,7 +90,7 @@ def require_memory(corpus: Corpus, max_seq_length: int, workers: int, ignore: bo
         DatasetError: it would need more, and `ignore` is not set.
     """
     text = largest_text_bytes(corpus)
-    needed, available = peak_memory(text, max_seq_length, workers), available_memory()
+    needed, available = peak_memory(text, workers), available_memory()
     if needed <= _WARN_FROM * available:
         return
     message = (
@@ -104,12 +98,7 @@ def require_memory(corpus: Corpus, max_seq_length: int, workers: int, ignore: bo
         f"memory, and {available / 1e9:.1f} GB are free"
     )
     ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
-    room = (_WARN_FROM * available - peak_memory(0, max_seq_length, workers)) / workers
-    # The text that a part may have, its batches being full or not.
-    room = max(
-        (room - _PER_POSITION * _ROWS * max_seq_length) / _PER_TEXT_BYTE,
-        room / (_PER_TEXT_BYTE + _PER_POSITION / _TEXT_BYTES_A_POSITION),
-    )
+    room = (_WARN_FROM * available - peak_memory(0, workers)) / workers / _PER_TEXT_BYTE  # of text in a part
     if room > 0:
         parts = sum(part.split == "train" for part in corpus.parts)
         ways.append(f"a corpus of smaller parts (`beambert corpus --num_buckets {math.ceil(parts * text / room)}`)")

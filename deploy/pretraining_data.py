@@ -126,7 +126,7 @@ def make_pretraining_data(
         passes = passes_of(passes, missing, options)
 
     if workers:
-        require_memory(corpus, options.max_seq_length, workers, args.ignore_memory_estimate)
+        require_memory(corpus, workers, args.ignore_memory_estimate)
     if existing:
         print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
         make_again(existing, missing, source, passes, options, beam_options, args.output)

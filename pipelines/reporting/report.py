@@ -321,7 +321,7 @@ def _duplicates(report: Report) -> str:
         ("training examples of one duplicate, which is one epoch", f"{an_epoch:,.0f}"),
         (
             f"epochs in {_PUBLISHED_STEPS:,} steps of {_PUBLISHED_BATCH}, as published",
-            f"{passes:,.3g}: each duplicate {passes / options.dupe_factor:,.3g} times",
+            f"{passes:,.1f}: each duplicate {passes / options.dupe_factor:,.1f} times",
         ),
     ]
     return (

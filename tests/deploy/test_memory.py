@@ -22,44 +22,42 @@ def test_the_largest_part_counts_not_the_corpus():
     assert memory.largest_text_bytes(small) == memory.largest_text_bytes(large) == 300 * MB
 
 
-# (bytes of text in the largest part, max_seq_length, workers, peak as measured on English Wikipedia)
+# (bytes of text in the largest part, workers, peak as measured on English Wikipedia)
 MEASURED = [
-    (1.9 * MB, 128, 1, 239 * MB),
-    (4.3 * MB, 128, 1, 270 * MB),
-    (15.5 * MB, 128, 1, 355 * MB),
-    (59.8 * MB, 128, 1, 591 * MB),
-    (59.8 * MB, 512, 1, 712 * MB),
-    (4.3 * MB, 512, 1, 300 * MB),
-    (4.3 * MB, 2048, 1, 317 * MB),
-    (15.5 * MB, 128, 2, 776 * MB),
+    (4.3 * MB, 1, 268 * MB),
+    (4.3 * MB, 1, 304 * MB),  # rows of 2,048
+    (15.5 * MB, 1, 418 * MB),
+    (59.8 * MB, 1, 578 * MB),
+    (59.8 * MB, 1, 715 * MB),  # rows of 512
+    (15.5 * MB, 2, 879 * MB),
 ]
 
 
-@pytest.mark.parametrize(("text_bytes", "max_seq_length", "workers", "measured"), MEASURED)
-def test_the_estimate_is_near_what_was_measured(text_bytes, max_seq_length, workers, measured):
-    assert 0.95 < memory.peak_memory(text_bytes, max_seq_length, workers) / measured < 1.5
+@pytest.mark.parametrize(("text_bytes", "workers", "measured"), MEASURED)
+def test_the_estimate_is_near_what_was_measured(text_bytes, workers, measured):
+    assert 0.95 < memory.peak_memory(text_bytes, workers) / measured < 1.5
 
 
 def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
     four_parts = corpus(1, 1, 1, 1, text_bytes=4000 * MB)
-    needed = memory.peak_memory(1000 * MB, 128, 2)
+    needed = memory.peak_memory(1000 * MB, 2)
     monkeypatch.setattr(memory, "available_memory", lambda: 2 * needed)
-    memory.require_memory(four_parts, 128, 2, ignore=False)
+    memory.require_memory(four_parts, 2, ignore=False)
     assert not capsys.readouterr().err
     monkeypatch.setattr(memory, "available_memory", lambda: int(needed * 1.2))
-    memory.require_memory(four_parts, 128, 2, ignore=False)
+    memory.require_memory(four_parts, 2, ignore=False)
     assert capsys.readouterr().err.startswith("Warning: 2 process(es) on parts of up to 1,000 MB of text need about")
     monkeypatch.setattr(memory, "available_memory", lambda: needed // 2)
     with pytest.raises(
         DatasetError, match="GB are free; use fewer --direct_num_workers than 2 or a corpus of"
     ) as caught:
-        memory.require_memory(four_parts, 128, 2, ignore=False)
-    memory.require_memory(four_parts, 128, 2, ignore=True)
+        memory.require_memory(four_parts, 2, ignore=False)
+    memory.require_memory(four_parts, 2, ignore=True)
     assert "Warning" in capsys.readouterr().err
     # What is advised would not even be warned of.
     advised = int(str(caught.value).split("--num_buckets ")[1].split("`")[0])
     smaller = dataclasses.replace(four_parts, parts=four_parts.parts[:1] * advised)
-    memory.require_memory(smaller, 128, 2, ignore=False)
+    memory.require_memory(smaller, 2, ignore=False)
     assert not capsys.readouterr().err
 
 
