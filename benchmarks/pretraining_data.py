@@ -5,13 +5,14 @@ gains.
     python benchmarks/pretraining_data.py ../shared/data
 
 Times are CPU seconds, user and system, of every process, so that they also hold on a machine that has other work to do.
-Memory is the proportional set size of a command and its children, looked at ten times a second.
+Memory is the proportional set size of a command and its children, looked at four times a second.
 """
 
 import dataclasses
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ MOST_CPU_SECONDS_A_MB = REFERENCE_CPU_SECONDS_A_MB / 20
 MOST_CPU_SECONDS_OF_BUILD = 45.0
 DUPE_FACTOR = 5
 # A job long enough for the start of worker processes not to decide.
-DUPE_FACTOR_OF_SCALING = 20
+DUPE_FACTOR_OF_SCALING = 80
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -84,7 +85,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     spent.clear()
     last = time.process_time()
     made = [
-        finished[0] for part in train for finished in write.process(Passes(part, tuple(range(options.dupe_factor))))
+        finished.shards for part in train for finished in write.process(Passes(part, tuple(range(options.dupe_factor))))
     ]
     charge()
     examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))
@@ -142,7 +143,7 @@ def run(*argv: object) -> Cost:
             peak = max(peak, memory(process.pid))
             for each in tree(process.pid):
                 busy[each] = max(busy.get(each, 0.0), cpu_of(each))
-            time.sleep(0.1)
+            time.sleep(0.25)
     if process.returncode:
         sys.exit(f"{' '.join(command)} failed with {process.returncode}; run it to see why")
     after = os.times()
@@ -186,13 +187,14 @@ def main(data: Path) -> None:
         print(f"build: {build.cpu:.1f} CPU s in all (at most {MOST_CPU_SECONDS_OF_BUILD:.0f})")
 
         print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} duplicates")
-        one, two = (
-            run(
-                *("pretraining-data", "--input", folder / "60", "--output", folder / f"scaling{workers}"),
-                *("--dupe_factor", DUPE_FACTOR_OF_SCALING, "--direct_num_workers", workers),
-            )
-            for workers in (1, 2)
-        )
+        found = []
+        for workers in (1, 2):
+            output = folder / "scaling"
+            flags = ("--dupe_factor", DUPE_FACTOR_OF_SCALING, "--direct_num_workers", workers)
+            found.append(run("pretraining-data", "--input", folder / "60", "--output", output, *flags))
+            # 11 GB.
+            shutil.rmtree(output)
+        one, two = found
         print(f"{'processes':<12}{'CPU s':>8}{'longest':>9}{'s':>8}{'memory':>10}")
         for workers, cost in ((1, one), (2, two)):
             print(f"{workers:<12}{cost.cpu:8.1f}{cost.longest:9.1f}{cost.seconds:8.1f}{cost.memory / 1e9:7.2f} GB")

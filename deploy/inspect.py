@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         for path in args.shards:
             path = absolute(path)
+            if not FileSystems.exists(path):
+                raise DatasetError(f"{path} does not exist; check the path")
             vocab = _vocabulary(path, args.vocab_file)
             if args.stats:
                 _print_statistics(path, vocab)

@@ -117,7 +117,6 @@ class PretrainingDataOptions:
             raise DatasetError(f"--balance_next_sentence has nothing to balance with --objective {self.objective}")
         exclusive = (
             ("--pack", self.pack, "--length_bins", bool(bins)),
-            ("--pack", self.pack, "--masking dynamic", self.masking == "dynamic"),
             ("--ragged", self.ragged, "--length_bins", bool(bins)),
             ("--compression gzip", self.compression == "gzip", "--format parquet", self.format == "parquet"),
         )

@@ -13,6 +13,7 @@ FORMATS = {
     "lengths in bins": ["--length_bins", "16,32,64"],
     "lengths in bins, masks drawn by the trainer": ["--length_bins", "32,64", "--masking", "dynamic"],
     "packed rows, spans, no padding": ["--pack", "--ragged", "--masking", "span"],
+    "packed rows, masks drawn by the trainer": ["--pack", "--masking", "dynamic"],
     "masked words alone": ["--objective", "mlm", "--masking", "whole_word", "--compression", "gzip", "--noise", "0.1"],
     "masked words alone, packed": ["--objective", "mlm", "--pack"],
     "order of sentences": ["--objective", "sop", "--feature_names", "model_garden", "--ragged"],

@@ -200,7 +200,8 @@ def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
         ((lonely, "--vocab_file", tmp_path / "few.txt"), "lonely.tfrecord, example 0: it has the id"),
         ((torn, *vocab), "torn.tfrecord ends within the record at byte"),
         ((built / "corpus.json", *vocab), "it is no TFRecord file"),
-        ((tmp_path / "none.tfrecord", *vocab), "none.tfrecord cannot be read"),
+        ((tmp_path / "none.tfrecord", *vocab), "none.tfrecord does not exist"),
+        ((tmp_path / "none.tfrecord",), "none.tfrecord does not exist"),
         ((next(built.glob("corpus/*.parquet")), *vocab), "no input_ids"),
     ):
         code, _, err = run(capsys, *argv)
