@@ -8,9 +8,6 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-# Where pip looks for PyTorch: PARITY_PIP='--extra-index-url URL' names an index with wheels for the CPU alone.
-PARITY_PIP ?=
-
 .PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features lock clean
 
 help:
@@ -56,7 +53,7 @@ test-parity: .venv-parity/.installed
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@rm -rf .venv-parity
 	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet $(PARITY_PIP) -r tests/parity/requirements.txt -e '.[train,convert]' pytest
+	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[train,convert]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 

@@ -106,7 +106,7 @@ def _run(
         args.num_warmup_steps = default_warmup_steps(args.num_train_steps)
     record = _record(args, dataset)
     if do_train and old is not None and run_record.has_checkpoints(output):
-        old_config = BertConfig.load(output / run_record.CONFIG_FILE_NAME)
+        old_config = BertConfig.load(output / native.CONFIG_FILE_NAME)
         run_record.check_same_run(output, old, record, old_config, config)
         changes = run_record.schedule_changes(old, record)
         if changes:
@@ -134,7 +134,7 @@ def _run(
     if do_train:
         output.mkdir(parents=True, exist_ok=True)
         write_whole(output / manifest.VOCAB_FILE_NAME, vocabulary.to_bytes())
-        write_whole(output / run_record.CONFIG_FILE_NAME, config.to_json().encode())
+        write_whole(output / native.CONFIG_FILE_NAME, config.to_json().encode())
         write_whole(output / run_record.FILE_NAME, record.to_json().encode())
         if native.load(output) is None or not run_record.has_checkpoints(output):
             _write_model(output, config, _new_model(args, record))
@@ -201,7 +201,7 @@ def _config(
     if model is None and old is None and initial is not None:
         return initial.config
     if model is None and old is not None:
-        model = str(output / run_record.CONFIG_FILE_NAME)
+        model = str(output / native.CONFIG_FILE_NAME)
     return resolve(model or DEFAULT_MODEL, dataset.vocab_size)
 
 
@@ -244,7 +244,7 @@ def _train(
         batch_size=args.train_batch_size,
         seed=args.seed,
     )
-    checkpoint_directory = output / run_record.CHECKPOINTS_NAME
+    checkpoint_directory = output / native.CHECKPOINTS_NAME
     saved = checkpointing.checkpoints(checkpoint_directory)
     if saved and saved[-1].step >= schedule.num_train_steps:
         say(f"{output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
@@ -286,7 +286,7 @@ def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
 def _last_checkpoint(output: Path) -> "Checkpoint":
     from trainers import checkpointing
 
-    saved = checkpointing.checkpoints(output / run_record.CHECKPOINTS_NAME)
+    saved = checkpointing.checkpoints(output / native.CHECKPOINTS_NAME)
     if not saved:
         raise TrainingError(f"{output} holds no checkpoint to evaluate; train it with --do_train")
     return saved[-1]
@@ -333,7 +333,7 @@ def _evaluate(
 
 def _summarise(output: Path, checkpoint: "Checkpoint", results: dict[str, float] | None) -> None:
     say(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
-    say(f"Model        {output / run_record.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
+    say(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
     if results:
         shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
         shown["loss"] = "loss"

@@ -11,13 +11,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bert_model import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
 from trainers.errors import TrainingError
 
 FILE_NAME = "run.json"
-CONFIG_FILE_NAME = "bert_config.json"
-CHECKPOINTS_NAME = "checkpoints"
 # What became of every weight of --init_checkpoint.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-pretraining-run"
@@ -74,7 +73,7 @@ def load(output: Path) -> RunRecord | None:
 
 def has_checkpoints(output: Path) -> bool:
     """Whether a run's directory holds a whole checkpoint; without one there is nothing to be continued."""
-    return any((output / CHECKPOINTS_NAME).glob("*.index"))
+    return any((output / native.CHECKPOINTS_NAME).glob("*.index"))
 
 
 def check_same_run(

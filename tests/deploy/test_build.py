@@ -19,37 +19,10 @@ import tensorflow as tf
 import beambert
 from pipelines import dataset
 from pipelines.sources import ReadOptions, read_file
+from tests.deploy.conftest import SMALL, command
 from tests.pipelines.test_examples import feature_spec
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-
-SMALL = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_buckets", "3"]
-
-
-@pytest.fixture(scope="module")
-def articles(tmp_path_factory) -> Path:
-    """The language reference as JSON lines in four files, with one document twice and one without text."""
-    folder = tmp_path_factory.mktemp("articles")
-    documents = list(read_file("language_reference", ReadOptions("language_reference")))
-    lines = [json.dumps({"text": "\n".join(d.paragraphs), "title": d.title}) for d in documents]
-    lines += [json.dumps({"text": documents[3].paragraphs[0] + "\n" + "  \n".join(documents[3].paragraphs[1:])})]
-    lines += [json.dumps({"text": " \n "})]
-    for number in range(4):
-        (folder / f"{number}.jsonl").write_text("\n".join(lines[number::4]))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def built(articles, tmp_path_factory) -> Path:
-    output = tmp_path_factory.mktemp("built") / "data"
-    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]) == 0
-    return output
-
-
-def command(*argv: object, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "beambert", *map(str, argv)], capture_output=True, text=True, check=False, **options
-    )
 
 
 def digests(output: Path) -> dict[str, str]:

@@ -15,33 +15,7 @@ import pytest
 
 import beambert
 from pipelines import dataset
-from pipelines.sources import ReadOptions, read_file
-
-FLAGS = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_buckets", "3"]
-
-
-@pytest.fixture(scope="module")
-def articles(tmp_path_factory) -> Path:
-    """The language reference as JSON lines in four files, one document twice."""
-    folder = tmp_path_factory.mktemp("articles")
-    documents = list(read_file("language_reference", ReadOptions("language_reference")))
-    lines = [json.dumps({"text": "\n".join(document.paragraphs)}) for document in [*documents, documents[3]]]
-    for number in range(4):
-        (folder / f"{number}.jsonl").write_text("\n".join(lines[number::4]))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def built(articles, tmp_path_factory) -> Path:
-    output = tmp_path_factory.mktemp("built") / "data"
-    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *FLAGS]) == 0
-    return output
-
-
-def command(*argv: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "beambert", *map(str, argv)], capture_output=True, text=True, check=False
-    )
+from tests.deploy.conftest import SMALL, command
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -78,7 +52,7 @@ def start(*argv: object) -> subprocess.Popen:
 
 
 def test_in_process_again(built, articles, tmp_path):
-    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(tmp_path / "out"), *FLAGS]) == 0
+    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(tmp_path / "out"), *SMALL]) == 0
     assert digests(tmp_path / "out") == digests(built)
     assert (tmp_path / "out/dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in built.iterdir()} == {
@@ -89,7 +63,7 @@ def test_in_process_again(built, articles, tmp_path):
 @pytest.mark.parametrize("workers", [2, 4])
 def test_worker_processes(built, articles, tmp_path, workers):
     output = tmp_path / "out"
-    result = command("build", "--input", f"{articles}/*", "--output", output, *FLAGS, "--direct_num_workers", workers)
+    result = command("build", "--input", f"{articles}/*", "--output", output, *SMALL, "--direct_num_workers", workers)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     assert digests(output) == digests(built)
@@ -108,7 +82,7 @@ def test_more_workers_than_parts(articles, tmp_path):
 
 
 def test_repeated_bundles(built, articles, tmp_path):
-    argv = ["build", "--input", f"{articles}/*", "--output", str(tmp_path / "out"), *FLAGS]
+    argv = ["build", "--input", f"{articles}/*", "--output", str(tmp_path / "out"), *SMALL]
     assert beambert.main([*argv, "--direct_runner_bundle_repeat=1"]) == 0
     assert digests(tmp_path / "out") == digests(built)
     assert not list(tmp_path.rglob("*.tmp"))
@@ -120,7 +94,7 @@ def test_files_renamed_and_in_another_order(built, articles, tmp_path):
     (tmp_path / "in").mkdir()
     for number, path in enumerate(order):
         (tmp_path / "in" / f"renamed-{number}.json").write_bytes(path.read_bytes())
-    argv = ["build", "--input", f"{tmp_path}/in/*", "--output", str(tmp_path / "out"), *FLAGS]
+    argv = ["build", "--input", f"{tmp_path}/in/*", "--output", str(tmp_path / "out"), *SMALL]
     assert beambert.main(argv) == 0
     shards = {name: digest for name, digest in digests(built).items() if not name.endswith(".parquet")}
     assert shards.items() <= digests(tmp_path / "out").items()
