@@ -9,6 +9,8 @@ import dataclasses
 
 import numpy as np
 
+from pipelines.ragged import ranges
+
 # Span lengths in words (Joshi et al., SpanBERT, 2020, section 3.1): geometric with p = 0.2, cut off at 10 and
 # renormalised, so that the mean is 3.8.
 LONGEST_SPAN = 10
@@ -54,8 +56,7 @@ class Words:
         """
         numbers = np.flatnonzero(chosen)
         pieces = self.pieces[numbers]
-        before = np.cumsum(pieces) - pieces
-        return np.arange(pieces.sum()) + np.repeat(self.starts[numbers] - before, pieces), np.repeat(numbers, pieces)
+        return ranges(self.starts[numbers], pieces), np.repeat(numbers, pieces)
 
 
 def words_of(ids: np.ndarray, maskable: np.ndarray, width: int, rows: int, continues_word: np.ndarray) -> Words:
@@ -157,8 +158,7 @@ def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> 
         first, length, row = first[placed], length[placed], active[placed]
         remaining[row] -= ends[first + length - 1] - words.starts[first]
         of_span = np.arange(len(first))
-        covered = np.repeat(first - np.cumsum(length) + length, length) + np.arange(length.sum())
-        span_of_word[covered] = np.repeat(spans + of_span, length)
+        span_of_word[ranges(first, length)] = np.repeat(spans + of_span, length)
         spans += len(first)
         tries[row] = 0
         lengths[row] = np.minimum(_span_lengths(len(row), rng), remaining[row])
