@@ -1,8 +1,8 @@
 """Which example stands where: the order of the train examples as a pure function of (seed, position).
 
-Epoch e reads the shards of one duplicate, e modulo their number. The shards of an epoch come in a random order, a few of
-them at a time: a block, whose records are shuffled together. Nothing but the block of a position has to be known
-to find its example, so that reading can begin anywhere.
+Epoch e reads the shards of one duplicate, e modulo their number. The shards of an epoch come in a random order, a few
+at a time: a block, whose records are shuffled together. Nothing but the block of a position has to be known to find
+its example, so that reading can begin anywhere.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,9 @@
 """Batches of a pretraining dataset for the loop: what `trainers.example_order` decides, read, parsed and masked.
 
-Reading happens in a Python generator, a record a call of few microseconds; parsing in the graph, in parallel.
+Records are read by Python, one element after the other; parsing happens in the graph, in parallel, and ahead of use.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from trainers.verification import check_sizes
 
 
 class _Element(NamedTuple):
-    """What the generator gives for one replica's part of an update.
+    """What is read for one replica's part of an update.
 
     Attributes:
         length_index: which length of rows, from the shortest, int32.
@@ -32,7 +33,7 @@ class _Element(NamedTuple):
         weights: float32 [b], 0 for a row that only fills the batch up.
     """
 
-    length_index: int
+    length_index: np.int32
     keys: np.ndarray
     records: np.ndarray
     weights: np.ndarray
@@ -53,9 +54,8 @@ def train_batches(
 ) -> tf.data.Dataset:
     """Batches of the train shards from an update to the end of its stage.
 
-    Which examples an update has, in which order, is a function of (seed, stages) alone (`trainers.example_order`), and so
-    are masks that are drawn here (`--masking dynamic`): drawn anew for every position of the order, that is, for every
-    epoch.
+    Which examples an update has, in which order, is a function of (seed, stages) alone (`trainers.example_order`), and
+    so are masks that are drawn here (`--masking dynamic`), anew for every position of the order and so in every epoch.
 
     Args:
         directory: where the shards' names start.
@@ -85,23 +85,25 @@ def train_batches(
     damage = damage or Damage()
     part = stages[-1].batch_size // replicas
 
-    def elements() -> Iterator[_Element]:
+    keys_of = [int(hashed(seed, TRAIN_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
         streams: dict[int, RecordStream] = {}
-        for update in updates(stages, step, examples, seed):
+        passed_updates, passed_replicas = divmod(beginning, local_replicas)
+        for update in updates(stages, step + passed_updates, examples, seed):
             some = lengths[update.length_index]
-            for replica in range(first_replica, first_replica + local_replicas):
+            for replica in range(first_replica + passed_replicas, first_replica + local_replicas):
                 first = update.first + replica * part
                 if update.length_index not in streams:
                     blocks = train_blocks(some, seed, first)
                     streams[update.length_index] = RecordStream(directory, dataset, blocks, damage)
                 records = streams[update.length_index].read(first, part, update.step)
-                keys = hashed(seed, TRAIN_MASKS, some[0].max_seq_length, first + np.arange(part))
+                keys = hashed(keys_of[update.length_index], first + np.arange(part))
                 yield _element(update.length_index, keys, records, part)
+            passed_replicas = 0
 
-    batches = _batches(elements, damage, part).map(
-        _features_of(directory, dataset, lengths, pad_rows), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
-    return batches.prefetch(tf.data.AUTOTUNE)
+    count = (stages[-1].end_step - step) * local_replicas
+    return _batches(elements, count, part, damage, _features_of(directory, dataset, lengths, pad_rows))
 
 
 def validation_batches(
@@ -150,18 +152,19 @@ def validation_batches(
     # All lengths from the first batch to the last, so that the first batches stand for all.
     which = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
 
-    def elements() -> Iterator[_Element]:
+    keys_of = [int(hashed(0, VALIDATION_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
         streams = [RecordStream(directory, dataset, blocks_in_order(some), damage) for some in lengths]
-        fillers: dict[int, bytes] = {}
-        for step, (index, batch) in enumerate(which):
-            if index not in fillers:
-                (fillers[index],) = streams[index].read(0, 1, step)
-            for replica in range(first_replica, first_replica + local_replicas):
-                first = batch * batch_size + replica * part
-                real = min(max(examples[index] - first, 0), part)
-                records = streams[index].read(first, real, step)
-                keys = hashed(0, VALIDATION_MASKS, lengths[index][0].max_seq_length, first + np.arange(part))
-                yield _element(index, keys, records + [fillers[index]] * (part - real), real)
+        fillers = [stream.read(0, 1, 0) for stream in streams]
+        for number in range(beginning, len(which) * local_replicas):
+            step, replica = divmod(number, local_replicas)
+            index, batch = which[step]
+            first = batch * batch_size + (first_replica + replica) * part
+            real = min(max(examples[index] - first, 0), part)
+            records = streams[index].read(first, real, step)
+            keys = hashed(keys_of[index], first + np.arange(part))
+            yield _element(index, keys, records + fillers[index] * (part - real), real)
 
     features_of = _features_of(directory, dataset, lengths, pad_rows)
 
@@ -171,8 +174,7 @@ def validation_batches(
             features[name] *= element.weights[:, None]
         return {**features, "example_weights": element.weights}
 
-    batches = _batches(elements, damage, part).map(weighted, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return batches.prefetch(tf.data.AUTOTUNE)
+    return _batches(elements, len(which) * local_replicas, part, damage, weighted)
 
 
 @contextmanager
@@ -193,30 +195,71 @@ def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
 
 def _element(length_index: int, keys: np.ndarray, records: list[bytes], real: int) -> _Element:
     weights = (np.arange(len(records)) < real).astype(np.float32)
-    return _Element(length_index, keys, np.array(records, object), weights)
+    return _Element(np.int32(length_index), keys, np.array(records, object), weights)
 
 
-def _batches(elements: Callable[[], Iterator[_Element]], damage: Damage, part: int) -> tf.data.Dataset:
-    """The elements as a dataset; what the generator raises is noted."""
+class _Reader:
+    """Elements by number. Those in order cost no more than their reading; a jump begins anew where it leads.
 
-    def noted() -> Iterator[_Element]:
-        try:
-            yield from elements()
-        except Exception as error:
-            damage.error = error
-            raise
+    Args:
+        elements: from the number of an element to it and all behind it.
+        damage: where errors are noted.
+    """
 
-    signature = _Element(
-        tf.TensorSpec([], tf.int32),
-        tf.TensorSpec([part], tf.uint64),
-        tf.TensorSpec([part], tf.string),
-        tf.TensorSpec([part], tf.float32),
-    )
-    batches = tf.data.Dataset.from_generator(noted, output_signature=signature)
+    def __init__(self, elements: Callable[[int], Iterator[_Element]], damage: Damage) -> None:
+        self._elements = elements
+        self._damage = damage
+        self._lock = threading.Lock()
+        self._following: Iterator[_Element] = iter(())
+        self._next = -1
+        self._error: Exception | None = None
+
+    def read(self, number: np.int64) -> _Element:
+        """Element `number`; after an error nothing but the same error."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                if number != self._next:
+                    self._following = self._elements(int(number))
+                self._next = int(number) + 1
+                return next(self._following)
+            except Exception as error:
+                self._error = self._damage.error = error
+                raise
+
+
+def _batches(
+    elements: Callable[[int], Iterator[_Element]],
+    count: int,
+    part: int,
+    damage: Damage,
+    features_of: Callable[[_Element], Features],
+) -> tf.data.Dataset:
+    """The features of `count` elements of `part` examples each."""
+    reader = _Reader(elements, damage)
+    dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
+    shapes = _Element([], [part], [part], [part])
+
+    def read(number: tf.Tensor) -> _Element:
+        # What is read depends on the number alone. Were that not said, TensorFlow's op determinism would read nothing
+        # ahead.
+        tensors = tf.numpy_function(reader.read, [number], dtypes, stateful=False)
+        return _Element(*map(tf.ensure_shape, tensors, shapes))
+
     options = tf.data.Options()
     # Each host reads its own part.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return batches.with_options(options)
+    # Elements are read in order.
+    options.experimental_optimization.map_parallelization = False
+    return (
+        tf.data.Dataset.range(count)
+        .map(read)
+        .prefetch(tf.data.AUTOTUNE)
+        .map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(options)
+    )
 
 
 def _features_of(

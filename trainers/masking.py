@@ -72,7 +72,7 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, ke
         features: input_ids and input_mask int32 [B, L] and others, which stay as they are.
         masking: the rates and pieces.
         predictions: P, at most L.
-        keys: uint64 [B], a random number for each row (`trainers.counter_random.hashed`), which decides its masks alone.
+        keys: uint64 [B], a random number for each row (`trainers.counter_random.hashed`); no more decides its masks.
 
     Returns:
         The features, input_ids with the replacements, and masked_lm_positions (ascending, then zeros) and

@@ -4,14 +4,12 @@ A shard is read from front to end when it is opened, and kept in memory while it
 pass over the file, the same for compressed shards, and a file that vanishes meanwhile does no harm.
 """
 
-import bisect
 import gzip
+import itertools
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
 
 from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.tfrecord import content_at, find_records
@@ -34,15 +32,15 @@ class Damage:
     def __init__(self, skip: bool = False) -> None:
         self.skip = skip
         self.error: Exception | None = None
-        self._replaced_at: list[int] = []
+        self._replaced: set[tuple[int, int]] = set()
 
-    def replaced(self, step: int) -> None:
-        """Notes that one example of an update was replaced."""
-        self._replaced_at.append(step)
+    def replaced(self, step: int, position: int) -> None:
+        """Notes that the example of an update at a position was replaced; more than once counts once."""
+        self._replaced.add((step, position))
 
     def replaced_before(self, step: int) -> int:
         """Examples of the updates before `step` that were replaced, whatever has been read ahead since."""
-        return bisect.bisect_left(self._replaced_at, step)
+        return sum(of_step < step for of_step, _ in tuple(self._replaced))
 
 
 class ShardRecords:
@@ -92,7 +90,7 @@ class ShardRecords:
         """
         offsets, lengths, _ = self._frames
         first = number % len(offsets)
-        for index in (*range(first, len(offsets)), *range(first)):
+        for index in itertools.chain(range(first, len(offsets)), range(first)):
             content = content_at(self._content, offsets[index], lengths[index])
             if content is not None:
                 return content, index != number
@@ -101,10 +99,10 @@ class ShardRecords:
         raise self._unreadable()
 
     def _corrupt(self, offset: int, what: str) -> DatasetError:
-        decompressed = " when decompressed" if self._compressed else ""
+        decompressed = " of its decompressed content" if self._compressed else ""
         return DatasetError(
-            f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({what}); copy the file again "
-            "or build the data again, or go on without such records with --on_corrupt skip"
+            f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({what}); copy the file "
+            "again or build the data again, or go on without such records with --on_corrupt skip"
         )
 
     def _unreadable(self) -> DatasetError:
@@ -145,9 +143,9 @@ class RecordStream:
                 self._current = self._next.result()
                 self._next = self._opened_next()
             for content, is_other in self._current.records(position, first + count):
-                records.append(content)
                 if is_other:
-                    self._damage.replaced(step)
+                    self._damage.replaced(step, first + len(records))
+                records.append(content)
         return records
 
     def _opened_next(self) -> "Future[_OpenBlock] | None":

@@ -29,7 +29,7 @@ def check_sizes(directory: Path, shards: Sequence[Shard]) -> None:
             )
 
 
-def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> None:
     """Compares every byte of every shard with the manifest, by SHA-256 (`--verify`).
 
     Args:
@@ -50,7 +50,8 @@ def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], Non
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     done += len(chunk)
-                    progress(done, total)
+                    if progress is not None:
+                        progress(done, total)
         except OSError as error:
             raise DatasetError(
                 f"{directory / shard.name} cannot be read ({error}); copy it again or build the data again"

@@ -103,11 +103,11 @@ def test_a_run_goes_on_with_the_batches_that_would_have_come_and_replicas_share_
         assert len(of_stage) == stage.end_step - stage.first_step
         assert {len(batch["input_ids"]) for batch in of_stage} == {stage.batch_size}
         one_host += of_stage
-    for step in (1, 10, 19, 23):
+    for step in (10, 23):
         until = next(number for number, stage in enumerate(ramp) if step < stage.end_step) + 1
         resumed = train_batches(tmp_path, dataset, ramp[:until], step, seed=3)
         assert whole(resumed) == whole(one_host[step : ramp[until - 1].end_step])
-    for replicas, local in [(2, 1), (4, 4), (4, 2)]:
+    for replicas, local in [(2, 1), (4, 2)]:
         # From the middle of the second stage on.
         hosts = [
             train_batches(
