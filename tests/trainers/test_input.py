@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -248,3 +249,20 @@ def test_a_corrupt_record_moves_no_other_example(tmp_path):
     # The same again from any step on.
     resumed = train_batches(tmp_path, dataset, stages(3, 17), 7, seed=5, damage=Damage(skip=True))
     assert [keys(batch) for batch in resumed] == skipped[7:]
+
+
+def test_examples_are_read_ahead_of_their_use(tmp_path):
+    # Determinism of operations, which every run asks for, keeps TensorFlow from reading ahead what has side effects.
+    dataset = write_dataset(tmp_path, {("train", 0): [9]})
+    lost = stored_examples(tmp_path, dataset, "train", 0)[0]
+    straight = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5)]
+    assert straight.index(lost) > 0
+    corrupt(tmp_path / "train-0-0.tfrecord", 100)
+    damage = Damage(skip=True)
+    iterator = iter(train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5, damage=damage))
+    next(iterator)
+    until = time.monotonic() + 20
+    while not damage.replaced_before(18) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert damage.replaced_before(18)
+    assert not damage.replaced_before(straight.index(lost))
