@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.dataset import Dataset, DatasetError, Shard
-from trainers.loop import Features
 from trainers.masking import DynamicMasking, mask_batch
 from trainers.records import parser, read_records
+from trainers.task import Features
 
 # Shards read alternately, and records taken from one before the next: enough to mix neighbours of a shard.
 INTERLEAVED_SHARDS = 16

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from pipelines.dataset import VOCAB_FILE_NAME, Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
-from trainers.loop import Features
+from trainers.task import Features
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from pipelines.dataset import Dataset
-from trainers.loop import Features
+from trainers.task import Features
 
 
 def read_records(paths: Sequence[str] | tf.Tensor, dataset: Dataset) -> tf.data.Dataset:
