@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beambert_flags import boolean
 from bert_model import checkpoints
 from bert_model.checkpoints import Checkpoint
 from bert_model.config import BertConfig
@@ -137,13 +138,6 @@ def load_model(
             missing=missing,
             layers=wanted,
         )
-
-
-def boolean(text: str) -> bool:
-    """The value of a flag that is given as true or false, for argparse."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
 
 
 def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:

@@ -1,4 +1,4 @@
-"""Types of command line flags; their messages say what a value should be."""
+"""Types of command line flags, for every command; their messages say what a value should be."""
 
 import argparse
 
@@ -13,6 +13,14 @@ def non_negative_int(text: str) -> int:
     return _whole_number(text, 0)
 
 
+def seed(text: str) -> int:
+    """A whole number from 0 that fits into an int32."""
+    value = non_negative_int(text)
+    if value >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not below {2**31}")
+    return value
+
+
 def _whole_number(text: str, least: int) -> int:
     try:
         value = int(text)
@@ -24,13 +32,13 @@ def _whole_number(text: str, least: int) -> int:
 
 
 def positive_float(text: str) -> float:
-    """A number above 0."""
+    """A number above 0, such as 1e-4."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, such as 1e-4")
     return value
 
 
