@@ -120,10 +120,11 @@ def load_model(
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
         if wanted:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
+        left_to_right = checkpoint.record is not None and checkpoint.record.left_to_right
         if checkpoint.task == PRETRAINING:
-            model = BertForPretraining(config)
+            model = BertForPretraining(config, left_to_right=left_to_right)
         else:
-            model = BertForTask(config, checkpoint.task, checkpoint.num_labels)
+            model = BertForTask(config, checkpoint.task, checkpoint.num_labels, left_to_right=left_to_right)
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
