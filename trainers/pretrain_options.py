@@ -7,6 +7,7 @@ import argparse
 
 from beambert_flags import non_negative_int, positive_float, positive_int, seed
 from bert_model.config import PRESETS, BertConfig
+from trainers.optimizer_flags import add_optimizer_arguments
 from trainers.recipes import add_recipe_argument
 from trainers.training_options import add_training_arguments
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_data_arguments(parser)
     _add_model_arguments(parser)
     _add_update_arguments(parser)
+    add_optimizer_arguments(parser)
     add_training_arguments(parser, best_metric="masked_lm_loss")
 
 
