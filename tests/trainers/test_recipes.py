@@ -6,6 +6,7 @@ import pytest
 
 import beambert
 from bert_model.config import BertConfig
+from tests.conftest import ROOT
 from trainers import recipes
 from trainers.pretrain_options import add_arguments
 from trainers.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
@@ -104,3 +105,38 @@ def test_recipes_need_no_tensorflow():
     program = "import sys, trainers.recipes, trainers.run_record; print('tensorflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+def test_the_table_in_the_documents_is_that_of_the_recipes():
+    text = (ROOT / "docs/TRAINING.md").read_text(encoding="utf-8")
+    rows = text[text.index("<!-- recipes -->") :].split("\n\n")[0].splitlines()[3:]
+    expected = []
+    for name, recipe in RECIPES.items():
+        cost, hardware, flags = recipe_cost(name), recipe.hardware, recipe.flags
+        updates = f"{cost.updates:,} x {int(flags['train_batch_size']):,}"
+        time = f"{recipes.duration(cost, hardware)} on {hardware.name} at {hardware.utilization:.0%} of"
+        expected.append(
+            f"| `{name}` | {flags['model']} | {'; '.join([updates, *filter(None, [flags.get('schedule')])])} | "
+            f"{recipes.rounded(cost.positions)} | {cost.flops:.2g} | {time} {hardware.peak_tflops:g} TFLOP/s |"
+        )
+    assert rows == expected
+
+
+def test_the_papers_time_as_the_documents_have_it():
+    """4 days on 16 and 64 chips of 45 TFLOP/s; with 512 positions in every update, too."""
+    text = " ".join((ROOT / "docs/TRAINING.md").read_text(encoding="utf-8").split())
+    shares, longest = [], []
+    for name, chips in (("paper-base", 16), ("paper-large", 64)):
+        possible = chips * 45e12 * 4 * 86400
+        shares.append(recipe_cost(name).flops / possible)
+        config = BertConfig.preset(RECIPES[name].flags["model"], 30522)
+        longest.append(run_cost(config, plan_stages(1_000_000, [512], None, 256, None), [512], [77]).flops / possible)
+    assert "{:.1%} and {:.1%} of what the chips could do".format(*shares).replace("%", " %") in text
+    assert "had every update had 512 positions, {:.0%} and {:.0%}".format(*longest).replace("%", " %") in text
+
+
+def test_the_slower_day_of_the_documents():
+    slow = recipes.H100._replace(utilization=0.3)
+    assert round(expected_hours(recipe_cost("paper-base"), slow)) == 22
+    assert round(expected_hours(recipe_cost("one-day"), slow)) == 32
+    assert expected_hours(recipe_cost("one-day"), slow) * 80 / 120 < 22
