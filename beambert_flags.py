@@ -1,6 +1,8 @@
 """Types of command line flags, for every command; their messages say what a value should be."""
 
 import argparse
+import math
+from collections.abc import Callable
 
 
 def positive_int(text: str) -> int:
@@ -31,26 +33,28 @@ def _whole_number(text: str, least: int) -> int:
     return value
 
 
-def positive_float(text: str) -> float:
-    """A number above 0, such as 1e-4."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, such as 1e-4")
-    return value
+def number(least: float, most: float, *, least_too: bool = True, most_too: bool = False) -> Callable[[str], float]:
+    """The type of a flag: a number between two others, each of which may be one of them or not."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        above = value >= least if least_too else value > least
+        below = value <= most if most_too else value < most
+        if not (above and below):
+            words = f"{'from' if least_too else 'above'} {least:g}"
+            if most < math.inf:
+                words += f" {'to' if most_too else 'to below'} {most:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number {words}")
+        return value
+
+    return parse
 
 
-def fraction(text: str) -> float:
-    """A number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
+positive_float = number(0.0, math.inf, least_too=False)
+fraction = number(0.0, 1.0, most_too=True)
 
 
 def boolean(text: str) -> bool:
