@@ -89,7 +89,8 @@ def test_one_directory_needs_no_schedule():
 def test_shares_that_are_not_exact_in_binary_sum_to_one():
     stages = plan_stages(1000, [1, 2, 3], "1x0.7,2x0.2,3x0.1", 1, None)
     assert [stage.end_step for stage in stages] == [700, 900, 1000]
-    assert plan_stages(9, [1, 2], "1x0.3333333,2x0.6666667", 1, None)[-1].end_step == 9
+    for thirds in ("1x0.3333333,2x0.6666666", "1x0.3333334,2x0.6666667"):
+        assert plan_stages(90_000_000, [1, 2], thirds, 1, None)[-1].end_step == 90_000_000
 
 
 @pytest.mark.parametrize(
