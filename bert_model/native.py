@@ -28,7 +28,7 @@ class ModelRecord:
         labels: names of the classes, None if they have only numbers.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
         max_seq_length: longest sequence the model was trained on, None if not known.
-        data_fingerprint: hex digest of the data it was trained on, None if not known.
+        data_fingerprint: hex digest of the data it was trained on, several with commas between; None if not known.
         steps: updates it was trained for, None if not known.
         metrics: of its evaluation.
         origin: what it was converted from, or began its training with; None if neither.

@@ -82,6 +82,11 @@ class RunRecord:
     options: dict[str, Any]
     versions: dict[str, str]
 
+    @property
+    def data_fingerprint(self) -> str:
+        """The fingerprints in one text, for the model's own record."""
+        return ", ".join(self.data_fingerprints)
+
     def to_json(self) -> str:
         """Serialises to the text of `run.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}

@@ -29,18 +29,17 @@ def check_devices(args: argparse.Namespace) -> None:
     """Refuses options of devices that contradict each other.
 
     Raises:
-        TrainingError: a flag of TPUs without --strategy tpu, or of several logical CPUs with --strategy tpu.
+        TrainingError: a flag of a TPU with a strategy that takes none, or without its name.
     """
     for name in ("tpu_name", "tpu_zone", "gcp_project"):
-        if getattr(args, name) is not None and args.strategy != "tpu":
+        if getattr(args, name) is None:
+            continue
+        if args.strategy not in ("auto", "tpu"):
             raise TrainingError(f"--{name} says where a TPU is, but --strategy is {args.strategy}; give --strategy tpu")
-    for name in ("tpu_zone", "gcp_project"):
-        if getattr(args, name) is not None and args.tpu_name is None:
+        if args.tpu_name is None:
             raise TrainingError(
                 f"--{name} is given without --tpu_name; name the TPU, or leave both out for a local one"
             )
-    if args.cpu_devices is not None and args.strategy == "tpu":
-        raise TrainingError("--cpu_devices splits the CPU, but --strategy is tpu; leave one of them out")
 
 
 def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +49,8 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         choices=STRATEGIES,
         default="auto",
         help="what to train on. one: one device. mirrored: all GPUs of this machine, each with a copy of the model. "
-        "multi_worker: several machines, which TF_CONFIG names. tpu: a TPU. auto: a TPU of this machine, else all its "
-        "GPUs, else its CPU (default: %(default)s)",
+        "multi_worker: several machines, which TF_CONFIG names. tpu: a TPU. auto: the first of these that there is: the "
+        "machines of TF_CONFIG, a TPU, several GPUs, one device (default: %(default)s)",
     )
     group.add_argument(
         "--tpu_name", metavar="NAME", help="the TPU, with --strategy tpu (default: that of this machine)"
@@ -61,8 +60,10 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cpu_devices",
         type=positive_int,
+        default=1,
         metavar="N",
-        help="split the CPU into so many devices, to try --strategy mirrored without GPUs; slower than one",
+        help="split the CPU into so many devices, to try --strategy mirrored without GPUs; slower than one "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--gradient_accumulation_steps",
