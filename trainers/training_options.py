@@ -49,8 +49,8 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         choices=STRATEGIES,
         default="auto",
         help="what to train on. one: one device. mirrored: all GPUs of this machine, each with a copy of the model. "
-        "multi_worker: several machines, which TF_CONFIG names. tpu: a TPU. auto: the first of these that there is: the "
-        "machines of TF_CONFIG, a TPU, several GPUs, one device (default: %(default)s)",
+        "multi_worker: several machines, which TF_CONFIG names. tpu: a TPU. auto: what there is, first of all the "
+        "machines of TF_CONFIG, then a TPU, several GPUs, one device (default: %(default)s)",
     )
     group.add_argument(
         "--tpu_name", metavar="NAME", help="the TPU, with --strategy tpu (default: that of this machine)"
