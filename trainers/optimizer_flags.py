@@ -3,8 +3,8 @@
 import argparse
 import math
 import re
-from collections.abc import Callable
 
+from beambert_flags import number
 from trainers.optimizer_options import CLIPPING, OPTIMIZERS, OptimizerOptions
 
 _DEFAULTS = OptimizerOptions()
@@ -30,28 +30,28 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         "--weight_decay",
         "share of every weight but biases and layer normalisation taken off in an update, times the learning rate "
         "(default: %(default)s)",
-        type=_number(0.0, math.inf),
+        type=number(0.0, math.inf),
         default=_DEFAULTS.weight_decay,
         metavar="SHARE",
     )
     add(
         "--adam_beta1",
         "how much the running mean of gradients keeps of itself in an update (default: %(default)s)",
-        type=_number(0.0, 1.0),
+        type=number(0.0, 1.0),
         default=_DEFAULTS.beta_1,
         metavar="SHARE",
     )
     add(
         "--adam_beta2",
         "the same for the running mean of squared gradients; 0.98 is common with large batches (default: %(default)s)",
-        type=_number(0.0, 1.0),
+        type=number(0.0, 1.0),
         default=_DEFAULTS.beta_2,
         metavar="SHARE",
     )
     add(
         "--adam_epsilon",
         "added to the root of the mean of squares, so that small gradients make small updates (default: %(default)s)",
-        type=_number(0.0, math.inf, least_too=False),
+        type=number(0.0, math.inf, least_too=False),
         default=_DEFAULTS.epsilon,
         metavar="NUMBER",
     )
@@ -59,7 +59,7 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         "--clip_norm",
         "the gradients of all variables, taken as one vector, are shortened to this length; 0 leaves them "
         "(default: %(default)s)",
-        type=_number(0.0, math.inf),
+        type=number(0.0, math.inf),
         default=_DEFAULTS.clip_norm,
         metavar="LENGTH",
     )
@@ -75,7 +75,7 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         "factor of the learning rate from each encoder layer to the one below it: the heads and the pooler have the "
         "full rate, the last layer this share of it, the embeddings the least; 0.8 to 0.95 in fine-tuning "
         "(default: 1, the same rate everywhere)",
-        type=_number(0.0, 1.0, least_too=False, most_too=True),
+        type=number(0.0, 1.0, least_too=False, most_too=True),
         default=_DEFAULTS.layerwise_lr_decay,
         metavar="FACTOR",
     )
@@ -93,7 +93,7 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         "--lr_decay_power",
         "after warm-up the learning rate is its peak times (1 - step / num_train_steps) to this power: 1 is a line, "
         "0.5 stays high for longer (default: %(default)s)",
-        type=_number(0.0, math.inf, least_too=False),
+        type=number(0.0, math.inf, least_too=False),
         default=1.0,
         metavar="POWER",
     )
@@ -114,27 +114,7 @@ def optimizer_options(args: argparse.Namespace) -> OptimizerOptions:
     )
 
 
-def _number(least: float, most: float, *, least_too: bool = True, most_too: bool = False) -> Callable[[str], float]:
-    """The type of a flag: a number between two others, each of which may be one of them or not."""
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        above = value >= least if least_too else value > least
-        below = value <= most if most_too else value < most
-        if not (above and below):
-            words = f"{'from' if least_too else 'above'} {least:g}"
-            if most < math.inf:
-                words += f" {'to' if most_too else 'to below'} {most:g}"
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number {words}")
-        return value
-
-    return parse
-
-
-_factor = _number(0.0, math.inf)
+_factor = number(0.0, math.inf)
 
 
 def _lr_multiplier(text: str) -> tuple[str, float]:
