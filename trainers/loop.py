@@ -191,6 +191,7 @@ def train(
             stop = interruption.signal_number is not None
             if step == next_save or step == schedule.num_train_steps or stop:
                 saved = checkpointing.save(checkpoint_directory, step, trainer.saved_variables, trainer.task.vocab_size)
+                checkpointing.remove_old(checkpoint_directory, checkpointing.Keeping(), best_step=None)
                 if stop and step < schedule.num_train_steps:
                     say(f"Stopped: {saved.prefix} holds the state after step {step}; the same command goes on from it")
                     return interruption.signal_number

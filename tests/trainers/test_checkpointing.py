@@ -1,4 +1,5 @@
-import subprocess
+import itertools
+import math
 import sys
 from pathlib import Path
 
@@ -28,53 +29,135 @@ def test_round_trip_under_the_given_names(tmp_path):
 def test_the_last_five_are_kept_in_numeric_order(tmp_path):
     for step in (8, 9, 10, 11, 100, 101, 102):
         checkpointing.save(tmp_path, step, variables(step))
+        checkpointing.remove_old(tmp_path, checkpointing.Keeping(), best_step=None)
     assert [checkpoint.step for checkpoint in checkpointing.checkpoints(tmp_path)] == [10, 11, 100, 101, 102]
     steps = {path.name.split(".")[1] for path in tmp_path.iterdir()}
     assert steps == {"ckpt-10", "ckpt-11", "ckpt-100", "ckpt-101", "ckpt-102"}
 
 
-# A process that dies at the given rename or removal inside a save, as a kill would have it.
-DIES = """
-import os, pathlib, sys
-import tensorflow as tf
-from trainers import checkpointing
-variable = {"a": tf.Variable([1.0, 2.0])}
-directory = pathlib.Path(sys.argv[1])
-checkpointing.save(directory, 1, variable)
-variable["a"].assign([3.0, 4.0])
-left = int(sys.argv[2])
-def die(event, arguments):
-    global left
-    if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"):
-        left -= 1
-        if left < 0:
-            os._exit(9)
-sys.addaudithook(die)
-checkpointing.save(directory, 2, variable)
-"""
+# What a process does to files is seen, and stopped, before it is done; Python has no way to take a hook out again.
+FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
+_operations_left = math.inf
 
 
-# The events of a save: making room (3), the data's rename, the index's rename, removing the working directory.
-@pytest.mark.parametrize(("survived", "last_step"), [(3, 1), (4, 1), (5, 2)])
-def test_killed_inside_a_save_the_last_whole_checkpoint_is_usable(tmp_path, survived, last_step):
-    answer = subprocess.run(
-        [sys.executable, "-c", DIES, str(tmp_path), str(survived)], capture_output=True, check=False
+def _count_operation(event, arguments):
+    global _operations_left
+    if event in FILE_OPERATIONS:
+        _operations_left -= 1
+        if _operations_left < 0:
+            raise SystemExit(9)
+
+
+@pytest.fixture(scope="module")
+def dies_after():
+    """A function of a number and an action: whether the action died, at the operation on files after so many."""
+    sys.addaudithook(_count_operation)
+
+    def run(operations, action):
+        global _operations_left
+        _operations_left = operations
+        try:
+            action()
+        except SystemExit:
+            return True
+        finally:
+            _operations_left = math.inf
+        return False
+
+    return run
+
+
+def content(directory):
+    """Values and state of every checkpoint that is found, by step."""
+    found = {}
+    for checkpoint in checkpointing.checkpoints(directory):
+        restored = variables(0)
+        checkpointing.restore(checkpoint.prefix, restored)
+        assert int(restored["global_step"]) == checkpoint.step
+        found[checkpoint.step] = (float(restored["a/kernel"][1, 2]), checkpointing.state_of(checkpoint))
+    return found
+
+
+def names(*steps):
+    return sorted(
+        f"model.ckpt-{step}.{kind}" for step in steps for kind in ("data-00000-of-00001", "index", "state.json")
     )
-    assert answer.returncode == 9, answer.stderr.decode()
-    assert (tmp_path / "model.ckpt-2.data-00000-of-00001").exists() == (survived > 3)
-    last = checkpointing.checkpoints(tmp_path)[-1]
-    assert last.step == last_step
-    variable = {"a": tf.Variable([0.0, 0.0])}
-    checkpointing.restore(last.prefix, variable)
-    assert variable["a"].numpy().tolist() == {1: [1.0, 2.0], 2: [3.0, 4.0]}[last_step]
-    variable["a"].assign([5.0, 6.0])
-    checkpointing.save(tmp_path, 2, variable)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "model.ckpt-1.data-00000-of-00001",
-        "model.ckpt-1.index",
-        "model.ckpt-2.data-00000-of-00001",
-        "model.ckpt-2.index",
-    ]
+
+
+def save(directory, step, value=None, state=None):
+    changed = variables(step)
+    if value is not None:
+        changed["a/kernel"].assign(tf.fill([2, 3], float(value)))
+    checkpointing.save(directory, step, changed, state=state or {"seconds": step})
+
+
+def test_killed_at_any_operation_of_a_save_nothing_is_lost(tmp_path, dies_after):
+    before = {1: (1.0, {"seconds": 1}), 2: (2.0, {"seconds": 2})}
+    survived = []
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        save(directory, 1)
+        save(directory, 2)
+        died = dies_after(operations, lambda: save(directory, 3))  # noqa: B023
+        after = {**before, 3: (3.0, {"seconds": 3})}
+        found = content(directory)
+        assert found in (before, after)
+        survived.append(3 in found)
+        # The next save leaves nothing of the one that died.
+        save(directory, 4)
+        assert content(directory) == {**found, 4: (4.0, {"seconds": 4})}
+        assert sorted(path.name for path in directory.iterdir()) == names(*found, 4)
+        if not died:
+            break
+    # It is whole from one moment on, some operations after the first and some before the last.
+    assert survived == sorted(survived)
+    assert survived.index(True) > 5
+    assert survived.count(True) > 1
+
+
+def test_killed_where_a_step_is_saved_again_the_others_stay_and_old_and_new_never_mix(tmp_path, dies_after):
+    first = {1: (1.0, {"seconds": 1})}
+    old, new = (5.0, {"seconds": 5}), (7.0, {"seconds": 7})
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        save(directory, 1)
+        save(directory, 2, value=5, state={"seconds": 5})
+        died = dies_after(operations, lambda: save(directory, 2, value=7, state={"seconds": 7}))  # noqa: B023
+        assert content(directory) in ({**first, 2: old}, first, {**first, 2: new})
+        save(directory, 2, value=7, state={"seconds": 7})
+        assert content(directory) == {**first, 2: new}
+        assert sorted(path.name for path in directory.iterdir()) == names(1, 2)
+        if not died:
+            break
+
+
+def test_killed_at_any_operation_of_a_removal_the_rest_is_usable(tmp_path, dies_after):
+    keeping = checkpointing.Keeping(last=2)
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        for step in (1, 2, 3, 4):
+            save(directory, step)
+        died = dies_after(operations, lambda: checkpointing.remove_old(directory, keeping, best_step=None))  # noqa: B023
+        found = content(directory)
+        assert set(found) in ({1, 2, 3, 4}, {2, 3, 4}, {3, 4})
+        save(directory, 5)
+        checkpointing.remove_old(directory, keeping, best_step=None)
+        assert sorted(path.name for path in directory.iterdir()) == names(4, 5)
+        if not died:
+            break
+
+
+def test_a_checkpoint_without_state_is_whole(tmp_path):
+    saved = checkpointing.save(tmp_path, 1, variables(1))
+    assert checkpointing.state_of(saved) == {}
+    checkpointing.save(tmp_path, 1, variables(1), state={"window": [0.1 + 0.2, 1e-310, 12345678901234567890]})
+    assert checkpointing.state_of(saved) == {"window": [0.1 + 0.2, 1e-310, 12345678901234567890]}
+    # The state of an earlier save of the step is not that of this one.
+    checkpointing.save(tmp_path, 1, variables(1))
+    assert checkpointing.state_of(saved) == {}
+    saved.state_file.write_text('{"window": [')
+    with pytest.raises(TrainingError, match=r"model.ckpt-1.state.json cannot be read .* remove .*model.ckpt-1.index"):
+        checkpointing.state_of(saved)
 
 
 def test_errors_name_the_file_and_the_variable(tmp_path):
