@@ -101,8 +101,8 @@ def save(
         shutil.rmtree(unfinished, ignore_errors=True)
         raise TrainingError(
             f"checkpoint {final.prefix} cannot be written ({_first_line(error)}); it takes "
-            f"{bytes_needed(variables, vocab_size):,} bytes and {_free_bytes(directory):,} are free; free some space "
-            f"and start again, {_goes_on_from(directory)}"
+            f"{bytes_needed(variables, vocab_size):,} bytes, {_free_bytes(directory):,} are free there; free some "
+            f"space, or make the directory writable, and start again: {_goes_on_from(directory)}"
         ) from error
     return final
 
@@ -135,6 +135,23 @@ def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = 
             rows *= size
         total += rows * variable.dtype.size
     return total
+
+
+def space_warning(
+    directory: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None, keeping: Keeping
+) -> str | None:
+    """One line if the disk has no room for the newest checkpoints that a run keeps, None if it has.
+
+    While one more is saved, all those to be kept are still there. The best and the hourly ones are not reckoned with.
+    """
+    more = max(1, keeping.last + 1 - len(checkpoints(directory)))
+    needed, free = more * bytes_needed(variables, vocab_size), _free_bytes(directory)
+    if needed <= free:
+        return None
+    return (
+        f"{directory} is to take up to {more} more checkpoints of {needed // more:,} bytes and has {free:,} bytes "
+        "free; free some space, or keep fewer with --keep_checkpoint_max"
+    )
 
 
 def remove_old(directory: Path, keeping: Keeping, best_step: int | None) -> None:
@@ -264,4 +281,6 @@ def _goes_on_from(directory: Path) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    # TensorFlow says which of its operations failed, where; the file and the reason stand between.
+    return re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", line)
