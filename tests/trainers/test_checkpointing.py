@@ -2,6 +2,7 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import random
 import re
 import resource
@@ -198,6 +199,30 @@ def test_killed_at_any_operation_of_a_removal_the_rest_is_usable(tmp_path, dies_
         assert sorted(path.name for path in directory.iterdir()) == names(4, 5)
         if not died:
             break
+
+
+def test_data_is_on_the_disk_before_its_name_and_every_name_before_that_of_the_index(tmp_path, monkeypatch):
+    """What a power failure leaves is what had been synchronized."""
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def synchronized(descriptor):
+        events.append(("on disk", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def replaced(source, target):
+        events.append(("renamed", Path(target).name))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synchronized)
+    monkeypatch.setattr(os, "replace", replaced)
+    directory = tmp_path / "checkpoints"
+    save(directory, 1)
+    files, others = set(names(1)), {"model.ckpt-1.data-00000-of-00001", "model.ckpt-1.state.json"}
+    assert {name for _, name in events[:3]} == files
+    assert set(events[3:5]) == {("renamed", name) for name in others}
+    end = [("on disk", "checkpoints"), ("renamed", "model.ckpt-1.index"), ("on disk", "checkpoints")]
+    assert [events[0][0], *events[5:]] == ["on disk", *end]
 
 
 def test_a_checkpoint_without_state_is_whole(tmp_path):
