@@ -214,12 +214,5 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: metadata.version(package) for package in packages}}
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
-
-
 def _short(value: object) -> str:
     return f"{value[:12]}..." if isinstance(value, str) and len(value) > 12 else str(value)
