@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from trainers import metrics_log, progress
 from trainers.event_log import EventLog
@@ -241,7 +241,7 @@ def values(events: EventAccumulator, tag: str) -> list[tuple[int, object]]:
 
 def accumulated(directory: Path) -> EventAccumulator:
     """The events as TensorBoard reads them."""
-    events = EventAccumulator(str(directory), size_guidance={"scalars": 0, "tensors": 0})
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
     return events.Reload()
 
 
