@@ -11,6 +11,8 @@ from html import escape
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 40
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+# Of a digit, at most.
+_CHARACTER_WIDTH = 7
 # What a round number begins with.
 STEPS = (1, 2, 5, 10)
 
@@ -46,9 +48,11 @@ def horizontal(y: float, label: str) -> str:
 
 
 def vertical(x: float, label: str) -> str:
-    """A tick under the picture with its number."""
+    """A tick under the picture with its number, which stays within the picture."""
     y = HEIGHT - BOTTOM
-    return f'<path class="axis" d="M{x:.1f},{y}v4"/><text x="{x:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
+    middle = min(x, WIDTH - _CHARACTER_WIDTH * len(label) / 2)
+    text = f'<text x="{middle:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
+    return f'<path class="axis" d="M{x:.1f},{y}v4"/>{text}'
 
 
 def ticks(end: float, start: float = 0.0) -> list[float]:
