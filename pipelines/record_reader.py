@@ -1,16 +1,14 @@
 """Reads pretraining examples from any shard, without TensorFlow: TFRecord, plain or gzip, and Parquet.
 
 TFRecord files may be of google-research/bert or TensorFlow Model Garden as well; the format is told by the first bytes.
-Framing: tensorflow/core/lib/io/record_writer.h. Messages: tensorflow/core/example/example.proto and feature.proto.
+Messages: tensorflow/core/example/example.proto and feature.proto.
 """
 
 import gzip
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import google_crc32c
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -19,13 +17,12 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.dataset import DatasetError
 from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.tfrecord import read_records
 
 _MODEL_GARDEN = PretrainingDataOptions(feature_names="model_garden", pack=True).names_of_features()
 _OUR_NAMES = {theirs: ours for ours, theirs in _MODEL_GARDEN.items()}
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
-# Larger than any example; a length beyond it is damage that its checksum did not show.
-_LARGEST_RECORD = 1 << 28
 _ROWS_AT_A_TIME = 256
 _VARINT, _BYTES_8, _BYTES, _BYTES_4 = 0, 1, 2, 5
 
@@ -58,7 +55,7 @@ def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
 
 def _of_tfrecord(raw: BinaryIO, path: str, beginning: bytes) -> Iterator[dict[str, np.ndarray]]:
     file = gzip.GzipFile(fileobj=raw) if beginning.startswith(_GZIP) else raw
-    for offset, record in _records(file, path):
+    for offset, record in read_records(file, path):
         try:
             features = _parse_example(record)
         except (ValueError, IndexError, struct.error) as error:
@@ -66,49 +63,6 @@ def _of_tfrecord(raw: BinaryIO, path: str, beginning: bytes) -> Iterator[dict[st
                 f"{path}: the record at byte {offset} is no tf.train.Example ({error}); give a shard of examples"
             ) from error
         yield {_OUR_NAMES.get(name, name): values for name, values in features.items()}
-
-
-def _records(file: BinaryIO | gzip.GzipFile, path: str) -> Iterator[tuple[int, bytes]]:
-    """(Where it starts, content) of every record; both checksums are compared."""
-    offset = 0
-    while True:
-        header = _read(file, 12, path, offset)
-        if not header:
-            return
-        length, length_crc = struct.unpack("<QI", header) if len(header) == 12 else (0, -1)
-        if len(header) == 12 and (_masked_crc(header[:8]) != length_crc or length > _LARGEST_RECORD):
-            what = (
-                "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
-            )
-            raise DatasetError(f"{path}: the length at byte {offset} does not fit its checksum: {what}")
-        body = _read(file, length + 4, path, offset)
-        if len(header) < 12 or len(body) < length + 4:
-            raise DatasetError(
-                f"{path} ends within the record at byte {offset}: it is truncated; copy it or build it again"
-            )
-        if _masked_crc(body[:length]) != struct.unpack("<I", body[length:])[0]:
-            raise DatasetError(
-                f"{path}: the record at byte {offset} does not fit its checksum: the file is damaged; copy it or build "
-                "it again"
-            )
-        yield offset, body[:length]
-        offset += 16 + length
-
-
-def _masked_crc(data: bytes) -> int:
-    """TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
-    crc = google_crc32c.value(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _read(file: BinaryIO | gzip.GzipFile, size: int, path: str, offset: int) -> bytes:
-    try:
-        return file.read(size)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(
-            f"{path} cannot be read on behind byte {offset} of its content ({error}): it is damaged or truncated; copy "
-            "it or build it again"
-        ) from error
 
 
 def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:

@@ -1,82 +1,77 @@
-"""Reads the shards of a pretraining dataset, in an order that is a pure function of (seed, epoch).
+"""Batches of a pretraining dataset for the loop: what `trainers.example_order` decides, read, parsed and masked.
 
-Rows of several lengths (`--length_bins`) come in batches of one length, each length as often as its share of the
-examples says.
+Records are read by Python, one element after the other; parsing happens in the graph, in parallel, and ahead of use.
 """
 
-import hashlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from pipelines.dataset import Dataset, DatasetError, Shard
+from trainers.counter_random import hashed
+from trainers.example_order import TRAIN_MASKS, VALIDATION_MASKS, blocks_in_order, train_blocks, updates
 from trainers.masking import DynamicMasking, mask_batch
-from trainers.records import parser, read_records
+from trainers.records import feature_lengths, parser
+from trainers.shard_reader import Damage, RecordStream
+from trainers.stages import Stage
 from trainers.task import Features
-
-# Shards read alternately, and records taken from one before the next: enough to mix neighbours of a shard.
-INTERLEAVED_SHARDS = 16
-INTERLEAVED_RECORDS = 16
-# Records shuffled together, about 8 MB of them at 128 positions.
-SHUFFLE_WINDOW = 8192
-# Validation records that get their masks together, whatever the batch size, so that it decides nothing.
-MASKED_TOGETHER = 64
-# 2**32 divided by the golden ratio: multiples of it, modulo 2**32, fall evenly (Knuth, TAOCP 3, section 6.4).
-_GOLDEN = 2_654_435_769
+from trainers.verification import check_sizes
 
 
-def check_shards(directory: Path, shards: list[Shard]) -> None:
-    """Compares the files with the manifest, by size.
+class _Element(NamedTuple):
+    """What is read for one replica's part of an update.
 
-    Raises:
-        DatasetError: a shard is missing, or is not as long as the manifest says.
+    Attributes:
+        length_index: which length of rows, from the shortest, int32.
+        keys: uint64 [b], what the masks of a row are drawn by.
+        records: string [b].
+        weights: float32 [b], 0 for a row that only fills the batch up.
     """
-    for shard in shards:
-        path = directory / shard.name
-        if not path.is_file():
-            raise DatasetError(
-                f"{path} is missing, though the manifest lists it; copy it there or build the data again"
-            )
-        size = path.stat().st_size
-        if size != shard.bytes:
-            raise DatasetError(
-                f"{path} has {size} bytes, the manifest says {shard.bytes}: it is truncated or not the file that was "
-                "built; copy it again or build the data again"
-            )
 
-
-def damaged_shard(directory: Path, shards: list[Shard]) -> str | None:
-    """The path of the first shard whose SHA-256 is not the manifest's, or None; reads every byte."""
-    for shard in shards:
-        path = directory / shard.name
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
-                return str(path)
-    return None
+    length_index: np.int32
+    keys: np.ndarray
+    records: np.ndarray
+    weights: np.ndarray
 
 
 def train_batches(
-    directory: Path, dataset: Dataset, batch_size: int, seed: int, first_step: int = 0
+    directory: Path,
+    dataset: Dataset,
+    stages: Sequence[Stage],
+    step: int,
+    seed: int,
+    *,
+    replicas: int = 1,
+    first_replica: int = 0,
+    local_replicas: int = 1,
+    pad_rows: bool = False,
+    damage: Damage | None = None,
 ) -> tf.data.Dataset:
-    """Batches of the train shards, without end.
+    """Batches of the train shards from an update to the end of its stage.
 
-    Epoch e reads the shards of one duplicate, e modulo their number, so that an epoch is one pass over the corpus
-    with fresh masks and pairs. Batches run on across the end of an epoch. Nothing but (seed, batch_size) decides
-    what batch s holds: starting at `first_step` gives the batches that an uninterrupted run sees from there on.
-    Masks that are drawn here (`--masking dynamic`) are drawn anew for every batch.
+    Which examples an update has, in which order, is a function of (seed, stages) alone (`trainers.example_order`), and
+    so are masks that are drawn here (`--masking dynamic`), anew for every position of the order and so in every epoch.
 
     Args:
         directory: where the shards' names start.
         dataset: the manifest.
-        batch_size: examples a batch.
+        stages: those that read this directory, from the first of the run to the one that `step` lies in.
+        step: the first update.
         seed: any whole number below 2**31.
-        first_step: batches already consumed.
+        replicas: parts of a batch, which divide it.
+        first_replica, local_replicas: the parts that are read here.
+        pad_rows: whether rows of all lengths are padded to the longest, so that all batches have one shape.
+        damage: what is done about corrupt records; an error if it is not given.
 
     Returns:
-        A dataset of dicts of the features (`trainers.records.parser`), the masked_lm_* always among them:
-        [batch_size, ...], the lengths of rows and their room for masked tokens static unless they differ by batch.
+        A dataset of dicts of the features (`trainers.records.parser`), the masked_lm_* always among them: update after
+        update, an element [batch_size / replicas, ...] for each of the parts that are read here. Lengths of rows
+        and their room for masked tokens are static unless they differ by update. Iterate it within `reading_errors`.
 
     Raises:
         DatasetError: no train examples, or a shard that is missing or truncated.
@@ -84,47 +79,45 @@ def train_batches(
     shards = [shard for shard in dataset.shards_of("train") if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} holds no train examples; build the data from more text")
-    check_shards(directory, shards)
-    duplicates = sorted({shard.duplicate for shard in shards})
-    bins = _by_row_length(shards)
-    examples = [sum(shard.examples for shard in some) for some in bins]
-    consumed = np.bincount(bin_of_step(tf.range(first_step, dtype=tf.int64), examples, seed), minlength=len(bins))
-    streams = []
-    for some, first_batch in zip(bins, consumed.tolist(), strict=True):
-        by_duplicate = [[shard for shard in some if shard.duplicate == duplicate] for duplicate in duplicates]
-        records = _train_records(directory, dataset, by_duplicate, seed, first_batch * batch_size)
-        numbered = records.batch(batch_size, drop_remainder=True).enumerate(start=first_batch)
-        streams.append(_parsed(numbered, _features_of(directory, dataset, some[0], [seed, 1])))
-    if len(streams) == 1:
-        batches = streams[0]
-    else:
-        steps = tf.data.Dataset.range(first_step, tf.int64.max)
-        which = steps.map(lambda step: bin_of_step(step[None], examples, seed)[0])
-        batches = tf.data.Dataset.choose_from_datasets(streams, which)
-    return batches.prefetch(tf.data.AUTOTUNE)
+    check_sizes(directory, shards)
+    lengths = _by_row_length(shards)
+    examples = [sum(shard.examples for shard in some) for some in lengths]
+    damage = damage or Damage()
+    part = stages[-1].batch_size // replicas
+
+    keys_of = [int(hashed(seed, TRAIN_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
+        streams: dict[int, RecordStream] = {}
+        passed_updates, passed_replicas = divmod(beginning, local_replicas)
+        for update in updates(stages, step + passed_updates, examples, seed):
+            some = lengths[update.length_index]
+            for replica in range(first_replica + passed_replicas, first_replica + local_replicas):
+                first = update.first + replica * part
+                if update.length_index not in streams:
+                    blocks = train_blocks(some, seed, first)
+                    streams[update.length_index] = RecordStream(directory, dataset, blocks, damage)
+                records = streams[update.length_index].read(first, part, update.step)
+                keys = hashed(keys_of[update.length_index], first + np.arange(part))
+                yield _element(update.length_index, keys, records, part)
+            passed_replicas = 0
+
+    count = (stages[-1].end_step - step) * local_replicas
+    return _batches(elements, count, part, damage, _features_of(directory, dataset, lengths, pad_rows))
 
 
-def bin_of_step(steps: tf.Tensor, examples: list[int], seed: int) -> tf.Tensor:
-    """Which length of rows each step's batch has.
-
-    Any run of steps has each length in proportion to its examples, to within a few batches, so that all lengths come to
-    the end of an epoch together. In whole numbers, so that every machine has the same.
-
-    Args:
-        steps: int64 [n].
-        examples: how many there are of each length.
-        seed: decides with which batch of the cycle a run begins.
-
-    Returns:
-        int64 [n], indices of `examples`.
-    """
-    total = sum(examples)
-    bounds = [2**32 * int(number) // total for number in np.cumsum(examples)[:-1]]
-    places = tf.math.floormod((steps + seed) * _GOLDEN, 2**32)
-    return tf.searchsorted(tf.constant(bounds, tf.int64), places, side="right", out_type=tf.int64)
-
-
-def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_batches: int) -> tf.data.Dataset | None:
+def validation_batches(
+    directory: Path,
+    dataset: Dataset,
+    batch_size: int,
+    max_batches: int,
+    *,
+    replicas: int = 1,
+    first_replica: int = 0,
+    local_replicas: int = 1,
+    pad_rows: bool = False,
+    damage: Damage | None = None,
+) -> tf.data.Dataset | None:
     """The first batches of the validation shards of duplicate 0, each example once, in the order of the manifest.
 
     Masks that are drawn here (`--masking dynamic`) are the same in every evaluation, whatever the batch size.
@@ -132,11 +125,14 @@ def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_b
     Args:
         directory: where the shards' names start.
         dataset: the manifest.
-        batch_size: examples a batch; the last batch of each length of rows may be smaller.
+        batch_size: examples a batch, over all replicas.
         max_batches: batches at most.
+        replicas, first_replica, local_replicas, pad_rows, damage: as of `train_batches`.
 
     Returns:
-        A dataset as of `train_batches`, or None if there are no validation examples.
+        A dataset as of `train_batches` with one feature more, example_weights float32 [batch_size / replicas]: all
+        batches are full, the last of each length of rows by examples of weight 0, which predict nothing. None if there
+        are no validation examples.
 
     Raises:
         DatasetError: a shard that is missing or truncated.
@@ -144,18 +140,52 @@ def validation_batches(directory: Path, dataset: Dataset, batch_size: int, max_b
     shards = [shard for shard in dataset.shards_of("validation") if shard.duplicate == 0 and shard.examples]
     if not shards:
         return None
-    check_shards(directory, shards)
-    streams, ends = [], []
-    for number, some in enumerate(_by_row_length(shards)):
-        records = read_records([str(directory / shard.name) for shard in some], dataset)
-        numbered = records.batch(MASKED_TOGETHER).enumerate()
-        streams.append(_parsed(numbered, _features_of(directory, dataset, some[0], [0, 2])).rebatch(batch_size))
-        count = -(-sum(shard.examples for shard in some) // batch_size)
-        ends += [((batch + 0.5) / count, number) for batch in range(count)]
+    check_sizes(directory, shards)
+    lengths = _by_row_length(shards)
+    examples = [sum(shard.examples for shard in some) for some in lengths]
+    damage = damage or Damage()
+    part = batch_size // replicas
+    ends = []
+    for index, number in enumerate(examples):
+        count = -(-number // batch_size)
+        ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
     # All lengths from the first batch to the last, so that the first batches stand for all.
-    which = tf.data.Dataset.from_tensor_slices(tf.constant([number for _, number in sorted(ends)], tf.int64))
-    batches = tf.data.Dataset.choose_from_datasets(streams, which)
-    return batches.take(max_batches).prefetch(tf.data.AUTOTUNE)
+    which = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
+
+    keys_of = [int(hashed(0, VALIDATION_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
+        streams = [RecordStream(directory, dataset, blocks_in_order(some), damage) for some in lengths]
+        fillers = [stream.read(0, 1, 0) for stream in streams]
+        for number in range(beginning, len(which) * local_replicas):
+            step, replica = divmod(number, local_replicas)
+            index, batch = which[step]
+            first = batch * batch_size + (first_replica + replica) * part
+            real = min(max(examples[index] - first, 0), part)
+            records = streams[index].read(first, real, step)
+            keys = hashed(keys_of[index], first + np.arange(part))
+            yield _element(index, keys, records + fillers[index] * (part - real), real)
+
+    features_of = _features_of(directory, dataset, lengths, pad_rows)
+
+    def weighted(element: _Element) -> Features:
+        features = features_of(element)
+        for name in {"masked_lm_weights", "next_sentence_weights"} & features.keys():
+            features[name] *= element.weights[:, None]
+        return {**features, "example_weights": element.weights}
+
+    return _batches(elements, len(which) * local_replicas, part, damage, weighted)
+
+
+@contextmanager
+def reading_errors(damage: Damage) -> Iterator[None]:
+    """Within it, an error of the reader comes up as it was raised, in place of an error of TensorFlow's."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if damage.error is not None:
+            raise damage.error from error
+        raise
 
 
 def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
@@ -163,55 +193,95 @@ def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
     return [[shard for shard in shards if shard.max_seq_length == length] for length in lengths]
 
 
-def _train_records(
-    directory: Path, dataset: Dataset, by_duplicate: list[list[Shard]], seed: int, skipped: int
+def _element(length_index: int, keys: np.ndarray, records: list[bytes], real: int) -> _Element:
+    weights = (np.arange(len(records)) < real).astype(np.float32)
+    return _Element(np.int32(length_index), keys, np.array(records, object), weights)
+
+
+class _Reader:
+    """Elements by number. Those in order cost no more than their reading; a jump begins anew where it leads.
+
+    Args:
+        elements: from the number of an element to it and all behind it.
+        damage: where errors are noted.
+    """
+
+    def __init__(self, elements: Callable[[int], Iterator[_Element]], damage: Damage) -> None:
+        self._elements = elements
+        self._damage = damage
+        self._lock = threading.Lock()
+        self._following: Iterator[_Element] = iter(())
+        self._next = -1
+        self._error: Exception | None = None
+
+    def read(self, number: np.int64) -> _Element:
+        """Element `number`; after an error nothing but the same error."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                if number != self._next:
+                    self._following = self._elements(int(number))
+                self._next = int(number) + 1
+                return next(self._following)
+            except Exception as error:
+                self._error = self._damage.error = error
+                raise
+
+
+def _batches(
+    elements: Callable[[int], Iterator[_Element]],
+    count: int,
+    part: int,
+    damage: Damage,
+    features_of: Callable[[_Element], Features],
 ) -> tf.data.Dataset:
-    """Serialized records without end, epoch after epoch, from number `skipped` on."""
-    paths = tf.ragged.constant(
-        [[str(directory / shard.name) for shard in shards] for shards in by_duplicate], tf.string, ragged_rank=1
+    """The features of `count` elements of `part` examples each."""
+    reader = _Reader(elements, damage)
+    dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
+    shapes = _Element([], [part], [part], [part])
+
+    def read(number: tf.Tensor) -> _Element:
+        # What is read depends on the number alone. Were that not said, TensorFlow's op determinism would read nothing
+        # ahead.
+        tensors = tf.numpy_function(reader.read, [number], dtypes, stateful=False)
+        return _Element(*map(tf.ensure_shape, tensors, shapes))
+
+    options = tf.data.Options()
+    # Each host reads its own part.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    # Elements are read in order.
+    options.experimental_optimization.map_parallelization = False
+    return (
+        tf.data.Dataset.range(count)
+        .map(read)
+        .prefetch(tf.data.AUTOTUNE)
+        .map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(options)
     )
-    lengths = [sum(shard.examples for shard in shards) for shards in by_duplicate]
-
-    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
-        epoch_seed = tf.random.experimental.stateless_fold_in(tf.constant([seed, 0], tf.int64), epoch)
-        files = tf.random.experimental.stateless_shuffle(paths[epoch % len(lengths)], seed=epoch_seed)
-        records = tf.data.Dataset.from_tensor_slices(files).interleave(
-            lambda path: read_records(path, dataset), cycle_length=INTERLEAVED_SHARDS, block_length=INTERLEAVED_RECORDS
-        )
-
-        # A shuffle buffer would draw from a generator of its own; a window is shuffled by a seed alone.
-        def shuffled(index: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-            window_seed = tf.random.experimental.stateless_fold_in(epoch_seed, index)
-            return tf.random.experimental.stateless_shuffle(window, seed=window_seed)
-
-        return records.batch(SHUFFLE_WINDOW).enumerate().map(shuffled).unbatch()
-
-    # Whole epochs already consumed are not read again; the records of the current one are, unparsed.
-    cycles, skipped = divmod(skipped, sum(lengths))
-    first_epoch = cycles * len(lengths)
-    while skipped >= lengths[first_epoch % len(lengths)]:
-        skipped -= lengths[first_epoch % len(lengths)]
-        first_epoch += 1
-    return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_records).skip(skipped)
 
 
 def _features_of(
-    directory: Path, dataset: Dataset, shard: Shard, seed: list[int]
-) -> Callable[[tf.Tensor, tf.Tensor], Features]:
-    """From a number and as many records like those of the shard to their features, with masks."""
-    parse = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)
+    directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool
+) -> Callable[[_Element], Features]:
+    """From the tensors of an element to features, with masks."""
     masking = DynamicMasking.of(directory, dataset)
-    if masking is None:
-        return lambda _, serialized: parse(serialized)
+    longest = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
 
-    def parse_and_mask(number: tf.Tensor, serialized: tf.Tensor) -> Features:
-        row_length = tf.constant(shard.max_seq_length, tf.int64)
-        of_length = tf.random.experimental.stateless_fold_in(tf.constant(seed, tf.int64), row_length)
-        mask_seed = tf.random.experimental.stateless_fold_in(of_length, number)
-        return mask_batch(parse(serialized), masking, shard.max_predictions_per_seq, mask_seed)
+    def features_at(shard: Shard, keys: tf.Tensor, records: tf.Tensor) -> Features:
+        features = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)(records)
+        if masking is not None:
+            features = mask_batch(features, masking, shard.max_predictions_per_seq, keys)
+        if pad_rows:
+            features = {
+                name: tf.pad(values, [[0, 0], [0, longest[name] - values.shape[1]]])
+                for name, values in features.items()
+            }
+        return features
 
-    return parse_and_mask
+    def features_of(element: _Element) -> Features:
+        branches = [lambda shard=some[0]: features_at(shard, element.keys, element.records) for some in lengths]
+        return branches[0]() if len(branches) == 1 else tf.switch_case(element.length_index, branches)
 
-
-def _parsed(numbered: tf.data.Dataset, features_of: Callable[[tf.Tensor, tf.Tensor], Features]) -> tf.data.Dataset:
-    return numbered.map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return features_of

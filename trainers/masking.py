@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from pipelines.dataset import VOCAB_FILE_NAME, Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
+from trainers.counter_random import hashed_further
 from trainers.task import Features
 
 
@@ -57,7 +58,11 @@ class DynamicMasking:
         )
 
 
-def mask_batch(features: Features, masking: DynamicMasking, predictions: int, seed: tf.Tensor) -> Features:
+# What the numbers of one position are for.
+_CHOICE, _ACTION, _REPLACEMENT = range(3)
+
+
+def mask_batch(features: Features, masking: DynamicMasking, predictions: int, keys: tf.Tensor) -> Features:
     """Draws a uniform choice of tokens to predict in every row, and what becomes of each.
 
     A row of `length` tokens gets round(length * masked_lm_prob) predictions, at least 1, at most P and what is
@@ -67,7 +72,7 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, se
         features: input_ids and input_mask int32 [B, L] and others, which stay as they are.
         masking: the rates and pieces.
         predictions: P, at most L.
-        seed: integers [2]; the same seed and features give the same masks.
+        keys: uint64 [B], a random number for each row (`trainers.counter_random.hashed`); no more decides its masks.
 
     Returns:
         The features, input_ids with the replacements, and masked_lm_positions (ascending, then zeros) and
@@ -75,7 +80,11 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, se
     """
     input_ids, input_mask = features["input_ids"], features["input_mask"]
     length = input_ids.shape[1]
-    seeds = [tf.random.experimental.stateless_fold_in(seed, tf.constant(use, tf.int64)) for use in range(3)]
+
+    def drawn(use: int, positions: tf.Tensor) -> tf.Tensor:
+        """32 random bits for each of some positions of every row, int64."""
+        bits = hashed_further(keys[:, None], positions * 3 + use)
+        return tf.cast(tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)), tf.int64)
 
     maskable = (input_mask > 0) & (input_ids != masking.cls_id) & (input_ids != masking.sep_id)  # [B, L]
     # In float64 and to the even neighbour, as numpy has it.
@@ -83,17 +92,17 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, se
     wanted = tf.clip_by_value(tf.cast(tf.round(share), tf.int32), 1, predictions)
     wanted = tf.minimum(wanted, tf.reduce_sum(tf.cast(maskable, tf.int32), axis=1))
 
-    # The tokens with the smallest of independent keys are a uniform choice without replacement.
-    keys = tf.where(maskable, tf.random.stateless_uniform(tf.shape(input_ids), seeds[0]), 2.0)
-    nearest = tf.math.top_k(-keys, predictions).indices  # [B, P]
-    positions = tf.sort(tf.where(tf.range(predictions) < wanted[:, None], nearest, length), axis=1)
+    # The tokens with the largest of independent keys are a uniform choice without replacement.
+    order = tf.where(maskable, tf.cast(drawn(_CHOICE, tf.range(length)) // 2, tf.int32), -1)
+    largest = tf.math.top_k(order, predictions).indices  # [B, P]
+    positions = tf.sort(tf.where(tf.range(predictions) < wanted[:, None], largest, length), axis=1)
     predicted = positions < length
     # Position 0 is [CLS], which is never predicted: what is written there below is what was there.
     positions = tf.where(predicted, positions, 0)
     original = tf.gather(input_ids, positions, batch_dims=1)  # [B, P]
 
-    action = tf.random.stateless_uniform(tf.shape(positions), seeds[1])
-    which = tf.random.stateless_uniform(tf.shape(positions), seeds[2], 0, len(masking.replacement_ids), dtype=tf.int32)
+    action = tf.cast(drawn(_ACTION, positions), tf.float64) / 2**32
+    which = drawn(_REPLACEMENT, positions) * len(masking.replacement_ids) // 2**32
     replaced = tf.where(
         action < masking.mask_rate + masking.random_rate, tf.gather(masking.replacement_ids, which), original
     )

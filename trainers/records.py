@@ -1,16 +1,11 @@
 """Records of pretraining data to tensors, in whatever way the dataset was written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from pipelines.dataset import Dataset
 from trainers.task import Features
-
-
-def read_records(paths: Sequence[str] | tf.Tensor, dataset: Dataset) -> tf.data.Dataset:
-    """The serialized records of TFRecord files, one after the other: string scalars."""
-    return tf.data.TFRecordDataset(paths, compression_type="GZIP" if dataset.compression == "gzip" else "")
 
 
 def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:

@@ -10,7 +10,7 @@ from trainers.task import Features, Sums, Task
 
 
 def with_static_lengths(task: Task, dataset: Dataset) -> Task:
-    """The task, its loss traced once for each length of rows where the dataset has several.
+    """The task, its sums traced once for each length of rows where the dataset has several.
 
     Args:
         task: what is trained.
@@ -25,13 +25,16 @@ def with_static_lengths(task: Task, dataset: Dataset) -> Task:
         return task
     row_lengths = tf.constant([row_length for row_length, _ in shapes])
 
-    def loss(features: Features, seed: tf.Tensor | None) -> tuple[tf.Tensor, Sums]:
-        def loss_at(row_length: int, predictions: int) -> tuple[tf.Tensor, Sums]:
+    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
+        def sums_at(row_length: int, predictions: int) -> Sums:
             lengths = feature_lengths(dataset, row_length, predictions)
-            shaped = {name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) for name, value in features.items()}
-            return task.loss(shaped, seed)
+            shaped = {
+                name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) if name in lengths else value
+                for name, value in features.items()
+            }
+            return task.sums(shaped, seed)
 
         which = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
-        return tf.switch_case(which, [lambda shape=shape: loss_at(*shape) for shape in shapes])
+        return tf.switch_case(which, [lambda shape=shape: sums_at(*shape) for shape in shapes])
 
-    return dataclasses.replace(task, loss=loss)
+    return dataclasses.replace(task, sums=sums)

@@ -11,8 +11,10 @@ from pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_d
 from pipelines.dataset import DatasetError
 from pipelines.layout import Rows
 from pipelines.masking import MaskingVocabulary, mask_rows
+from trainers.counter_random import hashed
 from trainers.input import train_batches, validation_batches
 from trainers.masking import DynamicMasking, mask_batch
+from trainers.stages import Stage
 
 DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic")
 PIECES = np.arange(10, 1000, dtype=np.int32)
@@ -32,7 +34,7 @@ def text_batch(seed, rows, width):
 
 def draw(ids, mask, predictions, seed, masking=MASKING):
     features = {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask), "other": tf.constant(1)}
-    masked = mask_batch(features, masking, predictions, tf.constant([seed, 0], tf.int64))
+    masked = mask_batch(features, masking, predictions, hashed(seed, np.arange(len(ids))))
     assert masked.pop("other") == 1
     return {name: value.numpy() for name, value in masked.items()}
 
@@ -95,13 +97,17 @@ def take(batches, count):
     return [{name: value.numpy() for name, value in batch.items()} for batch in itertools.islice(batches, count)]
 
 
+def stages(batch_size, updates):
+    return [Stage(data=0, batch_size=batch_size, first_step=0, end_step=updates, first_example=0)]
+
+
 def equal(first, second):
     return all(np.array_equal(first[name], second[name]) for name in first) and first.keys() == second.keys()
 
 
 def test_fresh_masks_in_every_epoch_and_the_same_when_resumed(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [12]}, options=DYNAMIC)
-    batches = take(train_batches(tmp_path, dataset, 12, seed=1), 4)
+    batches = take(train_batches(tmp_path, dataset, stages(12, 4), 0, seed=1), 4)
     assert all(
         value.shape == (12, PREDICTIONS) for batch in batches for name, value in batch.items() if "masked" in name
     )
@@ -121,15 +127,16 @@ def test_fresh_masks_in_every_epoch_and_the_same_when_resumed(tmp_path):
     for batch in batches:
         del batch["masks"]
 
-    straight = take(train_batches(tmp_path, dataset, 5, seed=1), 8)
-    resumed = take(train_batches(tmp_path, dataset, 5, seed=1, first_step=4), 4)
+    straight = take(train_batches(tmp_path, dataset, stages(5, 8), 0, seed=1), 8)
+    resumed = take(train_batches(tmp_path, dataset, stages(5, 8), 4, seed=1), 8)
+    assert len(resumed) == 4
     assert all(map(equal, straight[4:], resumed))
-    assert not equal(straight[0], take(train_batches(tmp_path, dataset, 5, seed=2), 1)[0])
+    assert not equal(straight[0], take(train_batches(tmp_path, dataset, stages(5, 1), 0, seed=2), 1)[0])
 
 
 def test_the_same_place_in_a_batch_gets_other_masks_in_the_next(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [1]}, options=DYNAMIC)
-    batches = take(train_batches(tmp_path, dataset, 1, seed=1), 20)
+    batches = take(train_batches(tmp_path, dataset, stages(1, 20), 0, seed=1), 20)
     assert len({batch["masked_lm_positions"].tobytes() for batch in batches}) >= 15
 
 
@@ -143,9 +150,13 @@ def test_evaluation_has_the_same_masks_whatever_the_batch_size(tmp_path, changes
         return sorted(
             (bytes(ids), tuple(positions))
             for batch in batches
-            for ids, positions in zip(
-                batch["input_ids"].numpy(), batch["masked_lm_positions"].numpy().tolist(), strict=True
+            for ids, positions, weight in zip(
+                batch["input_ids"].numpy(),
+                batch["masked_lm_positions"].numpy().tolist(),
+                batch["example_weights"].numpy(),
+                strict=True,
             )
+            if weight
         )
 
     first = rows(7)

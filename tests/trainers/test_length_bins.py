@@ -2,15 +2,17 @@
 
 import collections
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from pretraining_shards import LENGTH, OPTIONS, write_dataset
 
-from trainers.input import bin_of_step, train_batches, validation_batches
+from trainers.example_order import length_of_step
+from trainers.input import train_batches, validation_batches
+from trainers.stages import Stage
 
+STAGES = [Stage(data=0, batch_size=4, first_step=0, end_step=40, first_example=0)]
 BINS = dataclasses.replace(OPTIONS, length_bins=(20, 26, LENGTH))
 
 
@@ -37,7 +39,7 @@ def write(directory, counts):
 
 def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
     dataset = write(tmp_path, [(8, 12, 20), (8, 12, 20)])
-    batches = list(itertools.islice(train_batches(tmp_path, dataset, 4, seed=1), 40))
+    batches = list(train_batches(tmp_path, dataset, STAGES, 0, seed=1))
     for batch in batches:
         length = batch["input_ids"].shape[1]
         assert {name: list(value.shape) for name, value in batch.items() if "masked" in name} == {
@@ -59,30 +61,31 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
 def test_resuming_gives_the_batches_that_would_have_come(tmp_path, first_step):
     # A length that one duplicate lacks.
     dataset = write(tmp_path, [(5, 0, 20), (9, 12, 3)])
-    straight = [keys(batch) for batch in itertools.islice(train_batches(tmp_path, dataset, 4, seed=3), 35)]
-    resumed = train_batches(tmp_path, dataset, 4, seed=3, first_step=first_step)
-    assert [keys(batch) for batch in itertools.islice(resumed, 5)] == straight[first_step : first_step + 5]
-    other = [keys(batch) for batch in itertools.islice(train_batches(tmp_path, dataset, 4, seed=4), 35)]
+    straight = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=3)]
+    resumed = train_batches(tmp_path, dataset, STAGES, first_step, seed=3)
+    assert [keys(batch) for batch in resumed] == straight[first_step:]
+    other = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=4)]
     assert other != straight
 
 
 def test_every_run_of_steps_has_its_share_of_each_length():
     examples = [5, 100, 1000, 31_000]
-    bins = bin_of_step(tf.range(200_000, dtype=tf.int64), examples, seed=2**31 - 1).numpy()
+    bins = length_of_step(np.arange(200_000), examples, seed=2**31 - 1)
     shares = np.array(examples) / sum(examples)
     for first, last in [(0, 200_000), (0, 1000), (77_777, 78_777), (150_000, 199_999)]:
         counts = np.bincount(bins[first:last], minlength=4)
         assert (abs(counts - shares * (last - first)) < 5).all()
     # Far beyond any run, one step at a time and many at once.
-    far = tf.range(2**31 - 100, 2**31, dtype=tf.int64)
-    one_by_one = [int(bin_of_step(step[None], examples, 7)[0]) for step in far]
-    assert bin_of_step(far, examples, 7).numpy().tolist() == one_by_one
+    far = np.arange(2**31 - 100, 2**31)
+    one_by_one = [int(length_of_step(np.array([step]), examples, 7)[0]) for step in far]
+    assert length_of_step(far, examples, 7).tolist() == one_by_one
 
 
 def test_validation_has_every_example_once_and_all_lengths_early(tmp_path):
     dataset = write_dataset(tmp_path, {("validation", 0): [10, 11]}, options=BINS)
     batches = list(validation_batches(tmp_path, dataset, 4, max_batches=100))
     assert len({key for batch in batches for key in keys(batch)}) == 3 * 21
+    assert sum(float(tf.reduce_sum(batch["example_weights"])) for batch in batches) == 3 * 21
     assert len(batches) == 3 * 6
     for few in (3, 6):
         lengths = [batch["input_ids"].shape[1] for batch in validation_batches(tmp_path, dataset, 4, max_batches=few)]

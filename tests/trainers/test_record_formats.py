@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, random_features, write_dataset
 
-from trainers.input import damaged_shard, train_batches, validation_batches
+from trainers.input import train_batches, validation_batches
+from trainers.stages import Stage
 
 FORMATS = {
     "padded": {},
@@ -32,24 +33,12 @@ def test_every_format_is_read(tmp_path, changes):
     dataset = write_dataset(tmp_path, {("validation", 0): [7], ("train", 0): [7]}, options=options)
     written = random_features(np.random.default_rng(0), 7, LENGTH, PREDICTIONS, instances=dataset.instances_per_row)
     (batch,) = validation_batches(tmp_path, dataset, 7, max_batches=10)
+    assert batch.pop("example_weights").numpy().tolist() == [1.0] * 7
     assert list(batch) == list(options.names_of_features())
     for name, values in batch.items():
         assert values.dtype == (tf.float32 if name.endswith("weights") else tf.int32)
         np.testing.assert_array_equal(values, written[name], err_msg=name)
-    spec = train_batches(tmp_path, dataset, 7, seed=1).element_spec
+    spec = train_batches(tmp_path, dataset, [Stage(0, 7, 0, 1, 0)], 0, seed=1).element_spec
     assert {name: each.shape.as_list() for name, each in spec.items()} == {
         name: list(values.shape) for name, values in batch.items()
     }
-
-
-def test_a_damaged_compressed_shard_is_found(tmp_path):
-    dataset = write_dataset(
-        tmp_path, {("validation", 0): [20]}, options=dataclasses.replace(OPTIONS, compression="gzip")
-    )
-    path = tmp_path / dataset.shards[0].name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(tf.errors.DataLossError):
-        list(validation_batches(tmp_path, dataset, 4, max_batches=10))
-    assert damaged_shard(tmp_path, dataset.shards) == str(path)

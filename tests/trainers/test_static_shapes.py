@@ -1,7 +1,6 @@
 """Batches of several shapes: every graph knows its lengths, and computes what the task itself would."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from pipelines.dataset import DatasetError, load
 from trainers import pretrain
 from trainers.input import train_batches
 from trainers.loop import Task
+from trainers.stages import Stage
 from trainers.static_shapes import with_static_lengths
 
 BINS = dataclasses.replace(OPTIONS, length_bins=(8, LENGTH))
@@ -22,37 +22,38 @@ def test_every_length_is_traced_once_and_computes_the_same(tmp_path):
     table = tf.Variable(np.random.default_rng(1).normal(size=(100, 3)).astype(np.float32))
     traced = []
 
-    def loss(features, seed):
+    def sums(features, seed):
         traced.append([features["input_ids"].shape.as_list(), features["masked_lm_ids"].shape.as_list()])
         vectors = tf.gather(table, features["input_ids"])
         total = tf.reduce_sum(vectors**2) + tf.reduce_sum(features["masked_lm_weights"]) + tf.cast(seed[0], tf.float32)
-        return total, {"rows": (total * 2, tf.constant(4.0))}
+        return {"rows": (total * 2, tf.constant(4.0)), "weight": (tf.reduce_sum(features["example_weights"]), 1.0)}
 
-    task = Task({"table": table}, loss)
-    batches = train_batches(tmp_path, dataset, 4, seed=1)
+    task = Task({"table": table}, sums, lambda features: {"rows": tf.constant(4.0)})
+    train = train_batches(tmp_path, dataset, [Stage(0, 4, 0, 6, 0)], 0, seed=1)
+    batches = train.map(lambda features: {**features, "example_weights": tf.ones([4])})
 
     @tf.function
     def step(features):
         with tf.GradientTape() as tape:
-            total, sums = with_static_lengths(task, dataset).loss(features, tf.constant([3, 0]))
-        return total, sums, tf.convert_to_tensor(tape.gradient(total, table))
+            of_step = with_static_lengths(task, dataset).sums(features, tf.constant([3, 0]))
+        return of_step, tf.convert_to_tensor(tape.gradient(of_step["rows"][0], table))
 
     step = step.get_concrete_function(batches.element_spec)
     assert traced == [[[4, 8], [4, 1]], [[4, LENGTH], [4, 4]]]
     lengths = set()
-    for features in itertools.islice(batches, 6):
+    for features in batches:
         lengths.add(features["input_ids"].shape[1])
-        total, sums, gradient = step(features)
+        of_step, gradient = step(features)
         with tf.GradientTape() as tape:
-            expected, expected_sums = loss(features, tf.constant([3, 0]))
-        np.testing.assert_allclose(total, expected, rtol=1e-6)
-        np.testing.assert_allclose(sums["rows"], expected_sums["rows"], rtol=1e-6)
-        np.testing.assert_allclose(gradient, tf.convert_to_tensor(tape.gradient(expected, table)), rtol=1e-6)
+            expected = sums(features, tf.constant([3, 0]))
+        np.testing.assert_allclose(of_step["rows"], expected["rows"], rtol=1e-6)
+        assert float(of_step["weight"][0]) == 4.0
+        np.testing.assert_allclose(gradient, tf.convert_to_tensor(tape.gradient(expected["rows"][0], table)), rtol=1e-6)
     assert lengths == {8, LENGTH}
 
 
 def test_a_task_for_rows_of_one_length_stays_as_it_is(tmp_path):
-    task = Task({}, lambda features, seed: (tf.constant(0.0), {}))
+    task = Task({}, lambda features, seed: {}, lambda features: {})
     assert with_static_lengths(task, write_dataset(tmp_path)) is task
 
 
