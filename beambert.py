@@ -47,6 +47,10 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         tells = action.default in (None, False, []) or "(default" in (action.help or "")
         return action.help if tells else super()._get_help_string(action)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Keeps a text that has lines as it is."""
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
 
 def overview() -> str:
     """What `beambert --help` prints."""
@@ -91,6 +95,8 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
 
 def _run(command: str, argv: list[str]) -> int:
     parser, module = make_parser(command)
+    if hasattr(module, "complete_arguments"):
+        argv = module.complete_arguments(argv)
     args, rest = parser.parse_known_args(argv)
     unknown, beam_flags = _unknown_flags(rest, module)
     if unknown:

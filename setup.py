@@ -49,7 +49,7 @@ setup(
             for suffix in ("", ".*")
         ]
     ),
-    py_modules=["beambert"],
+    py_modules=["beambert", "beambert_flags"],
     # Where there is no C compiler the tokenizer runs in Python, with the same results.
     ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
     install_requires=["numpy>=1.26", "rich>=13"],

@@ -34,6 +34,10 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Layers, hidden size, heads", _shape(config)),
         ("Vocabulary", f"{config.vocab_size:,} pieces, {_CASES[record.do_lower_case]}"),
         ("Longest sequence", _lengths(config, record)),
+        (
+            "Attention",
+            "from left to right alone" if record.left_to_right else None,
+        ),
         ("Updates", None if record.steps is None else f"{record.steps:,}"),
         ("SHA-256 of what dataset.json says of the data", record.data_fingerprint),
         ("Origin", record.origin),

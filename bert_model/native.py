@@ -28,10 +28,11 @@ class ModelRecord:
         labels: names of the classes, None if they have only numbers.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
         max_seq_length: longest sequence the model was trained on, None if not known.
-        data_fingerprint: hex digest of the data it was trained on, None if not known.
+        data_fingerprint: hex digest of the data it was trained on, several with commas between; None if not known.
         steps: updates it was trained for, None if not known.
         metrics: of its evaluation.
         origin: what it was converted from, or began its training with; None if neither.
+        left_to_right: whether a position sees only itself and those before it, which no other format can say.
     """
 
     task: str
@@ -43,6 +44,7 @@ class ModelRecord:
     steps: int | None = None
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: str | None = None
+    left_to_right: bool = False
 
     def to_json(self) -> str:
         """Serialises to the text of `beambert.json`, keys sorted."""
@@ -61,6 +63,7 @@ def load(directory: Path) -> ModelRecord | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
             raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
+        content.setdefault("left_to_right", False)  # Older files do not have it.
         values = {field.name: content[field.name] for field in dataclasses.fields(ModelRecord)}
         if values["labels"] is not None:
             values["labels"] = tuple(values["labels"])

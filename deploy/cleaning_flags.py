@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 
-from deploy.flags import fraction, positive_int
+from beambert_flags import fraction, positive_int
 from pipelines.cleaning import SKIPPABLE, CleaningOptions
 from pipelines.language_identification import known_languages
 from pipelines.sources import SourceError

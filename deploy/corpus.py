@@ -9,8 +9,8 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.flags import fraction, positive_float, positive_int
 from deploy.output import absolute, delete_work, refuse_other, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files

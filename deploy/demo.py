@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from deploy.flags import positive_int
+from beambert_flags import positive_int
 
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
 it, pretrains a tiny BERT for two minutes, evaluates it on held-out documents and lets it fill masked words."""

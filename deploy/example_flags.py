@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 
-from deploy.flags import fraction, positive_int
+from beambert_flags import fraction, positive_int
 from pipelines import pretraining_options
 from pipelines.pretraining_options import PretrainingDataOptions
 

@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 from rich.console import Console
 from rich.text import Text
 
-from deploy.flags import non_negative_int, positive_int
+from beambert_flags import non_negative_int, positive_int
 from deploy.output import absolute
 from pipelines import dataset, inspection
 from pipelines.dataset import Dataset, DatasetError

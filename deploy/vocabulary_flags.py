@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from deploy.flags import boolean, fraction, non_negative_int, positive_int
+from beambert_flags import boolean, fraction, non_negative_int, positive_int
 from deploy.output import absolute
 from pipelines.sources import SourceError
 from pipelines.vocabulary import VocabularyOptions

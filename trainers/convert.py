@@ -9,7 +9,7 @@ from bert_model.names import PRETRAINING, TASKS
 from trainers import inference
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.initial_checkpoint import listed
-from trainers.progress import say
+from trainers.progress import say, warn
 from trainers.startup import start_tensorflow
 
 DESCRIPTION = (
@@ -96,5 +96,10 @@ def _say_written(
         say(f"Left out  {optimizer} variables of the optimizer (--optimizer keep writes them, to tf1 or native)")
     if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
         say("Note      the released code knows only the tanh form of GELU, this model has the erf form")
+    if kind != "native" and checkpoint.record and checkpoint.record.left_to_right:
+        warn(
+            f"the model attends from left to right, which a {_KIND_WORDS[kind]} cannot say: whoever reads it will let "
+            "every position see all others, and get other outputs"
+        )
     if kind == "tf1" and checkpoint.labels:
         say(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")

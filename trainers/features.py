@@ -258,13 +258,18 @@ def _encoding_function(opened: InferenceModel, layers: Sequence[int], pooling: s
 
     from bert_model.heads import mean_embedding
 
-    encoder = opened.model.encoder
+    model = opened.model
     ids = tf.TensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[ids, ids, ids])
     def encode(input_ids: Any, input_mask: Any, segment_ids: Any) -> list[Any]:
-        output = encoder(
-            input_ids, input_mask, segment_ids, all_hidden=True, output_range=1 if pooling == "cls" else None
+        output = model.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            left_to_right=model.left_to_right,
+            all_hidden=True,
+            output_range=1 if pooling == "cls" else None,
         )
         states = [output.all_hidden[1 + layer] for layer in layers]  # [B, S, H], the last [B, 1, H] for cls
         if pooling == "none":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beambert_flags import boolean
 from bert_model import checkpoints
 from bert_model.checkpoints import Checkpoint
 from bert_model.config import BertConfig
@@ -119,10 +120,11 @@ def load_model(
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
         if wanted:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
+        left_to_right = checkpoint.record is not None and checkpoint.record.left_to_right
         if checkpoint.task == PRETRAINING:
-            model = BertForPretraining(config)
+            model = BertForPretraining(config, left_to_right=left_to_right)
         else:
-            model = BertForTask(config, checkpoint.task, checkpoint.num_labels)
+            model = BertForTask(config, checkpoint.task, checkpoint.num_labels, left_to_right=left_to_right)
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
@@ -137,13 +139,6 @@ def load_model(
             missing=missing,
             layers=wanted,
         )
-
-
-def boolean(text: str) -> bool:
-    """The value of a flag that is given as true or false, for argparse."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
 
 
 def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:

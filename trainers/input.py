@@ -15,11 +15,11 @@ import tensorflow as tf
 from pipelines.dataset import Dataset, DatasetError, Shard
 from trainers.counter_random import hashed
 from trainers.example_order import TRAIN_MASKS, VALIDATION_MASKS, blocks_in_order, train_blocks, updates
-from trainers.loop import Features
 from trainers.masking import DynamicMasking, mask_batch
 from trainers.records import feature_lengths, parser
 from trainers.shard_reader import Damage, RecordStream
 from trainers.stages import Stage
+from trainers.task import Features
 from trainers.verification import check_sizes
 
 

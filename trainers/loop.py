@@ -1,160 +1,77 @@
-"""One training loop and one evaluation for every task.
+"""One training loop and one evaluation for every task, on any devices.
 
-A task is a function from features to a loss and metrics; the loop knows nothing else of it.
+A task is a function from features to sums, some of which are the terms of its loss; the loop knows nothing else of it.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+import functools
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from trainers import checkpointing
+from trainers.best_checkpoint import best, better
+from trainers.checkpointing import Keeping
+from trainers.distribution import Share
 from trainers.errors import TrainingError
+from trainers.evaluation import on_host
 from trainers.interruption import noticed
-from trainers.optimization import AdamWeightDecay, learning_rate_at
-from trainers.progress import Progress, say, steps_a_report
+from trainers.progress import say
+from trainers.stages import Stage, stage_at
+from trainers.throughput import Work
+from trainers.trainer import NOT_FINITE, Trainer
+from trainers.watching import Watch
 
-Features = dict[str, tf.Tensor]
-# Numerator and denominator of each metric: summed over batches, divided once.
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
-Ratios = dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained.
-
-    Attributes:
-        variables: trained variables by TF1 name.
-        loss: from (features, dropout seed int32 [2] or None for evaluation) to the scalar to descend and the sums of
-            each metric, float32 scalars.
-        vocab_size: rows that checkpoints hold of variables with a row for every piece; None if none is padded.
-    """
-
-    variables: Mapping[str, tf.Variable]
-    loss: Callable[[Features, tf.Tensor | None], tuple[tf.Tensor, Sums]]
-    vocab_size: int | None = None
+# Skipped updates in a row after which a run that skips them stops: it has diverged for good.
+MOST_SKIPPED_IN_A_ROW = 100
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How long and how fast.
+class Rhythm:
+    """When a run looks up from its updates.
 
     Attributes:
-        num_train_steps: updates in all.
-        num_warmup_steps: updates of warm-up among them.
-        learning_rate: the rate that warm-up climbs to.
+        iterations_per_loop: updates made inside the graph between two looks at the metrics, at most.
         save_checkpoints_steps: updates between checkpoints.
-        iterations_per_loop: updates made inside the graph between two looks at the metrics.
-        batch_size: examples an update, for sequences/s.
-        seed: seed of dropout, below 2**31.
+        eval_steps: updates between evaluations, 0 for none.
+        keeping: which checkpoints stay.
+        best_metric: the metric of evaluations that the best checkpoint is chosen by.
     """
 
-    num_train_steps: int
-    num_warmup_steps: int
-    learning_rate: float
-    save_checkpoints_steps: int
     iterations_per_loop: int
-    batch_size: int
-    seed: int
-
-
-def dropout_seed(seed: int, step: tf.Tensor, micro_step: int = 0, replica: int = 0) -> tf.Tensor:
-    """The dropout seed of one forward pass, int32 [2]: a pure function of its arguments.
-
-    The second element is 0, for the model to count its call sites in.
-    """
-    folded = tf.constant([seed, 0], tf.int32)
-    # Folding in leaves the number itself in the second element, so a last 0 is folded in to clear it.
-    for number in (step, micro_step, replica, 0):
-        folded = tf.random.experimental.stateless_fold_in(folded, tf.cast(number, tf.int32))
-    return folded
-
-
-class Trainer:
-    """A task with its optimizer and step counter: all that a checkpoint holds.
-
-    Args:
-        task: what is trained.
-        schedule: how long and how fast.
-    """
-
-    def __init__(self, task: Task, schedule: Schedule) -> None:
-        self.task = task
-        self.schedule = schedule
-        self.optimizer = AdamWeightDecay(task.variables)
-        self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    @property
-    def saved_variables(self) -> dict[str, tf.Variable]:
-        """Weights, optimizer slots and step, by the names they are saved under."""
-        return {**self.task.variables, **self.optimizer.slots, checkpointing.GLOBAL_STEP: self.global_step}
-
-    def step(self, features: Features) -> Sums:
-        """Makes one update, in the graph.
-
-        Returns:
-            The sums of the task's metrics and of loss, gradient_norm and learning_rate.
-        """
-        step = self.global_step.read_value()
-        with tf.GradientTape() as tape:
-            loss, sums = self.task.loss(features, dropout_seed(self.schedule.seed, step))
-        gradients = tape.gradient(loss, list(self.optimizer.variables.values()))
-        schedule = self.schedule
-        rate = learning_rate_at(step, schedule.learning_rate, schedule.num_train_steps, schedule.num_warmup_steps)
-        norm = self.optimizer.apply(gradients, rate)
-        self.global_step.assign_add(1)
-        one = tf.constant(1.0)
-        return {"loss": (loss, one), **sums, "gradient_norm": (norm, one), "learning_rate": (rate, one)}
-
-    def make_loop(self, element_spec: Any) -> Callable[[Any, tf.Tensor], tuple[Sums, tf.Tensor]]:
-        """Compiles several updates into one call.
-
-        Args:
-            element_spec: of the dataset of batches.
-
-        Returns:
-            A function of (iterator, number of updates) that returns the sums over them, and the first step whose
-            loss or gradient was not finite, -1 if none.
-        """
-        one_step = tf.function(self.step)
-        # The structure of the sums, which a loop in the graph must know before its first round.
-        structure = one_step.get_concrete_function(element_spec).structured_outputs
-
-        @tf.function
-        def several_steps(iterator: Any, count: tf.Tensor) -> tuple[Sums, tf.Tensor]:
-            sums = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), structure)
-            first_bad = tf.constant(-1, tf.int64)
-            for _ in tf.range(count):
-                step = self.global_step.read_value()
-                added = one_step(next(iterator))
-                finite = tf.math.is_finite(added["loss"][0]) & tf.math.is_finite(added["gradient_norm"][0])
-                first_bad = tf.where((first_bad < 0) & ~finite, step, first_bad)
-                sums = tf.nest.map_structure(tf.add, sums, added)
-            return sums, first_bad
-
-        return several_steps
+    save_checkpoints_steps: int
+    eval_steps: int = 0
+    keeping: Keeping = field(default_factory=Keeping)
+    best_metric: str = "loss"
 
 
 def train(
     trainer: Trainer,
-    batches: tf.data.Dataset,
+    stages: Sequence[Stage],
+    batches: Callable[[Stage, int, Share], tf.data.Dataset],
+    rhythm: Rhythm,
     checkpoint_directory: Path,
-    log_directory: Path,
-    shown_metrics: Mapping[str, str],
+    watch: Watch,
+    work: Callable[[Stage], Work],
+    evaluate: Callable[[], Mapping[str, float]] | None = None,
 ) -> int | None:
-    """Trains from the trainer's step to num_train_steps, saving on the way and at the end.
+    """Trains from the trainer's step to the end of the last stage, saving on the way and at the end.
+
+    Whatever the rhythm, the loop comes back at every report, checkpoint and evaluation, so that their steps are those
+    of any other run of the same stages.
 
     Args:
         trainer: new or restored.
-        batches: without end, beginning with the batch of the trainer's step.
+        stages: of the whole run.
+        batches: from a stage, a step of it and the share of an input pipeline to the batches from that step on.
+        rhythm: when to save and to evaluate.
         checkpoint_directory: where checkpoints go.
-        log_directory: where TensorBoard's event files go.
-        shown_metrics: metrics of the progress line, in its order, with the words for them.
+        watch: shows and records what happens; entered.
+        work: what an update of a stage amounts to.
+        evaluate: gives the metrics of the model as it is, or None if there is nothing to evaluate on.
 
     Returns:
         None when done, or the number of the signal that stopped it, after saving.
@@ -162,68 +79,87 @@ def train(
     Raises:
         TrainingError: the loss or the gradient became NaN or infinite, or a checkpoint cannot be written.
     """
-    schedule = trainer.schedule
+    distribution = trainer.distribution
+    num_train_steps = stages[-1].end_step
     step = int(trainer.global_step.numpy())
-    loop = trainer.make_loop(batches.element_spec)
-    iterator = iter(batches)
-    report_steps = steps_a_report(schedule.num_train_steps)
-    # Metrics are shown over the steps of one report: those of a single step jump.
-    window = max(1, report_steps // schedule.iterations_per_loop)
-    recent: deque[Ratios] = deque(maxlen=window)
-    with (
-        closing(tf.summary.create_file_writer(str(log_directory))) as writer,
-        noticed() as interruption,
-        Progress(schedule.num_train_steps, schedule.batch_size, window) as progress,
-    ):
-        while step < schedule.num_train_steps:
-            next_save = (step // schedule.save_checkpoints_steps + 1) * schedule.save_checkpoints_steps
-            count = min(schedule.iterations_per_loop, next_save - step, schedule.num_train_steps - step)
-            sums, first_bad = loop(iterator, tf.constant(count))
-            if first_bad.numpy() >= 0:
-                raise _not_finite(int(first_bad.numpy()), checkpoint_directory)
-            recent.append(_on_host(sums))
-            metrics = divided(recent)
-            report = step // report_steps < (step + count) // report_steps or step + count == schedule.num_train_steps
-            step += count
-            rate = progress.update(step, {words: metrics[name] for name, words in shown_metrics.items()}, report)
-            if report:
-                _log(writer, step, metrics if rate is None else {**metrics, "sequences_per_second": rate})
-            stop = interruption.signal_number is not None
-            if step == next_save or step == schedule.num_train_steps or stop:
-                saved = checkpointing.save(checkpoint_directory, step, trainer.saved_variables, trainer.task.vocab_size)
-                if stop and step < schedule.num_train_steps:
-                    say(f"Stopped: {saved.prefix} holds the state after step {step}; the same command goes on from it")
-                    return interruption.signal_number
+    skipped_in_a_row = 0
+    with noticed() as interruption:
+        while step < num_train_steps:
+            stage = stage_at(stages, step)
+            iterator = iter(distribution.batches(functools.partial(batches, stage, step)))
+            loop = trainer.make_loop(iterator)
+            watch.begin_stage(work(stage))
+            while step < stage.end_step:
+                end = min(_next_stop(step, rhythm, watch.report_steps), stage.end_step)
+                told_to_stop = tf.constant(int(interruption.signal_number is not None))
+                sums, first_bad, waited, wishes = loop(
+                    iterator, tf.constant(step, tf.int64), tf.constant(end - step, tf.int64), told_to_stop
+                )
+                bad_step = int(first_bad.numpy())
+                if bad_step >= 0 and not trainer.settings.skip_not_finite:
+                    raise _not_finite(bad_step, checkpoint_directory)
+                ratios = on_host(sums)
+                skipped, made = ratios[NOT_FINITE]
+                skipped_in_a_row = skipped_in_a_row + end - step if skipped == made else 0
+                if skipped_in_a_row > MOST_SKIPPED_IN_A_ROW:
+                    raise _not_finite(end - skipped_in_a_row, checkpoint_directory)
+                step = end
+                watch.update(step, ratios, float(waited.numpy()))
+                stop = int(wishes.numpy()) > 0 and step < num_train_steps
+                due = step % rhythm.save_checkpoints_steps == 0 or step == num_train_steps
+                evaluation = None
+                if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps) and not stop:
+                    with watch.pause():
+                        evaluation = evaluate()
+                    watch.evaluated(step, evaluation)
+                if due or stop or evaluation is not None:
+                    with watch.pause():
+                        prefix = _save(trainer, step, rhythm, checkpoint_directory, watch.state(), evaluation)
+                if stop:
+                    say(f"Stopped: {prefix} holds the state after step {step}; the same command goes on from it")
+                    return interruption.signal_number or signal.SIGTERM
     return None
 
 
-def evaluate(task: Task, batches: Iterable[Features]) -> dict[str, float]:
-    """The task's metrics over all batches: numerators and denominators summed in float64, then divided once.
-
-    Examples therefore weigh the same whatever batch they fall into, the last and smaller one too.
-    """
-    step = tf.function(lambda features: task.loss(features, None)[1])
-    return divided(_on_host(step(features)) for features in batches)
+def record_evaluation(checkpoint_directory: Path, step: int, rhythm: Rhythm, metrics: Mapping[str, float]) -> None:
+    """Notes whether the checkpoint of a step is the best so far, and removes those that need not stay."""
+    better(checkpoint_directory, step, rhythm.best_metric, metrics[rhythm.best_metric])
+    _remove_old(checkpoint_directory, rhythm)
 
 
-def divided(batches: Iterable[Ratios]) -> dict[str, float]:
-    """Adds the sums of several batches and divides; a metric with nothing to count is 0."""
-    totals: dict[str, tuple[float, float]] = {}
-    for sums in batches:
-        for name, (numerator, denominator) in sums.items():
-            top, bottom = totals.get(name, (0.0, 0.0))
-            totals[name] = (top + numerator, bottom + denominator)
-    return {name: top / bottom if bottom else 0.0 for name, (top, bottom) in totals.items()}
+def _save(
+    trainer: Trainer,
+    step: int,
+    rhythm: Rhythm,
+    directory: Path,
+    state: dict[str, Any],
+    evaluation: Mapping[str, float] | None,
+) -> Path:
+    """Saves a checkpoint, if this process is to, and returns its path without `.index`."""
+    if not trainer.distribution.is_chief:
+        return directory / f"model.ckpt-{step}"
+    saved = checkpointing.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
+    if evaluation is not None:
+        record_evaluation(directory, step, rhythm, evaluation)
+    else:
+        _remove_old(directory, rhythm)
+    return saved.prefix
 
 
-def _on_host(sums: Sums) -> Ratios:
-    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
+def _remove_old(directory: Path, rhythm: Rhythm) -> None:
+    record = best(directory)
+    checkpointing.remove_old(directory, rhythm.keeping, record.step if record else None)
 
 
-def _log(writer: Any, step: int, metrics: Mapping[str, float]) -> None:
-    with writer.as_default(step=step):
-        for name, value in metrics.items():
-            tf.summary.scalar(name, value)
+def _next_stop(step: int, rhythm: Rhythm, report_steps: int) -> int:
+    """The next step at which a report, checkpoint or evaluation is due, or the longest loop ends."""
+    periods = (rhythm.iterations_per_loop, report_steps, rhythm.save_checkpoints_steps, rhythm.eval_steps)
+    return min((step // period + 1) * period for period in periods if period)
+
+
+def _evaluation_due(step: int, rhythm: Rhythm, num_train_steps: int) -> bool:
+    """Whether to evaluate after so many updates; what comes after the last one is not the loop's to decide."""
+    return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and step < num_train_steps
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:

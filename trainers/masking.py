@@ -9,7 +9,7 @@ import tensorflow as tf
 from pipelines.dataset import VOCAB_FILE_NAME, Dataset, DatasetError
 from tokenizer.vocabulary import Vocabulary
 from trainers.counter_random import hashed_further
-from trainers.loop import Features
+from trainers.task import Features
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,9 @@ from trainers.errors import TrainingError
 from trainers.initial_checkpoint import check_same_model, load_weights
 from trainers.pretrain_options import DEFAULT_MODEL, add_arguments, default_learning_rate, default_warmup_steps
 from trainers.progress import say, warn
-from trainers.run_record import RunRecord, write_whole
+from trainers.run_record import RunRecord
 from trainers.startup import start_tensorflow
+from trainers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from trainers.checkpointing import Checkpoint

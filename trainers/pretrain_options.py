@@ -5,7 +5,11 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
+from beambert_flags import non_negative_int, positive_float, positive_int, seed
 from bert_model.config import PRESETS, BertConfig
+from trainers.optimizer_flags import add_optimizer_arguments
+from trainers.recipes import add_recipe_argument
+from trainers.training_options import add_training_arguments
 
 DEFAULT_MODEL = "tiny"
 LEAST_WARMUP_STEPS = 1000
@@ -14,103 +18,133 @@ MOST_WARMUP_STEPS = 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options; names and defaults are those of the released run_pretraining.py where it has them."""
-
-    def add(name: str, help: str, **options: object) -> None:
-        parser.add_argument(name, help=help, **options)  # type: ignore[arg-type]
-
-    add(
-        "--data",
-        "directory made by `beambert build` or `beambert pretraining-data`; the vocabulary, max_seq_length and "
-        "max_predictions_per_seq are read from it",
-        required=True,
-        metavar="DIR",
-    )
-    add(
+    parser.add_argument(
         "--output",
-        "directory for checkpoints, logs and results; if a run of the same data, model and seed lies there, it goes on "
-        "from its last checkpoint",
         required=True,
         metavar="DIR",
+        help="directory for checkpoints, logs and results; if a run of the same data, model and seed lies there, it "
+        "goes on from its last checkpoint",
     )
-    add(
-        "--model",
-        f"{', '.join(PRESETS)}, one of the 24 compact models such as L-6_H-256, or the path of a bert_config.json "
-        f"(default: the model of the run in --output, else that of --init_checkpoint, else {DEFAULT_MODEL}, which any "
-        "computer trains; base and large are the published BERT and want an accelerator)",
-        metavar="NAME|FILE.json",
+    parser.add_argument(
+        "--do_train", action="store_true", help="train; with neither --do_train nor --do_eval, both are done"
     )
-    add(
-        "--num_train_steps",
-        "updates in all (default: %(default)s; the paper made 1000000)",
-        type=_positive,
-        default=100_000,
-        metavar="N",
+    parser.add_argument("--do_eval", action="store_true", help="evaluate the last checkpoint on the validation shards")
+    add_recipe_argument(parser)
+    _add_data_arguments(parser)
+    _add_model_arguments(parser)
+    _add_update_arguments(parser)
+    add_optimizer_arguments(parser)
+    add_training_arguments(parser, best_metric="masked_lm_loss")
+
+
+def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("data")
+    group.add_argument(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="directory made by `beambert build` or `beambert pretraining-data`; the vocabulary, max_seq_length and "
+        "max_predictions_per_seq are read from it. Several, one for each length, are read as --schedule says",
     )
-    add(
-        "--num_warmup_steps",
-        "updates over which the learning rate climbs to its peak, from where it falls in a line to 0 (default: a tenth "
-        f"of num_train_steps, from {LEAST_WARMUP_STEPS} to {MOST_WARMUP_STEPS}, but never more than half)",
-        type=_natural,
-        metavar="N",
+    group.add_argument(
+        "--schedule",
+        metavar="PHASES",
+        help="shares of the updates that read each length of sequences, such as 128x0.9,512x0.1, the paper's; "
+        "512x0.1@64 gives a phase its own batch size (default: the one directory of --data all along)",
     )
-    add(
-        "--learning_rate",
-        "peak learning rate (default: 1e-4 for base and large, as in the paper; 2e-4 for medium and small, 5e-4 for "
-        "mini, 1e-3 for tiny)",
-        type=_rate,
-        metavar="RATE",
-    )
-    add(
+    group.add_argument(
         "--train_batch_size",
-        "sequences an update (default: %(default)s; the paper had 256)",
-        type=_positive,
+        type=positive_int,
         default=32,
         metavar="N",
+        help="sequences an update, over all devices (default: %(default)s; the paper had 256)",
     )
-    add(
-        "--eval_batch_size",
-        "sequences at a time in evaluation; the results do not depend on it (default: %(default)s)",
-        type=_positive,
-        default=32,
-        metavar="N",
+    group.add_argument(
+        "--batch_ramp",
+        metavar="SIZES",
+        help="smaller batches at first: 32:1000,64:2000 takes 32 sequences up to update 1000, 64 up to update 2000, "
+        "and then --train_batch_size (default: none)",
     )
-    add(
+    group.add_argument(
         "--max_eval_steps",
-        "evaluation stops after so many batches (default: %(default)s)",
-        type=_positive,
+        type=positive_int,
         default=100,
         metavar="N",
+        help="evaluation stops after so many batches (default: %(default)s)",
     )
-    add(
-        "--save_checkpoints_steps",
-        "updates between checkpoints; the last five are kept (default: %(default)s)",
-        type=_positive,
-        default=1000,
-        metavar="N",
+    group.add_argument(
+        "--verify", action="store_true", help="check every shard against its SHA-256 in dataset.json before training"
     )
-    add(
-        "--iterations_per_loop",
-        "updates between two looks at the metrics, which Ctrl-C waits for too (default: 1 on a CPU, 100 elsewhere)",
-        type=_positive,
-        metavar="N",
+    group.add_argument(
+        "--on_corrupt",
+        choices=("stop", "skip"),
+        default="stop",
+        help="at a record that is damaged: stop and name its shard and offset, or leave it out, count it and go on "
+        "(default: %(default)s)",
     )
-    add(
+
+
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="NAME|FILE.json",
+        help=f"{', '.join(PRESETS)}, one of the 24 compact models such as L-6_H-256, or the path of a bert_config.json "
+        f"(default: the model of the run in --output, else that of --init_checkpoint, else {DEFAULT_MODEL}, which any "
+        "computer trains; base and large are the published BERT and want an accelerator)",
+    )
+    group.add_argument(
         "--init_checkpoint",
-        "begin with these weights instead of random ones, for instance to go on with longer sequences; the optimizer "
-        "begins anew. A run or converted model, a checkpoint or zip archive of the released BERT, or a Hugging Face "
-        "directory; what it lacks keeps random values, and is listed",
         metavar="PATH",
+        help="begin with these weights instead of random ones, for instance to go on with text of another kind; the "
+        "optimizer begins anew. A run or converted model, a checkpoint or zip archive of the released BERT, or a "
+        "Hugging Face directory; what it lacks keeps random values, and is listed",
     )
-    add(
+    group.add_argument(
+        "--no_next_sentence",
+        action="store_true",
+        help='leave the next-sentence loss out, the paper\'s ablation "No NSP" (section 5.1)',
+    )
+    group.add_argument(
+        "--left_to_right",
+        action="store_true",
+        help='let a position see only itself and those before it, the paper\'s ablation "LTR"; with '
+        '--no_next_sentence its "LTR & No NSP". Masked words are predicted as before',
+    )
+    group.add_argument(
         "--seed",
-        "of the random weights, the order of the data and dropout; the same seed on the same machine gives the same "
-        "weights (default: %(default)s)",
-        type=_seed,
+        type=seed,
         default=12345,
         metavar="N",
+        help="of the random weights, the order of the data and dropout; the same seed on the same machine gives the "
+        "same weights (default: %(default)s)",
     )
-    add("--do_train", "train; with neither --do_train nor --do_eval, both are done", action="store_true")
-    add("--do_eval", "evaluate the last checkpoint on the validation shards", action="store_true")
+
+
+def _add_update_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("updates")
+    group.add_argument(
+        "--num_train_steps",
+        type=positive_int,
+        default=100_000,
+        metavar="N",
+        help="updates in all (default: %(default)s; the paper made 1000000)",
+    )
+    group.add_argument(
+        "--num_warmup_steps",
+        type=non_negative_int,
+        metavar="N",
+        help="updates over which the learning rate climbs to its peak, from where it falls in a line to 0 (default: a "
+        f"tenth of num_train_steps, from {LEAST_WARMUP_STEPS} to {MOST_WARMUP_STEPS}, but never more than half)",
+    )
+    group.add_argument(
+        "--learning_rate",
+        type=positive_float,
+        metavar="RATE",
+        help="peak learning rate (default: 1e-4 for base and large, as in the paper; 2e-4 for medium and small, 5e-4 "
+        "for mini, 1e-3 for tiny)",
+    )
 
 
 def default_learning_rate(config: BertConfig) -> float:
@@ -132,33 +166,3 @@ def default_warmup_steps(num_train_steps: int) -> int:
     they leave a small model predicting word frequencies for the rest of a short run.
     """
     return min(max(num_train_steps // 10, LEAST_WARMUP_STEPS), num_train_steps // 2, MOST_WARMUP_STEPS)
-
-
-def _positive(text: str) -> int:
-    value = _natural(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
-def _natural(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    value = _natural(text)
-    if value >= 2**31:
-        raise argparse.ArgumentTypeError(f"must be below {2**31}")
-    return value
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, such as 1e-4")
-    return value

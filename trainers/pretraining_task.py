@@ -4,35 +4,61 @@ import tensorflow as tf
 
 from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-from trainers.loop import Features, Sums, Task
+from trainers.task import Features, Sums, Task
 
 # Metrics on the progress line, with the words for them.
 SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "masked LM accuracy"}
 
 
-def pretraining_task(model: BertForPretraining) -> Task:
-    """The task of a model; its sums are masked_lm_loss, masked_lm_accuracy over predictions by weight, and
-    next_sentence_loss, next_sentence_accuracy over pairs, which are absent where the data has no such labels."""
+def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Task:
+    """The task of a model.
 
-    def loss(features: Features, seed: tf.Tensor | None) -> tuple[tf.Tensor, Sums]:
+    Its sums are masked_lm_loss and masked_lm_accuracy over predictions by weight, and next_sentence_loss and
+    next_sentence_accuracy over pairs; the two losses are the terms of the loss.
+
+    Args:
+        model: made in the scope of the devices that train it.
+        next_sentence: whether the next-sentence task takes part, where the data has labels for it ("No NSP", paper,
+            section 5.1).
+    """
+
+    def weights_of(features: Features) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """How much each prediction [B, P] and each pair [B] or [B, K] counts."""
+        predictions = features["masked_lm_weights"]  # [B, P]
+        rows = features.get("example_weights", tf.ones_like(predictions[:, 0]))  # [B]
+        pairs = None
+        if next_sentence and "next_sentence_labels" in features:
+            pairs = features["next_sentence_weights"] * rows[:, None] if "next_sentence_weights" in features else rows
+        return predictions * rows[:, None], pairs
+
+    def weights(features: Features) -> dict[str, tf.Tensor]:
+        predictions, pairs = weights_of(features)
+        terms = {"masked_lm_loss": tf.reduce_sum(predictions)}
+        if pairs is not None:
+            terms["next_sentence_loss"] = tf.reduce_sum(pairs)
+        return terms
+
+    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
         logits = model(features, seed=seed)
         losses = pretraining_losses(logits, features)
-        weights = features["masked_lm_weights"]  # [B, P]
-        predictions = tf.reduce_sum(weights)
+        predictions, pairs = weights_of(features)
         right_pieces = tf.argmax(logits.masked_lm, -1, tf.int32) == features["masked_lm_ids"]  # [B, P]
-        sums = {
-            "masked_lm_accuracy": (tf.reduce_sum(weights * tf.cast(right_pieces, tf.float32)), predictions),
-            "masked_lm_loss": (tf.reduce_sum(weights * losses.masked_lm_per_position), predictions),
+        totals = {
+            "masked_lm_accuracy": _mean_of(tf.cast(right_pieces, tf.float32), predictions),
+            "masked_lm_loss": _mean_of(losses.masked_lm_per_position, predictions),
         }
         per_pair = losses.next_sentence_per_example  # [B], or [B, K] for packed rows
-        if per_pair is not None:
+        if pairs is not None and per_pair is not None:
             labels = tf.reshape(features["next_sentence_labels"], tf.shape(per_pair))
             right = tf.cast(tf.argmax(logits.next_sentence, -1, tf.int32) == labels, tf.float32)
-            weights = features.get("next_sentence_weights", tf.ones_like(per_pair))
-            pairs = tf.reduce_sum(weights)
-            sums["next_sentence_accuracy"] = (tf.reduce_sum(weights * right), pairs)
-            sums["next_sentence_loss"] = (tf.reduce_sum(weights * per_pair), pairs)
-        return losses.total, sums
+            totals["next_sentence_accuracy"] = _mean_of(right, pairs)
+            totals["next_sentence_loss"] = _mean_of(per_pair, pairs)
+        return totals
 
     variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
-    return Task(variables, loss, vocab_size=model.config.vocab_size)
+    return Task(variables, sums, weights, vocab_size=model.config.vocab_size)
+
+
+def _mean_of(values: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numerator and denominator of a weighted mean."""
+    return tf.reduce_sum(weights * values), tf.reduce_sum(weights)

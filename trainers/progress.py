@@ -1,11 +1,14 @@
 """What a person sees of a training run: one live line on a terminal, plain lines elsewhere."""
 
+import itertools
+import math
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -18,6 +21,53 @@ MOST_STEPS_A_REPORT = 100
 def steps_a_report(num_train_steps: int) -> int:
     """Steps between two reports of a run."""
     return max(1, min(MOST_STEPS_A_REPORT, num_train_steps // LEAST_REPORTS))
+
+
+class ProgressLine:
+    """Shows the state of a run: in place on a terminal, line after line elsewhere; use as a context manager."""
+
+    SECONDS_BETWEEN_UPDATES = 0.1
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
+        self.shown = -math.inf
+
+    def __enter__(self) -> "ProgressLine":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def wants(self, report: bool) -> bool:
+        """Whether a line would be shown now.
+
+        Args:
+            report: whether the line is to stay in a log; a terminal shows those between two reports too.
+        """
+        if self.live:
+            return report or time.monotonic() - self.shown >= self.SECONDS_BETWEEN_UPDATES
+        return report
+
+    def show(self, parts: Sequence[str]) -> None:
+        """Shows a line.
+
+        Args:
+            parts: of the line, the most important first: the last are left out where a terminal is too narrow.
+        """
+        if self.live is None:
+            say("  ".join(parts))
+            return
+        self.shown = time.monotonic()
+        ends = itertools.accumulate(cell_len(part) + 2 for part in parts)
+        fitting = sum(end - 2 <= self.console.width for end in ends)
+        line = "  ".join(parts[: max(1, fitting)])
+        self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 class Progress:
@@ -63,7 +113,7 @@ class Progress:
         rate = (step_now - step_then) / (time_now - time_then) if step_now > step_then else None
         parts = [f"step {step}/{self.last_step}"]
         if rate:
-            parts += [f"ETA {_duration((self.last_step - step) / rate)}", f"{rate * self.batch_size:.0f} sequences/s"]
+            parts += [f"ETA {duration((self.last_step - step) / rate)}", f"{rate * self.batch_size:.0f} sequences/s"]
         parts += [f"{name} {value:.3f}" for name, value in metrics.items()]
         line = "  ".join(parts)
         if self.live:
@@ -97,7 +147,7 @@ class TextProgress:
         self.shown = now
         line = f"{self.texts:,} texts, {self.texts / (now - self.start):,.0f} texts/s"
         if self.size and bytes_read:
-            line += f", ETA {_duration((now - self.start) / bytes_read * (self.size - bytes_read))}"
+            line += f", ETA {duration((now - self.start) / bytes_read * (self.size - bytes_read))}"
         print(
             f"\r{line}\x1b[K" if self.is_terminal else line,
             end="" if self.is_terminal else "\n",
@@ -122,7 +172,8 @@ def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Days, hours, minutes and seconds: 0:03:20, or 2d 4:00:00."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from pipelines.dataset import Dataset
-from trainers.loop import Features
+from trainers.task import Features
 
 
 def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:

@@ -3,10 +3,12 @@
 This file imports neither Keras nor TensorFlow.
 """
 
+import argparse
 import dataclasses
 import hashlib
 import json
 import platform
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,46 @@ from bert_model import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
 from trainers.errors import TrainingError
+from trainers.stages import Stage, stage_at, stages_before
 
 FILE_NAME = "run.json"
 # What became of every weight of --init_checkpoint.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-pretraining-run"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+# Options that make a run another one, whenever they change.
+_FIXED = ("seed", "optimizer", "no_next_sentence", "left_to_right")
+# Options that may change when a run goes on, which is then told: those that change the course of the updates to come,
+_COURSE = (
+    "num_train_steps",
+    "num_warmup_steps",
+    "learning_rate",
+    "lr_decay_power",
+    "schedule",
+    "train_batch_size",
+    "batch_ramp",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "clip_norm",
+    "clip",
+    "layerwise_lr_decay",
+    "lr_multiplier",
+    "on_not_finite",
+    "on_corrupt",
+)
+# and those that change how numbers are rounded alone.
+_NUMBERS = (
+    "strategy",
+    "cpu_devices",
+    "gradient_accumulation_steps",
+    "precision",
+    "xla",
+    "recompute",
+    "deterministic_ops",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,28 +64,33 @@ class RunRecord:
     """The content of `run.json`.
 
     Attributes:
-        data_fingerprint: hex digest of all that the manifest says of the shards and the vocabulary.
+        data_fingerprints: of each --data directory, hex digest of all that the manifest says of the shards and the
+            vocabulary.
         vocab_sha256: hex digest of `vocab.txt`.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
-        max_seq_length: longest sequence the model was trained on.
-        seed: of the weights, the order of the data and dropout.
-        train_batch_size: examples an update.
-        options: every option of the command.
+        max_seq_length: longest sequence the model is trained on.
+        stages: which data and batch size every update has.
+        options: every option of the command, by name.
         versions: Python and packages.
     """
 
-    data_fingerprint: str
+    data_fingerprints: tuple[str, ...]
     vocab_sha256: str
     do_lower_case: bool
     max_seq_length: int
-    seed: int
-    train_batch_size: int
+    stages: tuple[Stage, ...]
     options: dict[str, Any]
     versions: dict[str, str]
+
+    @property
+    def data_fingerprint(self) -> str:
+        """The fingerprints in one text, for the model's own record."""
+        return ", ".join(self.data_fingerprints)
 
     def to_json(self) -> str:
         """Serialises to the text of `run.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        content["stages"] = [stage._asdict() for stage in self.stages]
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -63,32 +104,56 @@ def load(output: Path) -> RunRecord | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
-            raise TrainingError(f"{path} was not written by this version of beambert; give another --output")
-        return RunRecord(**{field.name: content[field.name] for field in dataclasses.fields(RunRecord)})
+            raise TrainingError(
+                f"{path} was not written by this version of beambert, which cannot go on with its run; give another "
+                f"--output, with --init_checkpoint {output} to begin with its weights"
+            )
+        values = {field.name: content[field.name] for field in dataclasses.fields(RunRecord)}
+        values["data_fingerprints"] = tuple(values["data_fingerprints"])
+        values["stages"] = tuple(Stage(**stage) for stage in values["stages"])
+        return RunRecord(**values)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} cannot be read ({error}); give another --output") from error
 
 
-def has_checkpoints(output: Path) -> bool:
-    """Whether a run's directory holds a whole checkpoint; without one there is nothing to be continued."""
-    return any((output / native.CHECKPOINTS_NAME).glob("*.index"))
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of a command as JSON holds them."""
+    return json.loads(json.dumps(vars(args), default=str))
+
+
+def last_step(output: Path) -> int | None:
+    """The step of the last whole checkpoint in a run's directory; None without one, when nothing is to be continued."""
+    last = native.checkpoint(output)
+    return None if last is None else int(last.name.rpartition("-")[2])
 
 
 def check_same_run(
-    output: Path, old: RunRecord, new: RunRecord, old_config: BertConfig, new_config: BertConfig
+    output: Path, step: int, old: RunRecord, new: RunRecord, old_config: BertConfig, new_config: BertConfig
 ) -> None:
     """Refuses to continue a run with what would make it another one.
 
+    What the updates up to the checkpoint read must be what they would read now, so that the order of the data goes on
+    from there; what comes later may differ.
+
+    Args:
+        output: the run's directory, for messages.
+        step: of the checkpoint that it goes on from.
+        old: what the directory records.
+        new: what the command asks for.
+        old_config: shape of the model there.
+        new_config: shape of the model now.
+
     Raises:
-        TrainingError: data, seed, batch size or model differ; the message names every value that does.
+        TrainingError: data, batch sizes, seed, task, optimizer or model differ; the message names every value that
+            does.
     """
-    pairs = [("data_fingerprint", "the data of --data"), ("seed", "--seed"), ("train_batch_size", "--train_batch_size")]
-    differences = [
-        f"{words} ({_short(getattr(old, name))} there, {_short(getattr(new, name))} now)"
-        for name, words in pairs
-        if getattr(old, name) != getattr(new, name)
+    differences, remedy = _stage_difference(step, old, new)
+    differences += [
+        f"--{name} ({_short(old.options.get(name))} there, {_short(new.options.get(name))} now)"
+        for name in _FIXED
+        if old.options.get(name) != new.options.get(name)
     ]
     differences += [
         f"{field.name} of the model ({getattr(old_config, field.name)} there, {getattr(new_config, field.name)} now)"
@@ -98,17 +163,42 @@ def check_same_run(
     if differences:
         raise TrainingError(
             f"{output} holds a run that differs in {', '.join(differences)}; give another --output, or the options "
-            f"that {output / FILE_NAME} records"
+            f"that {output / FILE_NAME} records{remedy}"
         )
 
 
-def schedule_changes(old: RunRecord, new: RunRecord) -> list[str]:
-    """What of the learning rate's course differs between two records of a run, which may go on nevertheless."""
-    return [
-        f"{name} {old.options.get(name)} to {new.options.get(name)}"
-        for name in ("num_train_steps", "num_warmup_steps", "learning_rate")
-        if old.options.get(name) != new.options.get(name)
-    ]
+def changes(old: RunRecord, new: RunRecord) -> list[str]:
+    """What differs between two records of a run that goes on nevertheless, a line each for the user."""
+    lines = []
+    course = _changed(old.options, new.options, _COURSE)
+    if course:
+        lines.append(f"The course of the run changes: {', '.join(course)}")
+    numbers = _changed(old.options, new.options, _NUMBERS) + _changed(old.versions, new.versions, sorted(new.versions))
+    if numbers:
+        lines.append(f"Not bit for bit what it would have been: {', '.join(numbers)}")
+    return lines
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    return [f"{name} {old.get(name)} to {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+
+
+def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:
+    """The first difference in what the updates before `step` read, if there is one, and its remedy."""
+    step = min(step, old.stages[-1].end_step, new.stages[-1].end_step)
+    before, now = stages_before(old.stages, step), stages_before(new.stages, step)
+    for first in sorted({stage.first_step for stage in (*before, *now)}):
+        there, here = stage_at(before, first), stage_at(now, first)
+        data = old.data_fingerprints[there.data], new.data_fingerprints[here.data]
+        if data[0] != data[1]:
+            return [f"the data of --data at update {first} ({_short(data[0])} there, {_short(data[1])} now)"], ""
+        if there.batch_size != here.batch_size:
+            ramp = ",".join(f"{stage.batch_size}:{stage.end_step}" for stage in before)
+            return (
+                [f"the batch size of update {first} ({there.batch_size} there, {here.batch_size} now)"],
+                f", or --batch_ramp {ramp} for other batches only from here on",
+            )
+    return [], ""
 
 
 def fingerprint(dataset: Dataset) -> str:
@@ -122,13 +212,6 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide a run's numbers."""
     packages = ("keras", "numpy", "tensorflow")
     return {"python": platform.python_version(), **{package: metadata.version(package) for package in packages}}
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
 
 
 def _short(value: object) -> str:

@@ -57,13 +57,13 @@ def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tup
 
 def _forward(opened: InferenceModel) -> Forward:
     """The model as one function of the graph, which all signatures call."""
-    model = opened.model.encoder if opened.task == PRETRAINING else opened.model
+    model = opened.model
     ids = tf.TensorSpec(_ids_shape(opened), tf.int32)
 
     @tf.function(input_signature=[ids, ids, ids], autograph=False)
     def forward(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Any:
         if opened.task == PRETRAINING:
-            return model(input_ids, input_mask, segment_ids)
+            return model.encoder(input_ids, input_mask, segment_ids, left_to_right=model.left_to_right)
         return model({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
 
     return lambda features: forward(*(features[name] for name in INPUTS))
@@ -81,7 +81,7 @@ def plain_forward(opened: InferenceModel) -> Forward:
             return _forward(opened)(features)
         shape = tf.shape(features["input_ids"])
         flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
-        logits = model.head(model.encoder(**flat)[1])  # [B or B * C, n]
+        logits = model.head(model.encoder(**flat, left_to_right=model.left_to_right)[1])  # [B or B * C, n]
         if opened.task == "multiple_choice":
             return tf.reshape(logits, shape[:2])
         return logits[:, 0] if opened.task == "regression" else logits

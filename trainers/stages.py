@@ -119,14 +119,14 @@ def _phases(num_train_steps: int, row_lengths: Sequence[int], schedule: str | No
     for text in schedule.split(","):
         length, share, batch_size = _parse_phase(text)
         total += share
-        end = round(total * num_train_steps)
+        end = min(round(total * num_train_steps), num_train_steps)
         if end <= begin:
             raise TrainingError(f"--schedule: {text} of {num_train_steps} updates is not one update")
         phases.append(_Phase(length, batch_size, end))
         begin = end
     if abs(total - 1) > Fraction(1, 10**6):
         raise TrainingError(f"--schedule {schedule}: the shares sum to {float(total):g}, not to 1")
-    # Shares that sum to 1 within tolerance end a step early or late in a run of millions.
+    # Shares that sum to a little less than 1 would end a run of millions some steps early.
     phases[-1] = phases[-1]._replace(end_step=num_train_steps)
     _check_lengths(row_lengths, [phase.row_length for phase in phases])
     return phases

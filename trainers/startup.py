@@ -5,12 +5,16 @@ import sys
 import tempfile
 
 
-def start_tensorflow() -> None:
+def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
     """Imports TensorFlow and Keras, looks for devices and makes every operation deterministic.
 
     TensorFlow 2.21 reports found and missing libraries on standard error before any setting of its own can stop it,
     so the file descriptor itself is turned away meanwhile; if the import fails, what was said is shown.
     Call it before the first import of a module that needs TensorFlow; a second call changes nothing.
+
+    Args:
+        cpu_devices: logical devices to split the CPU into, so that several replicas can be had without several GPUs.
+        deterministic: whether the same inputs give the same bits, at some cost in speed on GPUs.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -23,8 +27,12 @@ def start_tensorflow() -> None:
             import tensorflow as tf
 
             tf.get_logger().setLevel("ERROR")
+            if cpu_devices > 1:
+                (cpu,) = tf.config.list_physical_devices("CPU")
+                tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
             tf.config.list_logical_devices()
-            tf.config.experimental.enable_op_determinism()
+            if deterministic:
+                tf.config.experimental.enable_op_determinism()
         except BaseException:
             said.seek(0)
             os.write(kept, said.read())

@@ -5,8 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 from pipelines.dataset import Dataset
-from trainers.loop import Features, Sums, Task
 from trainers.records import feature_lengths
+from trainers.task import Features, Sums, Task
 
 
 def with_static_lengths(task: Task, dataset: Dataset) -> Task:

@@ -1,7 +1,4 @@
-"""Plots of `report.html` as inline SVG: axes, labels, no scripts; colours come from the page's style sheet.
-
-A plot is drawn 360 units wide, the width of a phone, and scaled up by the page.
-"""
+"""Plots of `report.html` as inline SVG, within the axes of `axes.py`."""
 
 import math
 from collections.abc import Callable
@@ -9,11 +6,9 @@ from html import escape
 
 import numpy as np
 
-_WIDTH, _HEIGHT = 360, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 40
-_PLOT_WIDTH, _PLOT_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+from pipelines.reporting import axes
+
 _MOST_BARS = 44
-_STEPS = (1, 2, 5, 10)
 
 
 def histogram(series: dict[str, np.ndarray], x_label: str, what: str) -> str:
@@ -39,8 +34,8 @@ def histogram(series: dict[str, np.ndarray], x_label: str, what: str) -> str:
         padded = np.zeros(bins * width, np.int64)
         padded[: min(len(counts), bins * width)] = counts[: bins * width]
         shares[name] = padded.reshape(bins, width).sum(axis=1) / counts.sum()
-    ticks = _ticks(float(edges[-1]))
-    return _bars(edges.astype(float), shares, [(tick, _number(tick)) for tick in ticks], x_label, what, lambda x: x)
+    ticks = axes.ticks(float(edges[-1]))
+    return _bars(edges.astype(float), shares, [(tick, axes.number(tick)) for tick in ticks], x_label, what, lambda x: x)
 
 
 def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_label: str, what: str) -> str:
@@ -75,16 +70,16 @@ def rank_plot(counts: np.ndarray, x_label: str, y_label: str) -> str:
     y_span = max(y_end - y_start, 1e-9)
 
     def x_of(rank: float) -> float:
-        return _LEFT + _PLOT_WIDTH * math.log10(rank) / x_end
+        return axes.LEFT + axes.PLOT_WIDTH * math.log10(rank) / x_end
 
     def y_of(count: float) -> float:
-        return _TOP + _PLOT_HEIGHT * (1 - (math.log10(count) - y_start) / y_span)
+        return axes.TOP + axes.PLOT_HEIGHT * (1 - (math.log10(count) - y_start) / y_span)
 
     points = " ".join(f"{x_of(rank):.1f},{y_of(ordered[rank - 1]):.1f}" for rank in ranks)
-    body = [_horizontal(y_of(value), label) for value, label in _decades(float(ordered[-1]), float(ordered[0]))]
-    body += [_vertical(x_of(value), label) for value, label in _decades(1.0, float(len(ordered)))]
+    body = [axes.horizontal(y_of(value), label) for value, label in _decades(float(ordered[-1]), float(ordered[0]))]
+    body += [axes.vertical(x_of(value), label) for value, label in _decades(1.0, float(len(ordered)))]
     body.append(f'<polyline class="line" points="{points}"/>')
-    return _figure(body, x_label, y_label, f"{y_label} by {x_label}, both axes logarithmic", {})
+    return axes.figure(body, x_label, y_label, f"{y_label} by {x_label}, both axes logarithmic", {})
 
 
 def _bars(
@@ -97,17 +92,17 @@ def _bars(
 ) -> str:
     start, end = scale(edges[0]), scale(edges[-1])
     highest = max(float(values.max()) for values in shares.values())
-    y_ticks = _ticks(highest * 100)
+    y_ticks = axes.ticks(highest * 100)
     top = max(y_ticks[-1] / 100, highest)
 
     def x_of(value: float) -> float:
-        return _LEFT + _PLOT_WIDTH * (scale(value) - start) / (end - start)
+        return axes.LEFT + axes.PLOT_WIDTH * (scale(value) - start) / (end - start)
 
     def y_of(share: float) -> float:
-        return _TOP + _PLOT_HEIGHT * (1 - share / top)
+        return axes.TOP + axes.PLOT_HEIGHT * (1 - share / top)
 
-    body = [_horizontal(y_of(tick / 100), f"{_number(tick)}%") for tick in y_ticks]
-    body += [_vertical(x_of(value), label) for value, label in ticks if edges[0] <= value <= edges[-1]]
+    body = [axes.horizontal(y_of(tick / 100), f"{axes.number(tick)}%") for tick in y_ticks]
+    body += [axes.vertical(x_of(value), label) for value, label in ticks if edges[0] <= value <= edges[-1]]
     lefts = [x_of(edge) for edge in edges]
     for number, (name, values) in enumerate(shares.items()):
         if number:
@@ -130,32 +125,7 @@ def _bars(
                 f'<rect class="bar" x="{lefts[i]:.1f}" y="{y_of(share):.1f}" width="{width:.1f}" height="{height:.1f}">'
                 f"<title>{span}: {share:.2%}</title></rect>"
             )
-    return _figure(body, x_label, f"share of {what}", f"Share of {what} by {x_label}", shares)
-
-
-def _figure(body: list[str], x_label: str, y_label: str, description: str, series: dict[str, np.ndarray]) -> str:
-    axis = f'<path class="axis" d="M{_LEFT},{_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - _RIGHT}"/>'
-    label = f'<text class="label" x="{_LEFT + _PLOT_WIDTH / 2}" y="{_HEIGHT - 6}" text-anchor="middle">'
-    legend = ""
-    if len(series) > 1:
-        marks = zip(("bar-mark", "outline-mark"), series, strict=False)
-        legend = " ".join(f'<span class="legend"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in marks)
-    return (
-        f'<figure><figcaption>{escape(y_label)} {legend}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(description)}">{"".join(body)}{axis}{label}{escape(x_label)}</text></svg></figure>'
-    )
-
-
-def _horizontal(y: float, label: str) -> str:
-    return (
-        f'<path class="grid" d="M{_LEFT},{y:.1f}H{_WIDTH - _RIGHT}"/>'
-        f'<text x="{_LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
-    )
-
-
-def _vertical(x: float, label: str) -> str:
-    y = _HEIGHT - _BOTTOM
-    return f'<path class="axis" d="M{x:.1f},{y}v4"/><text x="{x:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
+    return axes.figure(body, x_label, f"share of {what}", f"Share of {what} by {x_label}", shares)
 
 
 def _nothing(what: str) -> str:
@@ -165,14 +135,7 @@ def _nothing(what: str) -> str:
 def _nice(value: float) -> int:
     """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
     power = 10 ** math.floor(math.log10(max(value, 1)))
-    return int(next(step * power for step in _STEPS if step * power >= value))
-
-
-def _ticks(end: float) -> list[float]:
-    """Four to seven round numbers from 0 to the last that is not above `end`."""
-    power = 10.0 ** math.floor(math.log10(end / 4))
-    step = next(step * power for step in _STEPS if step * power >= end / 6)
-    return [float(f"{step * i:.12g}") for i in range(int(end / step + 1e-9) + 1)]
+    return int(next(step * power for step in axes.STEPS if step * power >= value))
 
 
 def _decades(start: float, end: float) -> list[tuple[float, str]]:
@@ -180,11 +143,4 @@ def _decades(start: float, end: float) -> list[tuple[float, str]]:
     factors = (1,) if end / start > 1000 else (1, 2, 5)
     powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
     values = [factor * 10**power for power in powers if power >= 0 for factor in factors]
-    return [(float(value), _number(value)) for value in values if start <= value <= end]
-
-
-def _number(value: float) -> str:
-    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:g}{suffix}"
-    return f"{value:g}"
+    return [(float(value), axes.number(value)) for value in values if start <= value <= end]

@@ -15,8 +15,8 @@ from pipelines.inspection import InstanceText
 from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.samples import samples_section
-from pipelines.reporting.style import STYLE
 from pipelines.reporting.tables import percent, quotient, share, short, table
 from pipelines.reporting.warnings import expected_masked
 from pipelines.statistics import Statistics, document_bin_start
@@ -52,7 +52,7 @@ class Report:
 def render(report: Report) -> str:
     """The page."""
     sections = (
-        ("warnings", "Before you train", _warnings),
+        ("warnings", "Before you train", lambda report: warning_list(report.manifest.counts["warnings"])),
         ("sources", "Sources, and what was left out", _sources),
         ("text", "Text", _text),
         ("vocabulary", "Vocabulary", _vocabulary),
@@ -62,21 +62,13 @@ def render(report: Report) -> str:
         ("samples", "Samples", lambda report: samples_section(report.samples, report.options)),
         ("made", "How it was made", _made),
     )
-    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections)
-    body = "".join(
-        f'<section id="{name}"><h2>{title}</h2>{content(report)}</section>' for name, title, content in sections
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Pretraining data</title>'
-        f"<style>{STYLE}</style></head><body><header><h1>Pretraining data</h1>{_head(report)}"
-        f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
-    )
+    content = [(name, title, write(report)) for name, title, write in sections]
+    return page("Pretraining data", _head(report), content)
 
 
 def _head(report: Report) -> str:
     train, held_out, options = report.statistics["train"], report.statistics["validation"], report.options
-    tiles = [
+    numbers = [
         ("training documents", f"{train.documents:,}"),
         ("training tokens", short(train.tokens)),
         ("training examples", short(train.rows)),
@@ -85,14 +77,14 @@ def _head(report: Report) -> str:
         (_padding_name(options), share(train.positions - train.instance_tokens, train.positions)),
     ]
     if options.objective != "mlm":
-        tiles.append((_label_name(options), share(train.instances_labelled_1, train.instances)))
+        numbers.append((_label_name(options), share(train.instances_labelled_1, train.instances)))
     if options.masking != "dynamic":
-        tiles.append(("masked", share(train.masked_tokens, train.instance_tokens)))
+        numbers.append(("masked", share(train.masked_tokens, train.instance_tokens)))
     duplicates = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
     return (
         f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
         f"{options.max_seq_length} positions, {duplicates}, {len(report.pieces):,} pieces.</p>"
-        '<dl class="tiles">' + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>"
+        f"{tiles(numbers)}"
     )
 
 
@@ -102,13 +94,6 @@ def _label_name(options: PretrainingDataOptions) -> str:
 
 def _padding_name(options: PretrainingDataOptions) -> str:
     return "padding, once padded" if options.without_padding else "padding"
-
-
-def _warnings(report: Report) -> str:
-    warnings = report.manifest.counts["warnings"]
-    if not warnings:
-        return '<p class="fine">Nothing unusual was found.</p>'
-    return '<ul class="warnings">' + "".join(f"<li>{escape(text)}</li>" for text in warnings) + "</ul>"
 
 
 def _sources(report: Report) -> str:

@@ -57,6 +57,10 @@ svg .label { fill: var(--ink); }
 .bar { fill: var(--bar); }
 .outline { stroke: var(--outline); stroke-width: 1.6; fill: none; }
 .line { stroke: var(--bar); stroke-width: 2; fill: none; }
+.band { fill: var(--bar); opacity: .25; }
+.dot { fill: var(--outline); }
+.hover { fill: transparent; }
+.hover:hover { fill: var(--ink); opacity: .08; }
 .legend { margin-left: .6rem; white-space: nowrap; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; vertical-align: -.08rem; }
 .bar-mark { background: var(--bar); }

@@ -33,7 +33,11 @@ CONFIG = BertConfig(
 
 
 def write_model(
-    directory: Path, task: str = "pretraining", labels: tuple[str, ...] | None = None, without: tuple[str, ...] = ()
+    directory: Path,
+    task: str = "pretraining",
+    labels: tuple[str, ...] | None = None,
+    without: tuple[str, ...] = (),
+    left_to_right: bool = False,
 ) -> Path:
     """Writes a native model.
 
@@ -42,6 +46,7 @@ def write_model(
         task: of `names.TASKS`, or "pretraining".
         labels: for classes.
         without: starts of the TF1 names of weights to leave out.
+        left_to_right: as of `ModelRecord`.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)
@@ -52,7 +57,9 @@ def write_model(
         if not name.tf1.startswith(without or ("-",)):
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
     tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
-    record = native.ModelRecord(task=task, num_labels=num_labels, labels=labels, do_lower_case=True)
+    record = native.ModelRecord(
+        task=task, num_labels=num_labels, labels=labels, do_lower_case=True, left_to_right=left_to_right
+    )
     (directory / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
     (directory / native.VOCAB_FILE_NAME).write_bytes(VOCABULARY.to_bytes())

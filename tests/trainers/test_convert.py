@@ -249,7 +249,7 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
         assert checkpoint.record == record
     assert (record.task, record.steps, record.metrics, record.max_seq_length) == ("pretraining", 6, results, LENGTH)
     run = json.loads((output / "run.json").read_text(encoding="utf-8"))
-    assert record.data_fingerprint == run["data_fingerprint"]
+    assert [record.data_fingerprint] == run["data_fingerprints"]
     card = (output / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\n")
     assert "pipeline_tag: fill-mask\n" in card

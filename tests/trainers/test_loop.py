@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from trainers import checkpointing
 from trainers.errors import TrainingError
-from trainers.interruption import noticed
 from trainers.loop import Schedule, Task, Trainer, dropout_seed, evaluate, train
 from trainers.progress import steps_a_report
 
@@ -104,22 +103,6 @@ def test_a_signal_stops_after_saving(tmp_path, capsys, number):
     (saved,) = checkpointing.checkpoints(tmp_path / "c")
     assert saved.step in (6, 9)
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"Stopped: {saved.prefix} holds the state after step")
-
-
-@pytest.mark.usefixtures("interrupt_handler")
-def test_a_second_signal_is_not_held_back():
-    with noticed() as interruption:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.signal_number == signal.SIGINT
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_an_ignored_signal_stays_ignored(interrupt_handler):
-    interrupt_handler(signal.SIG_IGN)
-    with noticed() as interruption:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.signal_number is None
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -193,12 +193,12 @@ def test_another_run_in_the_output_is_refused(tmp_path, data, options):
     pretrain.run(options("--num_train_steps", "1", "--do_train"))
     output = tmp_path / "output"
     before = (output / "run.json").read_bytes()
-    with pytest.raises(TrainingError, match=r"in --seed \(12345 there, 7 now\), --train_batch_size \(4 there, 2"):
+    with pytest.raises(TrainingError, match=r"in the batch size of update 0 \(4 there, 2 now\), --seed \(12345 there"):
         pretrain.run(options("--seed", "7", "--train_batch_size", "2"))
     with pytest.raises(TrainingError, match=r"hidden_size of the model \(32 there, 128 now\)"):
         pretrain.run(options("--model", "tiny"))
     write_dataset(data, seed=5)
-    with pytest.raises(TrainingError, match=r"the data of --data \("):
+    with pytest.raises(TrainingError, match=r"the data of --data at update 0 \("):
         pretrain.run(options())
     assert (output / "run.json").read_bytes() == before
 

@@ -1,0 +1,72 @@
+"""What the plots of every report share: axes, labels and round numbers, as inline SVG without scripts.
+
+A plot is drawn 360 units wide, the width of a phone, and scaled up by the page; its colours come from the style sheet.
+Nothing here needs Beam or TensorFlow: the reports of data and of training are made with it.
+"""
+
+import math
+from collections.abc import Iterable
+from html import escape
+
+WIDTH, HEIGHT = 360, 200
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 40
+PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+# Of a digit, at most.
+_CHARACTER_WIDTH = 7
+# What a round number begins with.
+STEPS = (1, 2, 5, 10)
+
+
+def figure(body: list[str], x_label: str, y_label: str, description: str, series: Iterable[str] = ()) -> str:
+    """A plot with its caption; two series have a legend.
+
+    Args:
+        body: elements of the picture.
+        x_label: under the axis.
+        y_label: above the picture.
+        description: for those who cannot see it.
+        series: names of the first series, a line or bars, and of the second, an outline.
+    """
+    axis = f'<path class="axis" d="M{LEFT},{TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
+    label = f'<text class="label" x="{LEFT + PLOT_WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
+    legend, names = "", list(series)
+    if len(names) > 1:
+        marks = zip(("bar-mark", "outline-mark"), names, strict=False)
+        legend = " ".join(f'<span class="legend"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in marks)
+    return (
+        f'<figure><figcaption>{escape(y_label)} {legend}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(description)}">{"".join(body)}{axis}{label}{escape(x_label)}</text></svg></figure>'
+    )
+
+
+def horizontal(y: float, label: str) -> str:
+    """A grid line with its number on the left."""
+    return (
+        f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>'
+        f'<text x="{LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def vertical(x: float, label: str) -> str:
+    """A tick under the picture with its number, which stays within the picture."""
+    y = HEIGHT - BOTTOM
+    middle = min(x, WIDTH - _CHARACTER_WIDTH * len(label) / 2)
+    text = f'<text x="{middle:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
+    return f'<path class="axis" d="M{x:.1f},{y}v4"/>{text}'
+
+
+def ticks(end: float, start: float = 0.0) -> list[float]:
+    """Three to seven round numbers within a range."""
+    power = 10.0 ** math.floor(math.log10((end - start) / 4))
+    step = next(step * power for step in STEPS if step * power >= (end - start) / 6)
+    numbers = range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)
+    return [float(f"{step * number:.12g}") for number in numbers]
+
+
+def number(value: float) -> str:
+    """A round number, short."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:g}{suffix}"
+    # 0.00015 is wider than the margin.
+    return f"{value:.4g}" if value == 0 or abs(value) >= 1e-3 else f"{value:.2g}".replace("e-0", "e-")

@@ -1,0 +1,217 @@
+"""Runs of the whole command that are killed, stopped, out of space or fed with bad numbers, and go on."""
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+from forked import run
+from pretraining_shards import LENGTH, VOCABULARY, write_dataset
+
+import beambert
+from bert_model.config import BertConfig
+from trainers import checkpointing
+from trainers.progress import Progress
+
+STEPS = 40
+SAVED_EVERY = 5
+# Fields of metrics.jsonl that tell of the machine.
+TIMINGS = {
+    "seconds",
+    "sequences_per_second",
+    "tokens_per_second",
+    "model_flops_utilization",
+    "data_wait_share",
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A directory with a small dataset, `data`, and a small model, `model.json`."""
+    directory = tmp_path_factory.mktemp("inputs")
+    write_dataset(directory / "data")
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=LENGTH,
+    )
+    (directory / "model.json").write_text(config.to_json(), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def pretrain(inputs):
+    """A function of an output directory that runs the command in a process; its exit code and what it said."""
+
+    def call(output, *flags, fault=None):
+        argv = ["pretrain", "--data", str(inputs / "data"), "--model", str(inputs / "model.json"), "--do_train"]
+        argv += ["--output", str(output), "--num_train_steps", str(STEPS), "--train_batch_size", "4"]
+        argv += ["--save_checkpoints_steps", str(SAVED_EVERY), "--iterations_per_loop", "1", *flags]
+        log = output.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        code = run(log, command, argv, fault)
+        return code, log.read_text(encoding="utf-8")
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def straight(pretrain, tmp_path_factory):
+    """The output of a run that nothing happens to."""
+    output = tmp_path_factory.mktemp("straight") / "output"
+    code, said = pretrain(output)
+    assert code == 0, said
+    return output
+
+
+def command(argv, fault):
+    """What the process does: arms the fault, then runs the command."""
+    if fault:
+        name, *arguments = fault
+        globals()[name](*arguments)
+    return beambert.main(argv)
+
+
+def at_step(step, action):
+    """Calls `action` when the loop has made so many steps, before it saves."""
+    update = Progress.update
+
+    def updated(self, made, *arguments, **named):
+        result = update(self, made, *arguments, **named)
+        if made == step:
+            action()
+        return result
+
+    Progress.update = updated
+
+
+def before_save(step, action):
+    """Calls `action` when the checkpoint of that step is about to be saved."""
+    save = checkpointing.save
+
+    def saved(directory, made, *arguments, **named):
+        if made == step:
+            action()
+        return save(directory, made, *arguments, **named)
+
+    checkpointing.save = saved
+
+
+def signals_at(step, *numbers):
+    def send():
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            # Two at once would be taken for one.
+            time.sleep(1.1 if len(numbers) > 1 else 0)
+
+    at_step(step, send)
+
+
+def killed_in_save(step):
+    """Dies inside the save, when all but the index is in place."""
+    name = f"model.ckpt-{step}.index"
+
+    def look(event, arguments):
+        if event == "os.rename" and os.fspath(arguments[1]).endswith(name):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+
+
+def disk_full_at_save(step):
+    """From that save on, files of a few kilobytes can be written."""
+    before_save(step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY)))
+
+
+def last_saved(output):
+    return checkpointing.checkpoints(output / "checkpoints")[-1].step
+
+
+def assert_same(output, straight):
+    """The last checkpoints of both runs hold the same bytes, and their logs the same lines."""
+    for kind in ("index", "data-00000-of-00001"):
+        name = f"checkpoints/model.ckpt-{STEPS}.{kind}"
+        assert (output / name).read_bytes() == (straight / name).read_bytes(), name
+    assert logged(output) == logged(straight)
+
+
+def logged(output):
+    """The lines of `metrics.jsonl`, without what a clock decides."""
+    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name not in TIMINGS} for line in lines]
+
+
+def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tmp_path, pretrain, straight):
+    output = tmp_path / "output"
+
+    def meets(code, saved, *fault):
+        """The command goes on where it was, meets a fault, exits with `code` and leaves the checkpoint of `saved`."""
+        before = last_saved(output) if output.exists() else None
+        got, said = pretrain(output, fault=fault or None)
+        assert got == code, said
+        assert last_saved(output) == saved
+        assert "Traceback" not in said
+        if before:
+            assert f"Resuming {output} from step {before} of {STEPS}" in said
+        return said
+
+    meets(-signal.SIGKILL, 10, "signals_at", 13, signal.SIGKILL)
+
+    meets(-signal.SIGKILL, 10, "killed_in_save", 15)
+    assert (output / "checkpoints" / "model.ckpt-15.data-00000-of-00001").exists()
+
+    said = meets(1, 15, "disk_full_at_save", 20)
+    (line,) = [line for line in said.splitlines() if "error" in line]
+    assert re.search(r"model.ckpt-20 cannot be written .*File too large.* goes on from .*model.ckpt-15$", line)
+
+    said = meets(128 + signal.SIGTERM, 23, "signals_at", 23, signal.SIGTERM)
+    assert re.search(r"Stopped: .*model.ckpt-23 holds the state after step 23", said)
+
+    meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
+
+    # The second signal waits for nothing.
+    meets(128 + signal.SIGINT, 30, "signals_at", 33, signal.SIGINT, signal.SIGINT)
+
+    meets(0, STEPS)
+    assert_same(output, straight)
+    kinds = {re.sub(r"\d+", "N", path.name) for path in (output / "checkpoints").iterdir()}
+    assert kinds <= {
+        "model.ckpt-N.index",
+        "model.ckpt-N.data-N-of-N",
+        "model.ckpt-N.state.json",
+        "best.json",
+    }
+
+
+def poison(data, shard, rows):
+    """Makes the weights of masked words in some rows of a shard not numbers, as a fault of the hardware would."""
+    path = data / shard
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row, record in enumerate(records):
+            example = tf.train.Example.FromString(record)
+            if row in rows:
+                weights = example.features.feature["masked_lm_weights"].float_list.value
+                weights[:] = [float("nan")] * len(weights)
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoint(tmp_path, pretrain):
+    write_dataset(tmp_path / "data")
+    # 17 examples come before those of the second set of masks, in these shards; update 4 is the first with one.
+    for shard, count in (("train-1-0.tfrecord", 8), ("train-1-1.tfrecord", 9)):
+        poison(tmp_path / "data", shard, range(count))
+    output = tmp_path / "output"
+    code, said = pretrain(output, "--data", str(tmp_path / "data"), "--save_checkpoints_steps", "3")
+    assert code == 1
+    (line,) = [line for line in said.splitlines() if "error" in line]
+    assert re.search(r"not finite at step 4; the last good checkpoint is .*model.ckpt-3; ", line)
+    assert last_saved(output) == 3

@@ -1,0 +1,42 @@
+"""The metrics of a task over many batches."""
+
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from trainers.distribution import Distribution
+from trainers.task import Features, Ratios, Sums, Task
+
+
+def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
+    """The task's metrics over all batches: numerators and denominators summed in float64, then divided once.
+
+    Examples therefore weigh the same whatever batch they fall into, the last and smaller one too.
+
+    Args:
+        task: with the weights to evaluate.
+        batches: of `Distribution.batches` if `distribution` is given.
+        distribution: the devices; None for one.
+    """
+    if distribution is None:
+        step = tf.function(lambda features: task.sums(features, None))
+    else:
+        step = tf.function(
+            lambda batch: distribution.sum(distribution.run(lambda features: task.sums(features, None), batch))
+        )
+    return divided(on_host(step(features)) for features in batches)
+
+
+def divided(batches: Iterable[Ratios]) -> dict[str, float]:
+    """Adds the sums of several batches and divides; a metric with nothing to count is 0."""
+    totals: dict[str, tuple[float, float]] = {}
+    for sums in batches:
+        for name, (numerator, denominator) in sums.items():
+            top, bottom = totals.get(name, (0.0, 0.0))
+            totals[name] = (top + numerator, bottom + denominator)
+    return {name: top / bottom if bottom else 0.0 for name, (top, bottom) in totals.items()}
+
+
+def on_host(sums: Sums) -> Ratios:
+    """Sums as Python numbers."""
+    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}

@@ -1,0 +1,81 @@
+"""A few masked examples with what the model puts in the place of the masks, as text to be looked at while it trains."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.wordpiece import CONTINUATION
+
+# Written to the word before them, to the word behind them, or to both.
+_CLOSING = frozenset(",.;:!?)]}%'’”-–/")
+_OPENING = frozenset("([{$#@'’“-–/")
+_PIECES_BEFORE = 6
+
+
+def filled_masks(
+    features: Mapping[str, np.ndarray],
+    logits: np.ndarray,
+    vocabulary: Vocabulary,
+    examples: int = 5,
+    most_pieces: int = 48,
+) -> list[str]:
+    """The first examples of a batch as a line of text each, masks filled.
+
+    A masked piece reads `[original→prediction 12%]`, with the probability of the prediction; [CLS] and the last [SEP]
+    are left out. Spaces are where English has them, which is a guess: normalisation took them away.
+
+    Args:
+        features: of a batch: input_ids [B, S], masked_lm_positions, masked_lm_ids and masked_lm_weights [B, P], and,
+            where there are any, input_mask or sequence_ids [B, S] and example_weights [B].
+        logits: of the masked-LM head, [B, P, V or more].
+        vocabulary: of V pieces.
+        examples: how many to show, at most; rows that only fill the batch up, or with nothing masked, are passed over.
+        most_pieces: of a line; of longer rows, those from shortly before the first mask on are shown.
+    """
+    real = features.get("input_mask", features.get("sequence_ids", np.ones_like(features["input_ids"]))) > 0  # [B, S]
+    weights = features["masked_lm_weights"] > 0  # [B, P]
+    wanted = weights.any(axis=1) & (features.get("example_weights", np.ones(len(weights))) > 0)
+    return [
+        _line(
+            features["input_ids"][row][real[row]],
+            features["masked_lm_positions"][row][weights[row]],
+            features["masked_lm_ids"][row][weights[row]],
+            logits[row][weights[row], : len(vocabulary)],
+            vocabulary,
+            most_pieces,
+        )
+        for row in np.flatnonzero(wanted)[:examples]
+    ]
+
+
+def _line(
+    ids: np.ndarray, positions: np.ndarray, originals: np.ndarray, logits: np.ndarray, vocabulary: Vocabulary, most: int
+) -> str:
+    """One row without padding: ids [n], positions and originals [m], logits [m, V]."""
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    best = shifted.argmax(axis=-1)  # [m]
+    shares = 1 / np.exp(shifted).sum(axis=-1)  # [m]: the best piece's exponential is 1.
+    texts = [_printable(vocabulary.pieces[piece]) for piece in ids]
+    glued = [text.startswith(CONTINUATION) for text in texts]
+    texts = [text.removeprefix(CONTINUATION) for text in texts]
+    for position, original, piece, share in zip(positions, originals, best, shares, strict=True):
+        was, is_now = (_printable(vocabulary.pieces[number]) for number in (original, piece))
+        texts[position] = f"[{was}→{is_now} {share:.0%}]"
+        glued[position] = was.startswith(CONTINUATION)
+    start = 1 if len(ids) and ids[0] == vocabulary.cls_id else 0
+    end = len(ids) - 1 if len(ids) and ids[-1] == vocabulary.sep_id else len(ids)
+    is_long = end - start > most
+    first = max(start, min(int(positions.min()) - min(_PIECES_BEFORE, most // 4), end - most)) if is_long else start
+    last = min(end, first + most)
+    line = "… " if first > start else ""
+    for position in range(first, last):
+        space = not glued[position] and texts[position] not in _CLOSING
+        if position > first and space and texts[position - 1] not in _OPENING:
+            line += " "
+        line += texts[position]
+    return line + (" …" if last < end else "")
+
+
+def _printable(piece: str) -> str:
+    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in piece)

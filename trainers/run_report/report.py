@@ -1,0 +1,309 @@
+"""`report.html` of a run: how training went, from the files in its directory alone.
+
+It names no metric but to label it, so that it serves every task that writes `metrics.jsonl`.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bert_model import native
+from bert_model.config import BertConfig, ConfigError
+from bert_model.size import parameter_counts
+from pipelines.reporting.page import page, tiles, warning_list
+from pipelines.reporting.tables import percent, short, table
+from trainers import metrics_log, run_record
+from trainers.metrics_log import TIMING_FIELDS
+from trainers.progress import duration
+from trainers.run_record import write_whole
+from trainers.run_report.curves import curve
+from trainers.run_report.warnings import warnings_of
+
+FILE_NAME = "report.html"
+RESULTS_NAME = "eval_results.json"
+BEST_NAME = "best.json"
+_SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
+# Fields of metrics.jsonl that are no metrics.
+_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks"} | TIMING_FIELDS
+# Metrics that have other words than their name, and come first.
+_LABELS = {
+    "loss": "loss",
+    "masked_lm_loss": "masked-LM loss",
+    "masked_lm_accuracy": "masked-LM accuracy",
+    "next_sentence_loss": "next-sentence loss",
+    "next_sentence_accuracy": "next-sentence accuracy",
+    "learning_rate": "learning rate",
+    "gradient_norm": "gradient norm, before clipping",
+    "sequences_per_second": "sequences a second",
+    "tokens_per_second": "tokens a second, padding counted",
+    "model_flops_utilization": "model FLOPs utilization (MFU)",
+    "data_wait_share": "share of the time spent waiting for data",
+}
+_EVALUATIONS_SHOWN = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the report is made from.
+
+    Attributes:
+        record: of run.json; {} where it is missing or damaged, as everywhere here.
+        config: of bert_config.json.
+        train, validation: lines of metrics.jsonl, by step.
+        results: of eval_results.json.
+        best: of best.json: step, metric, value.
+        checkpoints: (step, bytes) of the whole checkpoints, oldest first.
+        initial: lines of init_checkpoint.txt: what became of the weights that the run began with.
+    """
+
+    record: Mapping[str, Any]
+    config: Mapping[str, Any]
+    train: Sequence[Mapping[str, Any]]
+    validation: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any]
+    best: Mapping[str, Any]
+    checkpoints: Sequence[tuple[int, int]]
+    initial: Sequence[str]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The command's options."""
+        options = self.record.get("options")
+        return options if isinstance(options, dict) else {}
+
+    @property
+    def step(self) -> int:
+        """Updates made, as far as anything tells."""
+        steps = [line["step"] for line in (*self.train, *self.validation)]
+        return max([*steps, *(step for step, _ in self.checkpoints)], default=0)
+
+
+def write_report(output: Path) -> Path:
+    """Writes `report.html` into a run's directory, from the files there.
+
+    Returns:
+        Its path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = output / FILE_NAME
+    write_whole(path, render(read_run(output)).encode())
+    return path
+
+
+def read_run(output: Path) -> Run:
+    """Reads what a run has left; what is missing or damaged is left out."""
+    lines = sorted(metrics_log.read(output / metrics_log.FILE_NAME), key=lambda line: line["step"])
+    initial = output / run_record.INITIAL_WEIGHTS_NAME
+    return Run(
+        record=_json(output / run_record.FILE_NAME),
+        config=_json(output / native.CONFIG_FILE_NAME),
+        train=[line for line in lines if line["split"] == "train"],
+        validation=[line for line in lines if line["split"] == "validation"],
+        results=_json(output / RESULTS_NAME),
+        best=_json(output / native.CHECKPOINTS_NAME / BEST_NAME),
+        checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
+        initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
+    )
+
+
+def render(run: Run) -> str:
+    """The page."""
+    sections = [
+        ("warnings", "What to look at", warning_list(warnings_of(run.options, run.train, run.validation))),
+        ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
+        ("speed", "Speed", _curves(run, _SPEEDS)),
+        ("evaluation", "Evaluation", _evaluation(run)),
+        ("masks", "Masks filled", _masks(run)),
+        ("checkpoints", "Checkpoints", _checkpoint_table(run)),
+        ("data", "Data and stages", _data(run)),
+        ("model", "Model", _model(run)),
+        ("options", "Options", _facts(run.options)),
+        ("versions", "Versions", _facts(run.record.get("versions", {}))),
+    ]
+    return page("Training run", _head(run), [section for section in sections if section[2]])
+
+
+def _head(run: Run) -> str:
+    total = run.options.get("num_train_steps")
+    last = run.train[-1] if run.train else {}
+    numbers = [("steps", f"{run.step:,}" + (f" of {total:,}" if isinstance(total, int) and total != run.step else ""))]
+    for name, label, words in (
+        ("examples", "examples seen", short),
+        ("tokens", "tokens seen", short),
+        ("seconds", "time training", duration),
+    ):
+        if isinstance(last.get(name), int | float):
+            numbers.append((label, words(last[name])))
+    for name in ("sequences_per_second", "model_flops_utilization"):
+        values = [line[name] for line in run.train if isinstance(line.get(name), int | float)]
+        if values:
+            # The middle one: a run that shared its machine for an hour is not slower for it.
+            numbers.append((_label(name).partition(" (")[0], _shown(name, sorted(values)[len(values) // 2])))
+    results = run.results or (run.validation[-1] if run.validation else {})
+    for name in _metrics(run):
+        if isinstance(results.get(name), int | float) and len(numbers) < 12:
+            numbers.append((f"held-out {_label(name)}", _shown(name, results[name])))
+    model = run.options.get("model")
+    about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]
+    return f'<p class="soft">{escape(", ".join(filter(None, about)))}</p>{tiles(numbers)}'
+
+
+def _metrics(run: Run) -> list[str]:
+    """Names of all metrics there are, the known ones first."""
+    lines = [*run.train, *run.validation, run.results]
+    found = {
+        name
+        for line in lines
+        for name, value in line.items()
+        if isinstance(value, int | float) and name not in _COUNTS and name != "global_step"
+    }
+    return [name for name in _LABELS if name in found] + sorted(found - _LABELS.keys())
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def _shown(name: str, value: float) -> str:
+    """A value in words that fit its metric."""
+    if name.endswith(("_share", "_utilization")):
+        return percent(value)
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
+
+
+def _curves(run: Run, names: Sequence[str]) -> str:
+    figures = [
+        curve(_label(name), _series(run.train, name), _series(run.validation, name), partial(_shown, name))
+        for name in names
+    ]
+    return f'<div class="figures">{"".join(figures)}</div>' if any(figures) else ""
+
+
+def _series(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    return [(line["step"], line[name]) for line in lines if isinstance(line.get(name), int | float)]
+
+
+def _evaluation(run: Run) -> str:
+    names = [name for name in _metrics(run) if any(name in line for line in (*run.validation, run.results))]
+    rows = [(line["step"], line) for line in run.validation[-_EVALUATIONS_SHOWN:]]
+    step = run.results.get("global_step")
+    if isinstance(step, int) and step not in {line["step"] for line in run.validation}:
+        rows.append((step, run.results))
+    if not rows:
+        return ""
+    shown = [
+        (f"{step:,}", *(_shown(name, line[name]) if isinstance(line.get(name), int | float) else "" for name in names))
+        for step, line in rows
+    ]
+    left_out = len(run.validation) - len(run.validation[-_EVALUATIONS_SHOWN:])
+    before = f"<p>The last {_EVALUATIONS_SHOWN}; {left_out:,} before them.</p>" if left_out else ""
+    return before + table(("step", *(_label(name) for name in names)), shown)
+
+
+def _masks(run: Run) -> str:
+    lines = [line for line in run.validation if isinstance(line.get("filled_masks"), list)]
+    if not lines:
+        return ""
+    last = lines[-1]
+    # [original→prediction 12%], of filled_masks.py.
+    marks = re.compile(r"\[(\S+)→(\S+) (\d+%)\]")
+    articles = []
+    for text in map(str, last["filled_masks"]):
+        parts, end = [], 0
+        for match in marks.finditer(text):
+            was, is_now, share = (escape(group) for group in match.groups())
+            kind, words = ("same", was) if was == is_now else ("other", f"<s>{was}</s> {is_now}")
+            parts += [escape(text[end : match.start()]), f'<mark class="{kind}">{words} <small>{share}</small></mark>']
+            end = match.end()
+        articles.append(f'<article class="sample"><p>{"".join(parts)}{escape(text[end:])}</p></article>')
+    return (
+        f"<p>Of the evaluation after step {last['step']:,}, with the probability that the model gave its guess: "
+        '<mark class="same">right</mark> <mark class="other"><s>original</s> another</mark></p>' + "".join(articles)
+    )
+
+
+def _checkpoint_table(run: Run) -> str:
+    if not run.checkpoints:
+        return ""
+    best = run.best.get("step")
+    rows = [
+        (f"{step:,}", f"{size / 1e6:,.1f} MB", "best" if step == best else "")
+        for step, size in reversed(run.checkpoints)
+    ]
+    metric, value, words = run.best.get("metric"), run.best.get("value"), ""
+    if isinstance(best, int) and isinstance(metric, str) and isinstance(value, int | float):
+        words = f"<p>Best: step {best:,}, {escape(_label(metric))} {_shown(metric, value)}.</p>"
+    return words + table(("step", "size", ""), rows)
+
+
+def _data(run: Run) -> str:
+    left_out = {"format", "format_version", "options", "versions", "stages"}
+    facts = {name: value for name, value in run.record.items() if name not in left_out}
+    stages = run.record.get("stages")
+    content = _facts(facts)
+    if isinstance(stages, list) and stages and all(isinstance(stage, dict) for stage in stages):
+        names = list(dict.fromkeys(name for stage in stages for name in stage))
+        header = [name.replace("_", " ") for name in names]
+        content += "<h3>Stages</h3>" + table(header, [[_text(stage.get(name)) for name in names] for stage in stages])
+    if run.initial:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in run.initial[:_EVALUATIONS_SHOWN])
+        content += f"<h3>Weights that it began with</h3><ul>{lines}</ul>"
+    return content
+
+
+def _model(run: Run) -> str:
+    words = _parameters(run)
+    return (f"<p>{escape(words)}.</p>" if words else "") + _facts(run.config)
+
+
+def _parameters(run: Run) -> str:
+    try:
+        return f"{parameter_counts(BertConfig.from_json(json.dumps(run.config))).total:,} parameters"
+    except ConfigError:
+        return ""
+
+
+def _facts(facts: Any) -> str:
+    """Names and values, a line each; "" if there is none."""
+    if not isinstance(facts, dict) or not facts:
+        return ""
+    return table(("", ""), [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())])
+
+
+def _text(value: Any) -> str:
+    if value is None or value == [] or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _checkpoints(directory: Path) -> list[tuple[int, int]]:
+    # Imports TensorFlow, which has been started where a run is reported.
+    from trainers import checkpointing
+
+    return [
+        (step, sum(path.stat().st_size for path in directory.glob(f"{prefix.name}.*")))
+        for step, prefix in checkpointing.checkpoints(directory)
+    ]
