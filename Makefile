@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features lock clean
+.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-corpus   time and memory of beambert corpus as its input grows tenfold"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features beside a plain loop, on sentences in $(DATA)"
+	@echo "make bench-input   examples a second from shards to parsed batches, beside plain tf.data, on $(DATA) (about 3 minutes)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -89,6 +90,9 @@ bench-data: setup
 
 bench-features: setup
 	$(BIN)/python benchmarks/features.py $(DATA)
+
+bench-input: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)
 
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \

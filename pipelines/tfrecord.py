@@ -4,6 +4,7 @@ A record is its length (8 bytes), the length's checksum (4), its content and the
 little-endian: tensorflow/core/lib/io/record_writer.h.
 """
 
+import gzip
 import struct
 import zlib
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def content_at(content: bytes, offset: int, length: int) -> bytes | None:
     return record if masked_crc(record) == checksum else None
 
 
-def read_records(file: IO[bytes], path: str) -> Iterator[tuple[int, bytes]]:
+def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[int, bytes]]:
     """Yields (where it starts, content) of every record of a stream; both checksums are compared.
 
     Args:
@@ -110,7 +111,7 @@ def _length(header: bytes) -> int | None:
     return length if masked_crc(header[:8]) == checksum and length <= _LARGEST_RECORD else None
 
 
-def _read(file: IO[bytes], size: int, path: str, offset: int) -> bytes:
+def _read(file: IO[bytes] | gzip.GzipFile, size: int, path: str, offset: int) -> bytes:
     try:
         return file.read(size)
     except (OSError, EOFError, zlib.error) as error:

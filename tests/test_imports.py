@@ -24,10 +24,10 @@ FORBIDDEN = {
         "tokenizer",
         "trainers",
     ),
-    "pipelines.dataset": ("apache_beam", "tensorflow", "keras", "pyarrow"),
+    "pipelines.dataset, pipelines.tfrecord, trainers.verification": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
-    "trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
+    "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),

@@ -239,7 +239,7 @@ def _batches(
     """The features of `count` elements of `part` examples each."""
     reader = _Reader(elements, damage)
     dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
-    shapes = _Element([], [part], [part], [part])
+    shapes: tuple[list[int], ...] = ([], [part], [part], [part])
 
     def read(number: tf.Tensor) -> _Element:
         # What is read depends on the number alone. Were that not said, TensorFlow's op determinism would read nothing

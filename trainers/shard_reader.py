@@ -1,4 +1,4 @@
-"""Reads records of shards by number, and finds the corrupt ones among them; without TensorFlow.
+"""Reads records of shards by number, and finds the corrupt ones among them.
 
 A shard is read from front to end when it is opened, and kept in memory while its records are taken in any order: one
 pass over the file, the same for compressed shards, and a file that vanishes meanwhile does no harm.

@@ -10,9 +10,9 @@ from pretraining_shards import LENGTH, OPTIONS, write_dataset
 from pipelines.dataset import DatasetError, load
 from trainers import pretrain
 from trainers.input import train_batches
-from trainers.loop import Task
 from trainers.stages import Stage
 from trainers.static_shapes import with_static_lengths
+from trainers.task import Task
 
 BINS = dataclasses.replace(OPTIONS, length_bins=(8, LENGTH))
 
