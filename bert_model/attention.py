@@ -4,6 +4,7 @@ Letters in shapes: B examples, S positions, Q query positions, H hidden size, A 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -66,6 +67,10 @@ class SelfAttention(keras.layers.Layer):
         config: shape of the model.
         fused_attention: whether to use the backend's own attention where no dropout and no map is asked for; None,
             the default, uses it under JAX on a GPU, where Keras picks a fused kernel if dtype and shapes allow.
+
+    Attributes:
+        wrap_mixing: None, or what to wrap the step from queries, keys and values to their mixture in, before it is
+            called with positional tensors; its tensors of size B A Q S are the ones that grow with the square of S.
     """
 
     def __init__(self, config: BertConfig, fused_attention: bool | None = None, **kwargs: Any) -> None:
@@ -78,6 +83,7 @@ class SelfAttention(keras.layers.Layer):
         self.fused_attention = has_kernel if fused_attention is None else fused_attention
         # None lets Keras choose. On a TPU it would choose a kernel that it gives no bias, so that padding took part.
         self.flash_attention = None if has_kernel else False
+        self.wrap_mixing: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] | None = None
         hidden = config.hidden_size
         self.query = dense(hidden, hidden, config, "query")
         self.key = dense(hidden, hidden, config, "key")
@@ -118,11 +124,28 @@ class SelfAttention(keras.layers.Layer):
             )
             return ops.reshape(context, (batch, query_length, size)), None  # [B, Q, H]
 
+        mix = self._mix if self.wrap_mixing is None else self.wrap_mixing(self._mix)
+        if not maps:
+            return mix(query, key, value, attention_bias, seed), None
+        return self._mix(query, key, value, attention_bias, seed, maps=True)
+
+    def _mix(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_bias: Tensor,
+        seed: Tensor | None,
+        *,
+        maps: bool = False,
+    ) -> Any:
+        """The values mixed by attention probabilities, [B, Q, H]; with `maps`, the probabilities [B, A, Q, S] too."""
+        batch, query_length, heads, head_size = ops.shape(query)
         query = ops.transpose(query, (0, 2, 1, 3))  # [B, A, Q, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # [B, A, Q, S]
         scores = ops.cast(scores, "float32") + ops.cast(attention_bias, "float32")
         probabilities = ops.softmax(scores, axis=-1)  # [B, A, Q, S]
         kept = dropout(ops.cast(probabilities, value.dtype), self.dropout_rate, seed)
         context = ops.matmul(kept, ops.transpose(value, (0, 2, 1, 3)))  # [B, A, Q, D]
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, query_length, size))  # [B, Q, H]
-        return context, probabilities if maps else None
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, query_length, heads * head_size))
+        return (context, probabilities) if maps else context  # [B, Q, H]

@@ -7,19 +7,9 @@ that its seed says.
 from typing import Any
 
 import keras
+from keras import ops
 
 Tensor = Any
-
-
-class _SeedPair(keras.random.SeedGenerator):
-    """Hands one given pair to keras.random, which takes a tensor as a seed in no other way."""
-
-    def __init__(self, pair: Tensor) -> None:
-        # The parent's constructor would create a state variable; there is no state here.
-        self._pair = pair
-
-    def next(self, ordered: bool = True) -> Tensor:  # noqa: ARG002  (the parent's signature)
-        return self._pair
 
 
 def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
@@ -36,7 +26,7 @@ def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
     """
     if seed is None:
         return None
-    return keras.ops.add(keras.ops.cast(seed, "int32"), keras.ops.convert_to_tensor([0, site], dtype="int32"))
+    return ops.add(ops.cast(seed, "int32"), ops.convert_to_tensor([0, site], dtype="int32"))
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
@@ -52,6 +42,29 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
     """
     if seed is None or rate == 0:
         return inputs
-    # JAX takes a pair of uint32 as a key, TensorFlow a pair of int32 as a seed.
-    pair = keras.ops.cast(seed, "uint32" if keras.backend.backend() == "jax" else "int32")
-    return keras.random.dropout(inputs, rate, seed=_SeedPair(pair))
+    # 16 random bits an element are half the generator's work of a float; the rate is met to 8e-6.
+    kept = _random_bits(ops.shape(inputs), seed) >= ops.cast(round(rate * 2**16), "uint16")
+    return inputs * (ops.cast(kept, inputs.dtype) * ops.cast(1.0 / (1.0 - rate), inputs.dtype))
+
+
+def _random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
+    """Uniform uint16 of a shape."""
+    length = shape[-1]
+    halves = _halves_of_random_words((*shape[:-1], (length + 1) // 2), seed)  # [..., ceil(length / 2), 2]
+    bits = ops.reshape(halves, (*shape[:-1], (length + 1) // 2 * 2))  # [..., length or length + 1]
+    return bits if isinstance(length, int) and length % 2 == 0 else bits[..., :length]
+
+
+def _halves_of_random_words(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
+    """The halves of uniform words of 32 bits, uint16 [*shape, 2]; Keras has no function for random bits."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        # JAX's default generator hashes a counter for every element, at several times the price of this one.
+        pair = ops.cast(seed, "uint32")
+        key = jax.random.wrap_key_data(ops.concatenate([pair, pair]), impl="rbg")
+        return jax.lax.bitcast_convert_type(jax.random.bits(key, shape, "uint32"), "uint16")
+    import tensorflow as tf
+
+    words = tf.random.stateless_uniform(shape, ops.cast(seed, "int32"), None, None, tf.uint32)
+    return tf.bitcast(words, tf.uint16)

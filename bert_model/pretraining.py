@@ -3,6 +3,7 @@
 Letters in shapes: B examples, S positions, P masked positions, K instances of a packed row, V rows of the vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -144,6 +145,21 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         float32 [...].
     """
-    # On a CPU a third faster than the library's sparse form, whose deterministic gradient scatters into the logits.
-    one_hot = ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
-    return ops.logsumexp(logits, axis=-1) - ops.sum(one_hot * logits, axis=-1)
+    labels = ops.cast(labels, "int32")
+
+    # Derived by hand: backward through log-sum-exp step by step takes a CPU twice as long, and the library's sparse
+    # form, whose deterministic gradient scatters into the logits, three times.
+    @ops.custom_gradient
+    def with_gradient(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        probabilities = ops.softmax(logits, axis=-1)  # [..., C]
+        # The greatest probability is exp(0) / sum(exp(logits - greatest)), at least 1 / C.
+        log_sum = ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))  # [...]
+        of_label = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]  # [...]
+
+        def gradient(upstream: Tensor) -> Tensor:
+            one_hot = ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
+            return (probabilities - one_hot) * ops.expand_dims(upstream, -1)
+
+        return log_sum - of_label, gradient
+
+    return with_gradient(logits)
