@@ -71,8 +71,8 @@ def test_one_is_kept_after_every_so_many_hours_of_training(tmp_path_factory, min
     for step, seconds in trained.items():
         (directory / f"model.ckpt-{step}.state.json").write_text(json.dumps({"seconds": seconds}))
         (directory / f"model.ckpt-{step}.index").touch()
-        checkpointing.remove_old(directory, keeping, best_step=0)
-    expected = {0, *list(trained)[-last:]}
+        checkpointing.remove_old(directory, keeping, best_step=None)
+    expected = set(list(trained)[-last:])
     for mark in range(1, int(max(trained.values()) / 3600 / hours) + 1):
         reached = [step for step, seconds in trained.items() if seconds >= mark * 3600 * hours]
         # Hours in which nothing was saved, one checkpoint stands for them all.
@@ -223,6 +223,18 @@ def test_data_is_on_the_disk_before_its_name_and_every_name_before_that_of_the_i
     assert set(events[3:5]) == {("renamed", name) for name in others}
     end = [("on disk", "checkpoints"), ("renamed", "model.ckpt-1.index"), ("on disk", "checkpoints")]
     assert [events[0][0], *events[5:]] == ["on disk", *end]
+
+
+def test_the_index_goes_first_for_good(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    events = []
+    fsync, unlink = os.fsync, os.unlink
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (events.append("on disk"), fsync(descriptor)))
+    monkeypatch.setattr(os, "unlink", lambda path: (events.append(Path(path).name), unlink(path)))
+    checkpointing.remove_old(tmp_path, checkpointing.Keeping(last=1), best_step=None)
+    assert events[:2] == ["model.ckpt-1.index", "on disk"]
+    assert sorted(events[2:]) == [name for name in names(1) if not name.endswith("index")]
 
 
 def test_a_checkpoint_without_state_is_whole(tmp_path):

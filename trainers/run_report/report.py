@@ -20,9 +20,9 @@ from pipelines.reporting.tables import percent, short, table
 from trainers import metrics_log, run_record
 from trainers.metrics_log import TIMING_FIELDS
 from trainers.progress import duration
-from trainers.run_record import write_whole
 from trainers.run_report.curves import curve
 from trainers.run_report.warnings import warnings_of
+from trainers.whole_files import write_whole
 
 FILE_NAME = "report.html"
 RESULTS_NAME = "eval_results.json"
