@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from trainers.run_record import write_whole
+from trainers.whole_files import write_whole
 
 FILE_NAME = "metrics.jsonl"
 # What the machine did, not the run.
