@@ -4,8 +4,7 @@ import itertools
 import math
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.cells import cell_len
@@ -68,59 +67,6 @@ class ProgressLine:
         fitting = sum(end - 2 <= self.console.width for end in ends)
         line = "  ".join(parts[: max(1, fitting)])
         self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
-
-
-class Progress:
-    """Shows step, metrics, sequences/s and the time left; use as a context manager.
-
-    Args:
-        last_step: the step the run ends at.
-        batch_size: sequences a step.
-        rate_window: number of updates of the display that sequences/s is measured over.
-    """
-
-    def __init__(self, last_step: int, batch_size: int, rate_window: int) -> None:
-        self.last_step = last_step
-        self.batch_size = batch_size
-        self.console = Console(highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
-        self.times: deque[tuple[int, float]] = deque(maxlen=rate_window + 1)
-
-    def __enter__(self) -> "Progress":
-        if self.live:
-            self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live:
-            self.live.stop()
-
-    def update(self, step: int, metrics: Mapping[str, float], report: bool) -> float | None:
-        """Shows the state after `step` updates.
-
-        Args:
-            step: updates made.
-            metrics: in the order and by the names to be shown.
-            report: whether the line is to stay in a log; a terminal shows every update, in one place.
-
-        Returns:
-            Sequences per second over the last updates, None at the first, which includes compilation.
-        """
-        self.times.append((step, time.monotonic()))
-        (step_then, time_then), (step_now, time_now) = self.times[0], self.times[-1]
-        rate = (step_now - step_then) / (time_now - time_then) if step_now > step_then else None
-        parts = [f"step {step}/{self.last_step}"]
-        if rate:
-            parts += [f"ETA {duration((self.last_step - step) / rate)}", f"{rate * self.batch_size:.0f} sequences/s"]
-        parts += [f"{name} {value:.3f}" for name, value in metrics.items()]
-        line = "  ".join(parts)
-        if self.live:
-            self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif report:
-            say(line)
-        return rate * self.batch_size if rate else None
 
 
 class TextProgress:

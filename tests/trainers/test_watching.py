@@ -176,11 +176,11 @@ def test_the_next_report_is_the_next_step_that_writes_a_line(last_step, step):
 
 def test_what_a_kill_tore_is_cut_off_and_what_came_after_the_checkpoint(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    whole = [json.dumps({"split": "train", "step": step}) + "\n" for step in (5, 10, 15)]
+    whole = [json.dumps({"split": "train", "step": step}) + "\n" for step in (5, 10, 11)]
     for torn in (
         "",
         '{"split": "train", "st',
-        '{"split": "train", "step": 20}',
+        '{"split": "validation", "step": 10}',
         "\0\0\0\0",
         "7\n",
         '{"step": 1}\n',

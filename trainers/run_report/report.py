@@ -17,7 +17,7 @@ from bert_model.config import BertConfig, ConfigError
 from bert_model.size import parameter_counts
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
-from trainers import metrics_log, run_record
+from trainers import best_checkpoint, metrics_log, run_record
 from trainers.metrics_log import TIMING_FIELDS
 from trainers.progress import duration
 from trainers.run_report.curves import curve
@@ -26,7 +26,6 @@ from trainers.whole_files import write_whole
 
 FILE_NAME = "report.html"
 RESULTS_NAME = "eval_results.json"
-BEST_NAME = "best.json"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
 # Fields of metrics.jsonl that are no metrics.
 _COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks"} | TIMING_FIELDS
@@ -107,7 +106,7 @@ def read_run(output: Path) -> Run:
         train=[line for line in lines if line["split"] == "train"],
         validation=[line for line in lines if line["split"] == "validation"],
         results=_json(output / RESULTS_NAME),
-        best=_json(output / native.CHECKPOINTS_NAME / BEST_NAME),
+        best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
     )
