@@ -109,8 +109,8 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--left_to_right",
         action="store_true",
-        help='let a position see only itself and those before it, the paper\'s ablation "LTR"; with '
-        '--no_next_sentence its "LTR & No NSP". Masked words are predicted as before',
+        help='let a position see only itself and those before it, as in the paper\'s ablation "LTR", though the masked '
+        "words alone are predicted, as before",
     )
     group.add_argument(
         "--seed",

@@ -138,7 +138,7 @@ def _check_lengths(row_lengths: Sequence[int], scheduled: Sequence[int]) -> None
         if row_lengths.count(length) != 1:
             raise TrainingError(
                 f"--schedule reads sequences of {length}, but {row_lengths.count(length) or 'none'} of the --data "
-                f"directories ({lengths}) holds them; give one directory for each length"
+                f"directories ({lengths}) holds them; give one directory for each length, or another --schedule"
             )
     for length in row_lengths:
         if length not in scheduled:

@@ -7,6 +7,7 @@ import argparse
 
 from beambert_flags import boolean, non_negative_int, positive_float, positive_int
 from trainers.errors import TrainingError
+from trainers.throughput import PEAK_TFLOPS_HELP
 
 STRATEGIES = ("auto", "one", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("float32", "bfloat16")
@@ -91,8 +92,7 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         "--peak_tflops",
         type=positive_float,
         metavar="N",
-        help="dense peak of one device in 10^12 operations a second, for the share of it that is used (default: its "
-        "maker's figure where the device is known)",
+        help=PEAK_TFLOPS_HELP,
     )
 
 

@@ -11,6 +11,7 @@ from trainers import recipes
 from trainers.pretrain_options import add_arguments
 from trainers.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
 from trainers.stages import check_batch_sizes, plan_stages
+from trainers.throughput import peak_flops
 
 
 def parse(*argv):
@@ -100,6 +101,10 @@ def test_a_day_is_a_day():
         assert least < expected_hours(recipe_cost(name), RECIPES[name].hardware) < most
     hours = expected_hours(recipes.RunCost(1, 1, 1, 3.6e15), recipes.Hardware("", 2.0, 0.5))
     assert hours == pytest.approx(1.0)
+
+
+def test_the_peak_is_that_of_the_shares_shown_in_training():
+    assert recipes.H100.peak_tflops * 1e12 == peak_flops("NVIDIA H100 80GB HBM3", "bfloat16")
 
 
 def test_recipes_need_no_tensorflow():

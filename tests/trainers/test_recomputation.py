@@ -72,7 +72,9 @@ def test_what_is_drawn_twice():
     drawings = {}
     for what in ("none", "layer", "attention"):
         graph = traced(model, what).get_concrete_function(features, tf.TensorSpec([2], tf.int32)).graph
-        drawings[what] = sum(operation.type.startswith("StatelessRandomUniform") for operation in graph.get_operations())
+        drawings[what] = sum(
+            operation.type.startswith("StatelessRandomUniform") for operation in graph.get_operations()
+        )
     assert drawings == {"none": 1 + 3 * 2, "layer": 1 + 6 * 2, "attention": 1 + 4 * 2}
 
 
