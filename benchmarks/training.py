@@ -1,0 +1,315 @@
+"""Speed of a training step beside KerasHub's BertMaskedLM and Hugging Face's BertForPreTraining, on this machine.
+
+Each library trains a model of the same shape, with random weights on random rows, in a process of its own with the
+same number of threads; they take turns, so that a change of the machine's speed touches all of them alike. Ours is
+the whole step: next-sentence head, dropout, deterministic operations, clipping, BERT's own optimizer. KerasHub's has
+no next-sentence head and no clipping, Hugging Face's no clipping and, as its users have it, logits at every position;
+both have Adam with weight decay. KerasHub runs with and without XLA, and the faster counts.
+
+The share of the machine is that of the rate at which TensorFlow multiplies large matrices of the same type here and
+now; positions of the last layer that our step leaves out are not counted as work done.
+
+    python benchmarks/training.py mini small base
+    python benchmarks/training.py --precision bfloat16 --rounds 9 small
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+BATCH_SIZE = 32
+LENGTH = 128
+PREDICTIONS = 20
+VOCAB_SIZE = 30_522
+MATRIX = 2048
+Step = Callable[[], object]
+Features = dict[str, np.ndarray]
+
+
+def random_features() -> Features:
+    """A batch as the released BERT's data has it, full rows of random pieces."""
+    generator = np.random.default_rng(0)
+    positions = np.stack([generator.permutation(LENGTH)[:PREDICTIONS] for _ in range(BATCH_SIZE)])
+    return {
+        "input_ids": generator.integers(0, VOCAB_SIZE, (BATCH_SIZE, LENGTH)).astype(np.int32),
+        "input_mask": np.ones((BATCH_SIZE, LENGTH), np.int32),
+        "segment_ids": np.repeat([np.arange(LENGTH) >= LENGTH // 2], BATCH_SIZE, axis=0).astype(np.int32),
+        "masked_lm_positions": np.sort(positions).astype(np.int32),
+        "masked_lm_ids": generator.integers(0, VOCAB_SIZE, (BATCH_SIZE, PREDICTIONS)).astype(np.int32),
+        "masked_lm_weights": np.ones((BATCH_SIZE, PREDICTIONS), np.float32),
+        "next_sentence_labels": generator.integers(0, 2, (BATCH_SIZE, 1)).astype(np.int32),
+    }
+
+
+def start_tensorflow(threads: int) -> None:
+    """TensorFlow with so many threads."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
+    """One update, as `trainers/loop.py` makes it."""
+    start_tensorflow(threads)
+    import keras
+    import tensorflow as tf
+
+    from bert_model.config import BertConfig
+    from bert_model.names import variables_by_tf1_name
+    from bert_model.pretraining import BertForPretraining, pretraining_losses
+    from trainers.learning_rates import learning_rate_at
+    from trainers.optimization import Optimizer, clip_by_global_norm
+    from trainers.optimizer_options import OptimizerOptions
+
+    tf.config.experimental.enable_op_determinism()
+    keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    keras.utils.set_random_seed(0)
+    model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
+    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+    optimizer = Optimizer(variables, OptimizerOptions())
+    global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    @tf.function(jit_compile=xla)
+    def step(features: Features) -> tuple[tf.Tensor, tf.Tensor]:
+        number = global_step.read_value()
+        with tf.GradientTape() as tape:
+            seed = tf.stack([tf.cast(number, tf.int32), 0])
+            loss = pretraining_losses(model(features, seed), features).total
+        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, list(variables.values()))]
+        clipped, norm = clip_by_global_norm(gradients, 1.0)
+        optimizer.apply(clipped, learning_rate_at(number, 1e-4, 10_000, 100), number)
+        global_step.assign_add(1)
+        return loss, norm
+
+    features = {name: tf.constant(values) for name, values in random_features().items()}
+    return lambda: [value.numpy() for value in step(features)]
+
+
+def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
+    """`train_on_batch` of the library's masked language model."""
+    start_tensorflow(threads)
+    import keras
+    import keras_hub
+
+    from bert_model.config import BertConfig
+
+    keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
+    config = BertConfig.preset(size, vocab_size=VOCAB_SIZE)
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=VOCAB_SIZE,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
+        dropout=config.hidden_dropout_prob,
+        max_sequence_length=config.max_position_embeddings,
+    )
+    model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
+    model.compile(optimizer=keras.optimizers.AdamW(1e-4, weight_decay=0.01), jit_compile=xla)
+    features = random_features()
+    inputs = {
+        "token_ids": features["input_ids"],
+        "padding_mask": features["input_mask"],
+        "segment_ids": features["segment_ids"],
+        "mask_positions": features["masked_lm_positions"],
+    }
+    return lambda: model.train_on_batch(inputs, features["masked_lm_ids"], features["masked_lm_weights"])
+
+
+def hugging_face_step(size: str, threads: int, precision: str) -> Step:
+    """Forward, backward and AdamW of the library's model with both heads."""
+    import torch
+    from transformers import BertConfig as HuggingFaceConfig
+    from transformers import BertForPreTraining
+
+    from bert_model.config import BertConfig
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    config = BertConfig.preset(size, vocab_size=VOCAB_SIZE)
+    model = BertForPreTraining(
+        HuggingFaceConfig(
+            vocab_size=VOCAB_SIZE,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_hidden_layers,
+            num_attention_heads=config.num_attention_heads,
+            intermediate_size=config.intermediate_size,
+        )
+    ).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    features = {name: torch.from_numpy(values) for name, values in random_features().items()}
+    labels = torch.full((BATCH_SIZE, LENGTH), -100)  # a position without a prediction
+    labels.scatter_(1, features["masked_lm_positions"].long(), features["masked_lm_ids"].long())
+
+    def step() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = model(
+                input_ids=features["input_ids"].long(),
+                attention_mask=features["input_mask"],
+                token_type_ids=features["segment_ids"].long(),
+                labels=labels,
+                next_sentence_label=features["next_sentence_labels"][:, 0].long(),
+            ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def tensorflow_product(_: str, threads: int, precision: str) -> Step:
+    """One product of two square matrices."""
+    start_tensorflow(threads)
+    import tensorflow as tf
+
+    matrix = tf.cast(tf.random.stateless_normal((MATRIX, MATRIX), (0, 1)), precision)
+    return lambda: tf.linalg.matmul(matrix, matrix)[0, 0].numpy()
+
+
+def torch_product(_: str, threads: int, precision: str) -> Step:
+    """The same in PyTorch."""
+    import torch
+
+    torch.set_num_threads(threads)
+    matrix = torch.randn((MATRIX, MATRIX), dtype=getattr(torch, precision))
+    return lambda: (matrix @ matrix)[0, 0].item()
+
+
+WORKERS: dict[str, Callable[..., Step]] = {
+    "beambert": our_step,
+    "beambert, XLA": lambda *arguments: our_step(*arguments, xla=True),
+    "KerasHub": keras_hub_step,
+    "KerasHub, XLA": lambda *arguments: keras_hub_step(*arguments, xla=True),
+    "Hugging Face": hugging_face_step,
+    "product in TensorFlow": tensorflow_product,
+    "product in PyTorch": torch_product,
+}
+
+
+def serve(name: str, size: str, threads: int, precision: str) -> None:
+    """Of a worker: makes as many steps as each line of standard input says, and answers with their seconds."""
+    # What libraries print must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    start = time.perf_counter()
+    step = WORKERS[name](size, threads, precision)
+    step()
+    print(time.perf_counter() - start, file=answers)
+    for line in sys.stdin:
+        start = time.perf_counter()
+        for _ in range(int(line)):
+            step()
+        print(time.perf_counter() - start, file=answers)
+
+
+class Worker:
+    """A process that makes steps when asked."""
+
+    def __init__(self, name: str, size: str, threads: int, precision: str) -> None:
+        arguments = [sys.executable, __file__, "--worker", name, "--threads", str(threads), "--precision", precision]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        self.process = subprocess.Popen(
+            [*arguments, size],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self.first = self._answer(name)
+        self.name = name
+
+    def seconds(self, steps: int) -> float:
+        """Of so many steps, together."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        return self._answer(self.name)
+
+    def stop(self) -> None:
+        """Ends the process."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+    def _answer(self, name: str) -> float:
+        assert self.process.stdout
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"{name} failed; run it alone to see why: --worker {name!r}, which reads numbers of steps")
+        return float(answer)
+
+
+def flops_of_a_step(size: str) -> float:
+    """Of the products that our step makes; the last layer has them for [CLS] and the predictions alone."""
+    from bert_model.config import BertConfig
+    from bert_model.size import training_flops_per_token
+
+    config = BertConfig.preset(size, vocab_size=VOCAB_SIZE)
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    # Without keys and values, which every position has.
+    last_layer = 4 * hidden**2 + 4 * hidden * intermediate + 4 * LENGTH * hidden
+    left_out = 3 * last_layer * (1 - (1 + PREDICTIONS) / LENGTH)
+    return BATCH_SIZE * LENGTH * (training_flops_per_token(config, LENGTH, PREDICTIONS) - left_out)
+
+
+def compare(size: str, names: list[str], rounds: int, seconds: float, threads: int, precision: str) -> None:
+    """Measures one model and prints a table."""
+    workers = [Worker(name, size, threads, precision) for name in names]
+    try:
+        # As many steps a turn as fit into the seconds asked for.
+        steps = [max(1, round(seconds / worker.seconds(1))) for worker in workers]
+        turns = [[worker.seconds(n) / n for worker, n in zip(workers, steps, strict=True)] for _ in range(rounds)]
+    finally:
+        for worker in workers:
+            worker.stop()
+    by_name = {worker.name: [turn[index] for turn in turns] for index, worker in enumerate(workers)}
+    ours = by_name["beambert"]
+    print(f"\nBERT {size}, {precision}, {threads} threads, {rounds} rounds of {seconds:g} s in turns")
+    print(f"{'':<24}{'first step':>12}{'s a step':>11}{'sequences/s':>13}{'we are':>9}")
+    for worker in workers:
+        times = by_name[worker.name]
+        median = statistics.median(times)
+        if worker.name.startswith("product"):
+            rate = 2 * MATRIX**3 / median
+            shares = [flops_of_a_step(size) / mine / (2 * MATRIX**3 / other) for mine, other in zip(ours, times, strict=True)]
+            print(f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s; our step reaches {statistics.median(shares):.0%} of it")
+            continue
+        ratios = [other / mine for mine, other in zip(ours, times, strict=True)]
+        print(
+            f"{worker.name:<24}{worker.first:>10.1f} s{median:>11.3f}{BATCH_SIZE / median:>13.1f}"
+            f"{statistics.median(ratios):>7.2f} x   ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
+
+def main() -> None:
+    """Measures the models named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="+", help="presets: mini, small, base")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of every library")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each library in a round")
+    parser.add_argument("--only", nargs="+", choices=list(WORKERS), help="compare beambert with these alone")
+    parser.add_argument("--worker", choices=list(WORKERS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        serve(options.worker, options.sizes[0], options.threads, options.precision)
+        return
+    print(f"batch {BATCH_SIZE} x {LENGTH}, {PREDICTIONS} predictions, {VOCAB_SIZE:,} pieces, dropout 0.1")
+    names = list(WORKERS) if options.only is None else ["beambert", *options.only]
+    for size in options.sizes:
+        compare(size, names, options.rounds, options.seconds, options.threads, options.precision)
+
+
+if __name__ == "__main__":
+    main()
