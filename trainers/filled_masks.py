@@ -1,5 +1,6 @@
 """A few masked examples with what the model puts in the place of the masks, as text to be looked at while it trains."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,6 +12,8 @@ from tokenizer.wordpiece import CONTINUATION
 _CLOSING = frozenset(",.;:!?)]}%'’”-–/")
 _OPENING = frozenset("([{$#@'’“-–/")
 _PIECES_BEFORE = 6
+# A filled mask in a line: original, prediction, probability. Special tokens are never masked, a bracket may be.
+FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]+)→(\S+) (\d+%)\]")
 
 
 def filled_masks(

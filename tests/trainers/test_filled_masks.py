@@ -1,7 +1,5 @@
 """Masked examples with the model's predictions as lines of text."""
 
-import re
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,7 @@ from pretraining_shards import VOCABULARY, random_features
 
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.filled_masks import filled_masks
+from trainers.filled_masks import FILLED, filled_masks
 
 WORDS = [
     "the",
@@ -105,6 +103,11 @@ def test_what_cannot_be_printed_is_spelt_out():
     assert filled_masks(features, logits_for(features, "\u200b"), ENGLISH) == [r"the [\u200b→\u200b 75%]"]
 
 
+def test_filled_masks_are_found_again():
+    line = "a [SEP][##s→##t 3%] [[→[SEP] 4%] [##[→] 5%][→→→ 6%] [x] → y"
+    assert FILLED.findall(line) == [("##s", "##t", "3%"), ("[", "[SEP]", "4%"), ("##[", "]", "5%"), ("→", "→", "6%")]
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2]), st.integers(1, 40))
 def test_any_example_is_one_line_with_its_masks(seed, instances, most):
     generator = np.random.default_rng(seed)
@@ -126,5 +129,5 @@ def test_any_example_is_one_line_with_its_masks(seed, instances, most):
             original[features["masked_lm_positions"][row, :masked]] = features["masked_lm_ids"][row, :masked]
             length = np.flatnonzero(features.get("sequence_ids", features.get("input_mask"))[row])[-1] + 1
             expected = decoder.decode(original[1 : length - 1])
-            found = re.sub(r"\[(\S+)→\S+ \d+%\]", r"\1", line)
+            found = FILLED.sub(r"\1", line)
             assert found.replace(" ", "").replace("##", "") == expected.replace(" ", "").replace("##", "")

@@ -5,7 +5,6 @@ It names no metric but to label it, so that it serves every task that writes `me
 
 import dataclasses
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
@@ -18,6 +17,7 @@ from bert_model.size import parameter_counts
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
 from trainers import best_checkpoint, metrics_log, run_record
+from trainers.filled_masks import FILLED
 from trainers.metrics_log import TIMING_FIELDS
 from trainers.progress import duration
 from trainers.run_report.curves import curve
@@ -213,12 +213,10 @@ def _masks(run: Run) -> str:
     if not lines:
         return ""
     last = lines[-1]
-    # [original→prediction 12%], of filled_masks.py.
-    marks = re.compile(r"\[(\S+)→(\S+) (\d+%)\]")
     articles = []
     for text in map(str, last["filled_masks"]):
         parts, end = [], 0
-        for match in marks.finditer(text):
+        for match in FILLED.finditer(text):
             was, is_now, share = (escape(group) for group in match.groups())
             kind, words = ("same", was) if was == is_now else ("other", f"<s>{was}</s> {is_now}")
             parts += [escape(text[end : match.start()]), f'<mark class="{kind}">{words} <small>{share}</small></mark>']
