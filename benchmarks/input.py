@@ -1,9 +1,9 @@
 """How fast the trainer's input is: examples a second from shards to parsed batches, beside plain tf.data.
 
 The base is what a user of TensorFlow alone would write: TFRecordDataset, batch, parse_example, prefetch, no shuffling,
-no random access, no resume. It reads one file after the other, as records of one file stand in order anyway. Both
-read the same shards, whole, from the page cache. Seconds are CPU seconds of all threads, which other processes on the
-machine change little, and those of the clock.
+no random access, no resume. It reads one file after the other, as records of one file stand in order anyway. Both read
+the same shards, whole, from the page cache; masks are drawn by ours alone. Seconds are CPU seconds of all threads,
+which other processes on the machine change little, and those of the clock.
 """
 
 import os
