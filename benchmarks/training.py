@@ -281,8 +281,12 @@ def compare(size: str, names: list[str], rounds: int, seconds: float, threads: i
         median = statistics.median(times)
         if worker.name.startswith("product"):
             rate = 2 * MATRIX**3 / median
-            shares = [flops_of_a_step(size) / mine / (2 * MATRIX**3 / other) for mine, other in zip(ours, times, strict=True)]
-            print(f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s; our step reaches {statistics.median(shares):.0%} of it")
+            shares = [
+                flops_of_a_step(size) / mine / (2 * MATRIX**3 / other) for mine, other in zip(ours, times, strict=True)
+            ]
+            print(
+                f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s; our step reaches {statistics.median(shares):.0%} of it"
+            )
             continue
         ratios = [other / mine for mine, other in zip(ours, times, strict=True)]
         print(

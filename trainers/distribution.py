@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from trainers.errors import TrainingError
 
-STRATEGIES = ("auto", "one", "mirrored", "multi_worker", "tpu")
-
 
 class Share(NamedTuple):
     """Which part of every update's examples an input pipeline reads.
@@ -52,8 +50,8 @@ class Distribution:
         """Finds the devices; to be called before anything is computed.
 
         Args:
-            name: of `STRATEGIES`. "auto" is "multi_worker" where TF_CONFIG is set, "tpu" where a TPU is attached or
-                named, "mirrored" with several GPUs or logical CPU devices, else "one".
+            name: of `training_options.STRATEGIES`. "auto" is "multi_worker" where TF_CONFIG is set, "tpu" where a TPU
+                is attached or named, "mirrored" with several GPUs or logical CPU devices, else "one".
             tpu_name: of the TPU, or None for the one attached to this machine.
             tpu_zone: of the TPU; None for this machine's.
             gcp_project: of the TPU; None for this machine's.

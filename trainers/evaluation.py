@@ -1,6 +1,6 @@
 """The metrics of a task over many batches."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
@@ -8,15 +8,17 @@ from trainers.distribution import Distribution
 from trainers.task import Features, Ratios, Sums, Task
 
 
-def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
-    """The task's metrics over all batches: numerators and denominators summed in float64, then divided once.
+def evaluation_of(
+    task: Task, distribution: Distribution | None = None
+) -> Callable[[Iterable[Features]], dict[str, float]]:
+    """A function from batches to the task's metrics over all of them, compiled once however often it is called.
 
-    Examples therefore weigh the same whatever batch they fall into, the last and smaller one too.
+    Numerators and denominators are summed in float64, then divided once: examples weigh the same whatever batch they
+    fall into.
 
     Args:
         task: with the weights to evaluate.
-        batches: of `Distribution.batches` if `distribution` is given.
-        distribution: the devices; None for one.
+        distribution: the devices, whose `batches` the function is given; None for one.
     """
     if distribution is None:
         step = tf.function(lambda features: task.sums(features, None))
@@ -24,7 +26,12 @@ def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution
         step = tf.function(
             lambda batch: distribution.sum(distribution.run(lambda features: task.sums(features, None), batch))
         )
-    return divided(on_host(step(features)) for features in batches)
+    return lambda batches: divided(on_host(step(features)) for features in batches)
+
+
+def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
+    """The task's metrics over all batches, as of `evaluation_of`."""
+    return evaluation_of(task, distribution)(batches)
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -21,12 +21,17 @@ from trainers.evaluation import on_host
 from trainers.interruption import noticed
 from trainers.progress import say
 from trainers.stages import Stage, stage_at
+from trainers.task import Task
 from trainers.throughput import Work
 from trainers.trainer import NOT_FINITE, Trainer
 from trainers.watching import Watch
 
 # Skipped updates in a row after which a run that skips them stops: it has diverged for good.
 MOST_SKIPPED_IN_A_ROW = 100
+
+
+# What a checkpoint's state holds of an evaluation of it, by this name.
+EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,31 @@ class Rhythm:
     best_metric: str = "loss"
 
 
+class Source(NamedTuple):
+    """What a run reads, as the loop sees it.
+
+    Attributes:
+        task: what is trained on it; of the same variables for every source of a run.
+        batches: from a stage, a step of it and the share of an input pipeline to the batches from that step to the
+            stage's end.
+        work: from a stage to what one of its updates amounts to.
+        replaced_before: from a step to how many examples of the updates before it were replaced, being corrupt.
+    """
+
+    task: Task
+    batches: Callable[[Stage, int, Share], tf.data.Dataset]
+    work: Callable[[Stage], Work]
+    replaced_before: Callable[[int], int] = lambda _step: 0
+
+
 def train(
     trainer: Trainer,
     stages: Sequence[Stage],
-    batches: Callable[[Stage, int, Share], tf.data.Dataset],
+    sources: Sequence[Source],
     rhythm: Rhythm,
     checkpoint_directory: Path,
     watch: Watch,
-    work: Callable[[Stage], Work],
-    evaluate: Callable[[], Mapping[str, float]] | None = None,
+    evaluate: Callable[[Stage], tuple[Mapping[str, float], Sequence[str]]] | None = None,
 ) -> int | None:
     """Trains from the trainer's step to the end of the last stage, saving on the way and at the end.
 
@@ -66,12 +87,12 @@ def train(
     Args:
         trainer: new or restored.
         stages: of the whole run.
-        batches: from a stage, a step of it and the share of an input pipeline to the batches from that step on.
+        sources: by the numbers that stages have for their data.
         rhythm: when to save and to evaluate.
         checkpoint_directory: where checkpoints go.
         watch: shows and records what happens; entered.
-        work: what an update of a stage amounts to.
-        evaluate: gives the metrics of the model as it is, or None if there is nothing to evaluate on.
+        evaluate: gives the metrics of the model as it is, and lines of text to show, in a stage; None if there is
+            nothing to evaluate on. What comes after the last update is the caller's to do.
 
     Returns:
         None when done, or the number of the signal that stopped it, after saving.
@@ -86,11 +107,17 @@ def train(
     with noticed() as interruption:
         while step < num_train_steps:
             stage = stage_at(stages, step)
-            iterator = iter(distribution.batches(functools.partial(batches, stage, step)))
+            source = sources[stage.data]
+            trainer.task = source.task
+            iterator = iter(distribution.batches(functools.partial(source.batches, stage, step)))
             loop = trainer.make_loop(iterator)
-            watch.begin_stage(work(stage))
+            later = [other for other in stages if other.first_step >= stage.end_step]
+            later_flops = sum(
+                sources[other.data].work(other).flops * (other.end_step - other.first_step) for other in later
+            )
+            watch.begin_stage(source.work(stage), stage.end_step, later_flops)
             while step < stage.end_step:
-                end = min(_next_stop(step, rhythm, watch.report_steps), stage.end_step)
+                end = min(_next_stop(step, rhythm, watch), stage.end_step)
                 told_to_stop = tf.constant(int(interruption.signal_number is not None))
                 sums, first_bad, waited, wishes = loop(
                     iterator, tf.constant(step, tf.int64), tf.constant(end - step, tf.int64), told_to_stop
@@ -99,19 +126,19 @@ def train(
                 if bad_step >= 0 and not trainer.settings.skip_not_finite:
                     raise _not_finite(bad_step, checkpoint_directory)
                 ratios = on_host(sums)
-                skipped, made = ratios[NOT_FINITE]
+                skipped, made = ratios.pop(NOT_FINITE)
                 skipped_in_a_row = skipped_in_a_row + end - step if skipped == made else 0
-                if skipped_in_a_row > MOST_SKIPPED_IN_A_ROW:
+                if skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
                     raise _not_finite(end - skipped_in_a_row, checkpoint_directory)
                 step = end
-                watch.update(step, ratios, float(waited.numpy()))
+                watch.update(step, ratios, float(waited.numpy()), round(skipped), source.replaced_before(step))
                 stop = int(wishes.numpy()) > 0 and step < num_train_steps
-                due = step % rhythm.save_checkpoints_steps == 0 or step == num_train_steps
                 evaluation = None
                 if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps) and not stop:
                     with watch.pause():
-                        evaluation = evaluate()
-                    watch.evaluated(step, evaluation)
+                        evaluation, lines = evaluate(stage)
+                    watch.evaluated(step, evaluation, lines)
+                due = step % rhythm.save_checkpoints_steps == 0 or step == num_train_steps
                 if due or stop or evaluation is not None:
                     with watch.pause():
                         prefix = _save(trainer, step, rhythm, checkpoint_directory, watch.state(), evaluation)
@@ -122,7 +149,15 @@ def train(
 
 
 def record_evaluation(checkpoint_directory: Path, step: int, rhythm: Rhythm, metrics: Mapping[str, float]) -> None:
-    """Notes whether the checkpoint of a step is the best so far, and removes those that need not stay."""
+    """Notes whether the checkpoint of a step is the best so far, and removes those that need not stay.
+
+    Raises:
+        TrainingError: the evaluation has no such metric, or the files cannot be written or removed.
+    """
+    if rhythm.best_metric not in metrics:
+        raise TrainingError(
+            f"--best_metric {rhythm.best_metric} is not in the evaluation; choose from {', '.join(sorted(metrics))}"
+        )
     better(checkpoint_directory, step, rhythm.best_metric, metrics[rhythm.best_metric])
     _remove_old(checkpoint_directory, rhythm)
 
@@ -138,6 +173,8 @@ def _save(
     """Saves a checkpoint, if this process is to, and returns its path without `.index`."""
     if not trainer.distribution.is_chief:
         return directory / f"model.ckpt-{step}"
+    # The evaluation stays with it, for the case that the process ends before it is known which one is best.
+    state = {**state, EVALUATION: dict(evaluation)} if evaluation is not None else state
     saved = checkpointing.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
     if evaluation is not None:
         record_evaluation(directory, step, rhythm, evaluation)
@@ -151,10 +188,10 @@ def _remove_old(directory: Path, rhythm: Rhythm) -> None:
     checkpointing.remove_old(directory, rhythm.keeping, record.step if record else None)
 
 
-def _next_stop(step: int, rhythm: Rhythm, report_steps: int) -> int:
+def _next_stop(step: int, rhythm: Rhythm, watch: Watch) -> int:
     """The next step at which a report, checkpoint or evaluation is due, or the longest loop ends."""
-    periods = (rhythm.iterations_per_loop, report_steps, rhythm.save_checkpoints_steps, rhythm.eval_steps)
-    return min((step // period + 1) * period for period in periods if period)
+    periods = (rhythm.iterations_per_loop, rhythm.save_checkpoints_steps, rhythm.eval_steps)
+    return min(watch.next_report(step), *((step // period + 1) * period for period in periods if period))
 
 
 def _evaluation_due(step: int, rhythm: Rhythm, num_train_steps: int) -> bool:

@@ -7,7 +7,7 @@ from bert_model.pretraining import BertForPretraining, pretraining_losses
 from trainers.task import Features, Sums, Task
 
 # Metrics on the progress line, with the words for them.
-SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "masked LM accuracy"}
+SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
 
 
 def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Task:

@@ -1,5 +1,6 @@
 """One update of a task's variables on any devices: gradients of every share of a batch, summed, clipped, applied."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,7 +67,8 @@ class Trainer:
     """A task with its optimizer and step counter: all that a checkpoint holds.
 
     Args:
-        task: what is trained; its variables made in the scope of `distribution`.
+        task: what is trained; its variables made in the scope of `distribution`. It may be exchanged between two calls
+            of `make_loop` for another of the same variables.
         settings: how updates are made.
         distribution: the devices; one, if not given.
     """
@@ -88,10 +90,11 @@ class Trainer:
         """Weights, optimizer slots and step, by the names they are saved under."""
         return {**self.task.variables, **self.optimizer.slots, checkpointing.GLOBAL_STEP: self.global_step}
 
-    def step(self, features: Features) -> Sums:
+    def step(self, backward: Callable[..., Any], features: Features) -> Sums:
         """Makes one update; to be called on every replica (`Distribution.run`), in a graph.
 
         Args:
+            backward: `_gradients`, compiled.
             features: the replica's share of the batch, [batch_size / replicas, ...].
 
         Returns:
@@ -104,7 +107,7 @@ class Trainer:
         # The terms of the loss are divided by what the whole batch weighs, so that the update does not depend on how
         # the batch is dealt out, however unevenly masked tokens fall.
         denominators = local if settings.clip_per_replica else sum_over_replicas(local)
-        loss, sums, gradients = self._backward(features, denominators, step, replica_number())
+        loss, sums, gradients = backward(features, denominators, step, replica_number())
         if settings.clip_per_replica:
             gradients, _ = clip_by_global_norm(gradients, settings.optimizer.clip_norm)
         held = [gradient for gradient in gradients if gradient is not None]
@@ -190,6 +193,9 @@ class Trainer:
             was not finite, -1 if none, the seconds spent waiting for batches, and how many replicas were told to stop.
         """
         distribution = self.distribution
+        # What a TPU runs is compiled anyway.
+        xla = self.settings.xla and not distribution.is_tpu
+        backward = tf.function(self._gradients, jit_compile=xla or None)
 
         @tf.function
         def one_step(iterator: Any) -> tuple[Sums, tf.Tensor]:
@@ -198,7 +204,7 @@ class Trainer:
                 batch = next(iterator)
             with tf.control_dependencies(tf.nest.flatten(distribution.first(batch))):
                 waited = _clock() - begin
-            return distribution.sum(distribution.run(self.step, batch)), waited
+            return distribution.sum(distribution.run(functools.partial(self.step, backward), batch)), waited
 
         structure, _ = one_step.get_concrete_function(iterator).structured_outputs
 

@@ -1,0 +1,367 @@
+"""A pretraining run as `trainers.pretrain` has planned it: model, devices and data put together, trained, evaluated."""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from bert_model import native
+from bert_model.model_card import model_card
+from bert_model.names import PRETRAINING
+from bert_model.pretraining import BertForPretraining
+from bert_model.size import parameter_counts
+from pipelines import dataset as manifest
+from trainers import checkpointing, run_record
+from trainers.checkpointing import Checkpoint, Keeping
+from trainers.distribution import Distribution, Share
+from trainers.errors import TrainingError
+from trainers.evaluation import evaluation_of
+from trainers.filled_masks import filled_masks
+from trainers.initial_checkpoint import load_weights
+from trainers.input import reading_errors, train_batches, validation_batches
+from trainers.loop import EVALUATION, Rhythm, Source, record_evaluation, train
+from trainers.optimizer_flags import optimizer_options
+from trainers.pretrain import Plan
+from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
+from trainers.progress import say, warn
+from trainers.recomputation import recompute
+from trainers.run_report.report import write_report
+from trainers.shard_reader import Damage
+from trainers.stages import Stage, check_batch_sizes
+from trainers.static_shapes import with_static_lengths
+from trainers.task import Features, Task
+from trainers.throughput import Work, peak_flops, rows_of, work_of_update
+from trainers.trainer import Settings, Trainer
+from trainers.watching import Watch
+from trainers.whole_files import write_whole
+
+# Rows of the validation data whose masks are shown filled.
+_SHOWN_ROWS = 8
+
+
+def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
+    """Does what the options ask for; TensorFlow is started.
+
+    Returns:
+        The exit code of `beambert pretrain`.
+
+    Raises:
+        DatasetError, TrainingError: one line for the user.
+    """
+    keras.utils.set_random_seed(args.seed)
+    keras.config.set_dtype_policy("mixed_bfloat16" if args.precision == "bfloat16" else "float32")
+    strategy = "mirrored" if args.strategy == "auto" and args.cpu_devices > 1 else args.strategy
+    distribution = Distribution.open(strategy, args.tpu_name, args.tpu_zone, args.gcp_project)
+    check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
+    run = PretrainingRun(args, plan, distribution)
+    return run.run()
+
+
+class PretrainingRun:
+    """A model on its devices.
+
+    Args:
+        args: the options, defaults filled in.
+        plan: of the run.
+        distribution: the devices.
+    """
+
+    def __init__(self, args: argparse.Namespace, plan: Plan, distribution: Distribution) -> None:
+        self.args, self.plan, self.distribution = args, plan, distribution
+        self.output = plan.output
+        self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
+        self.accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+        with distribution.scope():
+            # Matrix units want rows by the 128; on a CPU the padding made no difference.
+            self.model = BertForPretraining(
+                plan.config, pad_vocabulary=self.accelerated, left_to_right=plan.left_to_right
+            )
+        recompute(self.model.encoder, args.recompute)
+        self.task = pretraining_task(self.model, next_sentence=not args.no_next_sentence)
+        self.damage = Damage(skip=args.on_corrupt == "skip")
+        self.rhythm = Rhythm(
+            iterations_per_loop=args.iterations_per_loop or (100 if self.accelerated else 1),
+            save_checkpoints_steps=args.save_checkpoints_steps,
+            eval_steps=args.eval_steps,
+            keeping=Keeping(args.keep_checkpoint_max, args.keep_checkpoint_every_n_hours),
+            best_metric=args.best_metric,
+        )
+        self.tasks = [self._task(index) for index in range(len(plan.datasets))]
+        self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
+
+    def run(self) -> int:
+        """Trains, evaluates, and writes the files of the run's directory; the exit code."""
+        args, stopped = self.args, None
+        if args.do_train:
+            if self.distribution.is_chief:
+                self._write_beginning()
+            stopped = self._train()
+            if stopped is not None:
+                self._write_report()
+                return 128 + stopped
+        checkpoint = self._last_checkpoint()
+        results = self._evaluate_checkpoint(checkpoint) if args.do_eval else None
+        if self.distribution.is_chief:
+            model = native.load(self.output)
+            if model is not None:
+                self._write_model(_trained_model(model, checkpoint, results))
+            self._write_report()
+            self._summarise(checkpoint, results)
+        return 0
+
+    def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
+        """Evaluates the model as it is on the validation examples of a stage's data.
+
+        All numbers are taken over the examples as a whole: sums of weights and losses are divided once, at the end. The
+        released code does the same for the four masked_lm_* and next_sentence_* numbers; its `loss` is the mean over
+        batches of each batch's loss, ours the sum of masked_lm_loss and next_sentence_loss, which the batch size leaves
+        alone.
+
+        Returns:
+            The metrics, and a few filled masks; nothing if there are no validation examples.
+        """
+        directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
+        batch_size = self._eval_batch_size()
+        max_steps = self.args.max_eval_steps
+
+        def batches(share: Share) -> tf.data.Dataset:
+            found = validation_batches(
+                directory,
+                dataset,
+                batch_size,
+                max_steps,
+                **share._asdict(),
+                pad_rows=self.distribution.is_tpu,
+                damage=self.damage,
+            )
+            if found is None:
+                raise _NothingToEvaluateOn
+            return found
+
+        try:
+            with reading_errors(self.damage):
+                metrics = self.evaluations[stage.data](self.distribution.batches(batches))
+                lines = self._filled_masks(batches(Share()))
+        except _NothingToEvaluateOn:
+            return {}, []
+        metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
+        return metrics, lines
+
+    def _task(self, index: int) -> Task:
+        """The task as the rows of one dataset need it."""
+        # XLA compiles every length of rows for itself, and a TPU sees one.
+        return (
+            self.task
+            if self._xla() or self.distribution.is_tpu
+            else with_static_lengths(self.task, self.plan.datasets[index])
+        )
+
+    def _xla(self) -> bool:
+        return self.args.xla == "on" or (self.args.xla == "auto" and self.accelerated)
+
+    def _eval_batch_size(self) -> int:
+        """--eval_batch_size, made to be divisible by the devices."""
+        replicas = self.distribution.replicas
+        return -(-self.args.eval_batch_size // replicas) * replicas
+
+    def _write_beginning(self) -> None:
+        """What makes the run's directory one, before the first update."""
+        plan, output = self.plan, self.output
+        new = native.load(output) is None or run_record.last_step(output) is None
+        output.mkdir(parents=True, exist_ok=True)
+        write_whole(output / manifest.VOCAB_FILE_NAME, plan.vocabulary.to_bytes())
+        write_whole(output / native.CONFIG_FILE_NAME, plan.config.to_json().encode())
+        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
+        if new:
+            origin = None
+            if self.args.init_checkpoint:
+                origin = f"training began with the weights of {Path(self.args.init_checkpoint).name}"
+            self._write_model(
+                native.ModelRecord(
+                    task=PRETRAINING,
+                    do_lower_case=plan.record.do_lower_case,
+                    max_seq_length=plan.record.max_seq_length,
+                    data_fingerprint=plan.record.data_fingerprint,
+                    origin=origin,
+                    left_to_right=plan.left_to_right,
+                )
+            )
+
+    def _write_model(self, model: native.ModelRecord) -> None:
+        """Writes `beambert.json` and the model card, which make a run's directory a model for every command."""
+        card = model_card(self.plan.config, model, parameter_counts(self.plan.config).total)
+        write_whole(self.output / native.MODEL_CARD_FILE_NAME, card.encode())
+        write_whole(self.output / native.FILE_NAME, model.to_json().encode())
+
+    def _train(self) -> int | None:
+        """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
+        args, plan = self.args, self.plan
+        saved = checkpointing.checkpoints(self.checkpoint_directory)
+        if saved and saved[-1].step >= args.num_train_steps:
+            say(f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
+            return None
+        optimizer = optimizer_options(args)
+        settings = Settings(
+            num_train_steps=args.num_train_steps,
+            num_warmup_steps=args.num_warmup_steps,
+            learning_rate=args.learning_rate,
+            seed=args.seed,
+            lr_decay_power=args.lr_decay_power,
+            gradient_accumulation_steps=args.gradient_accumulation_steps,
+            clip_per_replica=optimizer.clip == "per_shard",
+            skip_not_finite=args.on_not_finite == "skip",
+            xla=self._xla(),
+            optimizer=optimizer,
+        )
+        trainer = Trainer(self.task, settings, self.distribution)
+        state: dict = {}
+        if saved:
+            checkpointing.restore(saved[-1].prefix, trainer.saved_variables, self.task.vocab_size)
+            state = checkpointing.state_of(saved[-1])
+            if self.distribution.is_chief and EVALUATION in state:
+                record_evaluation(self.checkpoint_directory, saved[-1].step, self.rhythm, state[EVALUATION])
+            say(f"Resuming {self.output} from step {saved[-1].step} of {args.num_train_steps}")
+        else:
+            self._begin()
+        step = int(trainer.global_step.numpy())
+        sources = [self._source(index) for index in range(len(plan.datasets))]
+        can_evaluate = all(dataset.num_examples("validation") for dataset in plan.datasets)
+        if args.eval_steps and not can_evaluate:
+            raise TrainingError(
+                "--eval_steps needs validation examples in every directory of --data; build the data with some held "
+                "out, or leave --eval_steps out"
+            )
+        with self._watch(step, state) as watch, reading_errors(self.damage):
+            return train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
+
+    def _begin(self) -> None:
+        """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
+        plan = self.plan
+        if plan.initial is not None:
+            weights = load_weights(plan.initial, self.task.variables)
+            if self.distribution.is_chief:
+                write_whole(self.output / run_record.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
+            say(f"Weights read from {plan.initial.path}: {'; '.join(weights.lines())}")
+        parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
+        batches = " then ".join(
+            f"{stage.batch_size} sequences of {plan.datasets[stage.data].max_seq_length}" for stage in plan.stages
+        )
+        devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
+        say(
+            f"Training {parameters:,} parameters for {self.args.num_train_steps} steps of {batches}{devices}; "
+            "compiling takes some seconds"
+        )
+
+    def _source(self, index: int) -> Source:
+        """A directory of data as the loop reads it."""
+        args, plan = self.args, self.plan
+        directory, dataset = plan.directories[index], plan.datasets[index]
+        rows = rows_of(dataset)
+        several = len(plan.datasets) > 1
+
+        def batches(stage: Stage, step: int, share: Share) -> tf.data.Dataset:
+            own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
+            return train_batches(
+                directory,
+                dataset,
+                own,
+                step,
+                args.seed,
+                **share._asdict(),
+                pad_rows=self.distribution.is_tpu,
+                damage=self.damage,
+            )
+
+        def work(stage: Stage) -> Work:
+            label = f"length {dataset.max_seq_length}" if several else ""
+            return work_of_update(plan.config, stage.batch_size, rows, label)
+
+        return Source(self.tasks[index], batches, work, self.damage.replaced_before)
+
+    def _watch(self, step: int, state: Mapping) -> Watch:
+        output = self.output if self.distribution.is_chief else None
+        return Watch(output, self.args.num_train_steps, SHOWN_METRICS, state, step=step, peak_flops=self._peak_flops())
+
+    def _peak_flops(self) -> float | None:
+        """Of all devices together, in operations a second; None where it is not known."""
+        if self.args.peak_tflops is not None:
+            return self.args.peak_tflops * 1e12 * self.distribution.replicas
+        for gpu in tf.config.list_physical_devices("GPU"):
+            name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
+            peak = peak_flops(name, self.args.precision)
+            return None if peak is None else peak * self.distribution.replicas
+        return None
+
+    def _last_checkpoint(self) -> Checkpoint:
+        saved = checkpointing.checkpoints(self.checkpoint_directory)
+        if not saved:
+            raise TrainingError(f"{self.output} holds no checkpoint to evaluate; train it with --do_train")
+        return saved[-1]
+
+    def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
+        """Evaluates a checkpoint and writes the result files; None if there are no validation examples."""
+        checkpointing.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
+        stage = self.plan.stages[-1]
+        metrics, lines = self.evaluate(stage)
+        if not metrics:
+            warn(
+                f"{self.plan.directories[stage.data]} has no validation examples, so nothing is evaluated; build the "
+                "data with some held out"
+            )
+            return None
+        if not self.distribution.is_chief:
+            return metrics
+        with self._watch(checkpoint.step, checkpointing.state_of(checkpoint)) as watch:
+            watch.evaluated(checkpoint.step, metrics, lines)
+        if self.args.do_train:
+            record_evaluation(self.checkpoint_directory, checkpoint.step, self.rhythm, metrics)
+        results = {"global_step": checkpoint.step, **metrics}
+        text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
+        write_whole(self.output / "eval_results.txt", text.encode())
+        write_whole(self.output / "eval_results.json", json.dumps(results, indent=2, sort_keys=True).encode() + b"\n")
+        return results
+
+    def _filled_masks(self, batches: tf.data.Dataset) -> list[str]:
+        """The first validation examples with the model's predictions; none on a TPU, for which it is not compiled."""
+        if self.distribution.is_tpu or not self.distribution.is_chief:
+            return []
+        features: Features = {name: values[:_SHOWN_ROWS] for name, values in next(iter(batches)).items()}
+        logits = self.model(features).masked_lm
+        return filled_masks(
+            {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary
+        )
+
+    def _write_report(self) -> None:
+        if self.distribution.is_chief:
+            write_report(self.output)
+
+    def _summarise(self, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
+        output = self.output
+        say(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
+        say(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
+        if results:
+            shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
+            shown["loss"] = "loss"
+            numbers = ", ".join(f"{words} {results[name]:.3f}" for name, words in shown.items() if name in results)
+            say(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+        say(f"Report       {output / 'report.html'}")
+        say(f"Curves       tensorboard --logdir {output / 'logs'}")
+        say(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")
+
+
+class _NothingToEvaluateOn(Exception):
+    """A dataset without validation examples."""
+
+
+def _trained_model(
+    model: native.ModelRecord, checkpoint: Checkpoint, results: Mapping[str, float] | None
+) -> native.ModelRecord:
+    """The record of a model after training or evaluation; metrics stay as long as the weights do."""
+    metrics = model.metrics if model.steps == checkpoint.step else {}
+    if results is not None:
+        metrics = {name: value for name, value in results.items() if name != "global_step"}
+    return dataclasses.replace(model, steps=checkpoint.step, metrics=metrics)
