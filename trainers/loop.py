@@ -83,6 +83,13 @@ def train(
     num_train_steps = stages[-1].end_step
     step = int(trainer.global_step.numpy())
     skipped_in_a_row = 0
+    # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
+    if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps):
+        with watch.pause():
+            evaluation = evaluate()
+            watch.evaluated(step, evaluation)
+            if distribution.is_chief:
+                record_evaluation(checkpoint_directory, step, rhythm, evaluation)
     with noticed() as interruption:
         while step < num_train_steps:
             stage = stage_at(stages, step)
@@ -159,7 +166,7 @@ def _next_stop(step: int, rhythm: Rhythm, report_steps: int) -> int:
 
 def _evaluation_due(step: int, rhythm: Rhythm, num_train_steps: int) -> bool:
     """Whether to evaluate after so many updates; what comes after the last one is not the loop's to decide."""
-    return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and step < num_train_steps
+    return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and 0 < step < num_train_steps
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:
