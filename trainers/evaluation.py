@@ -18,12 +18,14 @@ def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution
         batches: of `Distribution.batches` if `distribution` is given.
         distribution: the devices; None for one.
     """
-    if distribution is None:
-        step = tf.function(lambda features: task.sums(features, None))
-    else:
-        step = tf.function(
-            lambda batch: distribution.sum(distribution.run(lambda features: task.sums(features, None), batch))
-        )
+    def sums(features: Features) -> Sums:
+        return task.sums(features, None)
+
+    def summed(batch: Features) -> Sums:
+        return sums(batch) if distribution is None else distribution.sum(distribution.run(sums, batch))
+
+    # There is nothing for AutoGraph to convert, and looking for it takes seconds.
+    step = tf.function(summed, autograph=False)
     return divided(on_host(step(features)) for features in batches)
 
 
