@@ -20,6 +20,7 @@ def evaluation_of(
         task: with the weights to evaluate.
         distribution: the devices, whose `batches` the function is given; None for one.
     """
+<<<<<<< HEAD
     if distribution is None:
         step = tf.function(lambda features: task.sums(features, None))
     else:
@@ -32,6 +33,17 @@ def evaluation_of(
 def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
     """The task's metrics over all batches, as of `evaluation_of`."""
     return evaluation_of(task, distribution)(batches)
+=======
+    def sums(features: Features) -> Sums:
+        return task.sums(features, None)
+
+    def summed(batch: Features) -> Sums:
+        return sums(batch) if distribution is None else distribution.sum(distribution.run(sums, batch))
+
+    # There is nothing for AutoGraph to convert, and looking for it takes seconds.
+    step = tf.function(summed, autograph=False)
+    return divided(on_host(step(features)) for features in batches)
+>>>>>>> wt-saving
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:

@@ -30,10 +30,6 @@ from trainers.watching import Watch
 MOST_SKIPPED_IN_A_ROW = 100
 
 
-# What a checkpoint's state holds of an evaluation of it, by this name.
-EVALUATION = "evaluation"
-
-
 @dataclass(frozen=True)
 class Rhythm:
     """When a run looks up from its updates.
@@ -104,6 +100,13 @@ def train(
     num_train_steps = stages[-1].end_step
     step = int(trainer.global_step.numpy())
     skipped_in_a_row = 0
+    # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
+    if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps):
+        with watch.pause():
+            evaluation = evaluate()
+            watch.evaluated(step, evaluation)
+            if distribution.is_chief:
+                record_evaluation(checkpoint_directory, step, rhythm, evaluation)
     with noticed() as interruption:
         while step < num_train_steps:
             stage = stage_at(stages, step)
@@ -173,8 +176,6 @@ def _save(
     """Saves a checkpoint, if this process is to, and returns its path without `.index`."""
     if not trainer.distribution.is_chief:
         return directory / f"model.ckpt-{step}"
-    # The evaluation stays with it, for the case that the process ends before it is known which one is best.
-    state = {**state, EVALUATION: dict(evaluation)} if evaluation is not None else state
     saved = checkpointing.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
     if evaluation is not None:
         record_evaluation(directory, step, rhythm, evaluation)
@@ -196,7 +197,7 @@ def _next_stop(step: int, rhythm: Rhythm, watch: Watch) -> int:
 
 def _evaluation_due(step: int, rhythm: Rhythm, num_train_steps: int) -> bool:
     """Whether to evaluate after so many updates; what comes after the last one is not the loop's to decide."""
-    return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and step < num_train_steps
+    return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and 0 < step < num_train_steps
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:

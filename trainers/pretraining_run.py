@@ -23,7 +23,7 @@ from trainers.evaluation import evaluation_of
 from trainers.filled_masks import filled_masks
 from trainers.initial_checkpoint import load_weights
 from trainers.input import reading_errors, train_batches, validation_batches
-from trainers.loop import EVALUATION, Rhythm, Source, record_evaluation, train
+from trainers.loop import Rhythm, Source, record_evaluation, train
 from trainers.optimizer_flags import optimizer_options
 from trainers.pretrain import Plan
 from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
@@ -222,8 +222,6 @@ class PretrainingRun:
         if saved:
             checkpointing.restore(saved[-1].prefix, trainer.saved_variables, self.task.vocab_size)
             state = checkpointing.state_of(saved[-1])
-            if self.distribution.is_chief and EVALUATION in state:
-                record_evaluation(self.checkpoint_directory, saved[-1].step, self.rhythm, state[EVALUATION])
             say(f"Resuming {self.output} from step {saved[-1].step} of {args.num_train_steps}")
         else:
             self._begin()

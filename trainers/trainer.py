@@ -82,7 +82,7 @@ class Trainer:
             self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
         # What a TPU runs is compiled anyway.
         self._backward = tf.function(
-            self._gradients, jit_compile=(settings.xla and not self.distribution.is_tpu) or None
+            self._gradients, autograph=False, jit_compile=(settings.xla and not self.distribution.is_tpu) or None
         )
 
     @property
@@ -197,7 +197,7 @@ class Trainer:
         xla = self.settings.xla and not distribution.is_tpu
         backward = tf.function(self._gradients, jit_compile=xla or None)
 
-        @tf.function
+        @tf.function(autograph=False)
         def one_step(iterator: Any) -> tuple[Sums, tf.Tensor]:
             begin = _clock()
             with tf.control_dependencies([begin]):

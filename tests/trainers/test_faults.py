@@ -15,19 +15,13 @@ from pretraining_shards import LENGTH, VOCABULARY, write_dataset
 
 import beambert
 from bert_model.config import BertConfig
-from trainers import checkpointing
-from trainers.progress import Progress
+from trainers import checkpointing, metrics_log
+from trainers.best_checkpoint import best
+from trainers.watching import Watch
 
 STEPS = 40
 SAVED_EVERY = 5
-# Fields of metrics.jsonl that tell of the machine.
-TIMINGS = {
-    "seconds",
-    "sequences_per_second",
-    "tokens_per_second",
-    "model_flops_utilization",
-    "data_wait_share",
-}
+EVALUATED_EVERY = 8
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +48,7 @@ def pretrain(inputs):
     def call(output, *flags, fault=None):
         argv = ["pretrain", "--data", str(inputs / "data"), "--model", str(inputs / "model.json"), "--do_train"]
         argv += ["--output", str(output), "--num_train_steps", str(STEPS), "--train_batch_size", "4"]
-        argv += ["--save_checkpoints_steps", str(SAVED_EVERY), "--iterations_per_loop", "1", *flags]
+        argv += ["--save_checkpoints_steps", str(SAVED_EVERY), "--eval_steps", str(EVALUATED_EVERY), *flags]
         log = output.with_suffix(".log")
         log.unlink(missing_ok=True)
         code = run(log, command, argv, fault)
@@ -82,7 +76,7 @@ def command(argv, fault):
 
 def at_step(step, action):
     """Calls `action` when the loop has made so many steps, before it saves."""
-    update = Progress.update
+    update = Watch.update
 
     def updated(self, made, *arguments, **named):
         result = update(self, made, *arguments, **named)
@@ -90,7 +84,7 @@ def at_step(step, action):
             action()
         return result
 
-    Progress.update = updated
+    Watch.update = updated
 
 
 def before_save(step, action):
@@ -136,17 +130,23 @@ def last_saved(output):
 
 
 def assert_same(output, straight):
-    """The last checkpoints of both runs hold the same bytes, and their logs the same lines."""
+    """Both runs end with the same bytes in their last checkpoint, the same best one and the same lines of metrics."""
     for kind in ("index", "data-00000-of-00001"):
         name = f"checkpoints/model.ckpt-{STEPS}.{kind}"
         assert (output / name).read_bytes() == (straight / name).read_bytes(), name
     assert logged(output) == logged(straight)
+    assert best(output / "checkpoints") == best(straight / "checkpoints")
+    states = [checkpointing.state_of(checkpointing.checkpoints(run / "checkpoints")[-1]) for run in (output, straight)]
+    for state in states:
+        assert state.pop("seconds") > 0
+    assert states[0] == states[1]
 
 
 def logged(output):
     """The lines of `metrics.jsonl`, without what a clock decides."""
-    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{name: value for name, value in json.loads(line).items() if name not in TIMINGS} for line in lines]
+    lines = (output / metrics_log.FILE_NAME).read_text(encoding="utf-8").splitlines()
+    lines = map(json.loads, lines)
+    return [{name: line[name] for name in line.keys() - metrics_log.TIMING_FIELDS} for line in lines]
 
 
 def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tmp_path, pretrain, straight):
@@ -168,17 +168,18 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
     meets(-signal.SIGKILL, 10, "killed_in_save", 15)
     assert (output / "checkpoints" / "model.ckpt-15.data-00000-of-00001").exists()
 
-    said = meets(1, 15, "disk_full_at_save", 20)
+    said = meets(1, 16, "disk_full_at_save", 20)
     (line,) = [line for line in said.splitlines() if "error" in line]
-    assert re.search(r"model.ckpt-20 cannot be written .*File too large.* goes on from .*model.ckpt-15$", line)
+    assert re.search(r"model.ckpt-20 cannot be written .*File too large.* goes on from .*model.ckpt-16$", line)
 
-    said = meets(128 + signal.SIGTERM, 23, "signals_at", 23, signal.SIGTERM)
-    assert re.search(r"Stopped: .*model.ckpt-23 holds the state after step 23", said)
+    # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
+    said = meets(128 + signal.SIGTERM, 24, "signals_at", 23, signal.SIGTERM)
+    assert re.search(r"Stopped: .*model.ckpt-24 holds the state after step 24", said)
 
-    meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
+    meets(128 + signal.SIGINT, 28, "signals_at", 27, signal.SIGINT)
 
     # The second signal waits for nothing.
-    meets(128 + signal.SIGINT, 30, "signals_at", 33, signal.SIGINT, signal.SIGINT)
+    meets(128 + signal.SIGINT, 32, "signals_at", 33, signal.SIGINT, signal.SIGINT)
 
     meets(0, STEPS)
     assert_same(output, straight)

@@ -1,4 +1,5 @@
 import itertools
+import json
 import os
 import re
 import signal
@@ -6,25 +7,30 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from training import settings, trained, updated
 
 from trainers import checkpointing
 from trainers.errors import TrainingError
-from trainers.loop import Schedule, Task, Trainer, dropout_seed, evaluate, train
+from trainers.evaluation import evaluate
 from trainers.progress import steps_a_report
+from trainers.task import Task
+from trainers.trainer import Trainer, dropout_seed
 
 
 def line_task(side_effect=None):
     """Fits y = slope * x by squared error; `side_effect` is called with each batch's first x."""
     slope = tf.Variable(0.0)
 
-    def loss(features, seed):
+    def weights(features):
+        return {"error": tf.cast(tf.size(features["x"]), tf.float32)}
+
+    def sums(features, seed):
         x, y = features["x"], features["y"]
         if side_effect is not None:
             tf.py_function(side_effect, [x[0]], [])
-        errors = tf.square(slope * x - y)
-        return tf.reduce_mean(errors), {"error": (tf.reduce_sum(errors), tf.cast(tf.size(x), tf.float32))}
+        return {"error": (tf.reduce_sum(tf.square(slope * x - y)), weights(features)["error"])}
 
-    return Task({"slope": slope}, loss), slope
+    return Task({"slope": slope}, sums, weights), slope
 
 
 def batches(values, size=2):
@@ -32,25 +38,10 @@ def batches(values, size=2):
     return tf.data.Dataset.from_tensor_slices({"x": x, "y": 3 * x}).batch(size)
 
 
-def schedule(**changes):
-    options = {
-        "num_train_steps": 10,
-        "num_warmup_steps": 0,
-        "learning_rate": 0.1,
-        "save_checkpoints_steps": 4,
-        "iterations_per_loop": 3,
-        "batch_size": 2,
-        "seed": 1,
-    }
-    return Schedule(**{**options, **changes})
-
-
 def test_saves_on_the_way_and_at_the_end_whatever_the_loop_length(tmp_path, capsys):
     task, slope = line_task()
-    trainer = Trainer(task, schedule())
-    stopped = train(
-        trainer, batches([1, 2, 3, 4]).repeat(), tmp_path / "c", tmp_path / "logs", {"error": "squared error"}
-    )
+    trainer = Trainer(task, settings())
+    stopped = trained(trainer, batches([1, 2, 3, 4]).repeat(), tmp_path, shown={"error": "squared error"})
     assert stopped is None
     assert [checkpoint.step for checkpoint in checkpointing.checkpoints(tmp_path / "c")] == [4, 8, 10]
     assert int(trainer.global_step) == 10
@@ -62,8 +53,8 @@ def test_saves_on_the_way_and_at_the_end_whatever_the_loop_length(tmp_path, caps
 
 def test_tensorboard_has_the_metrics(tmp_path):
     task, _ = line_task()
-    train(Trainer(task, schedule()), batches([1, 2]).repeat(), tmp_path / "c", tmp_path / "logs", {})
-    (path,) = (tmp_path / "logs").iterdir()
+    trained(Trainer(task, settings()), batches([1, 2]).repeat(), tmp_path)
+    (path,) = (tmp_path / "logs" / "train").iterdir()
     scalars = {
         (value.tag, event.step): float(tf.make_ndarray(value.tensor))
         for event in tf.compat.v1.train.summary_iterator(str(path))
@@ -96,8 +87,8 @@ def test_a_signal_stops_after_saving(tmp_path, capsys, number):
 
     task, _ = line_task(interrupt)
     handler = signal.getsignal(number)
-    trainer = Trainer(task, schedule(num_train_steps=1000, save_checkpoints_steps=1000))
-    stopped = train(trainer, batches([1, 2]).repeat(), tmp_path / "c", tmp_path / "logs", {})
+    trainer = Trainer(task, settings(num_train_steps=1000))
+    stopped = trained(trainer, batches([1, 2]).repeat(), tmp_path, save_checkpoints_steps=1000)
     assert stopped == number
     assert signal.getsignal(number) is handler
     (saved,) = checkpointing.checkpoints(tmp_path / "c")
@@ -108,21 +99,22 @@ def test_a_signal_stops_after_saving(tmp_path, capsys, number):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_names_step_and_checkpoint(tmp_path, bad):
     task, _ = line_task()
-    trainer = Trainer(task, schedule())
+    trainer = Trainer(task, settings())
     values = batches([1, 2] * 6 + [bad, 1] + [1, 2] * 20)
     with pytest.raises(TrainingError, match=r"not finite at step 6; the last good checkpoint is .*model.ckpt-4"):
-        train(trainer, values, tmp_path / "c", tmp_path / "logs", {})
+        trained(trainer, values, tmp_path)
     task, _ = line_task()
     with pytest.raises(TrainingError, match="not finite at step 0; no checkpoint had been saved"):
-        train(Trainer(task, schedule()), batches([bad] * 20), tmp_path / "d", tmp_path / "logs", {})
+        trained(Trainer(task, settings()), batches([bad] * 20), tmp_path / "other")
 
 
 def test_a_gradient_that_is_not_finite_is_no_checkpoint(tmp_path):
     variable = tf.Variable(0.0)
     # The root of 0 is finite, its slope is not.
-    task = Task({"v": variable}, lambda features, seed: (tf.sqrt(variable) + 0 * features["x"][0], {}))
+    one = tf.constant(1.0)
+    task = Task({"v": variable}, lambda f, seed: {"a": (tf.sqrt(variable) + 0 * f["x"][0], one)}, lambda f: {"a": one})
     with pytest.raises(TrainingError, match="not finite at step 0"):
-        train(Trainer(task, schedule()), batches([1, 2]).repeat(), tmp_path / "c", tmp_path / "logs", {})
+        trained(Trainer(task, settings()), batches([1, 2]).repeat(), tmp_path)
     assert not checkpointing.checkpoints(tmp_path / "c")
 
 
@@ -146,21 +138,67 @@ def test_dropout_seeds_differ_in_every_coordinate_and_are_repeatable():
     assert len(set(seeds.values())) == len(seeds)
 
 
-def test_every_step_has_its_own_dropout_seed_and_evaluation_none():
+def test_every_step_and_micro_step_has_its_own_dropout_seed_and_evaluation_none():
     variable = tf.Variable(0.0)
+    seen = []
 
-    def loss(features, seed):
-        if seed is None:
-            return variable, {"seed": (tf.constant(0.0), tf.constant(1.0))}
-        return variable * features["x"][0], {"seed": (tf.cast(seed[0], tf.float32), tf.constant(1.0))}
+    def sums(features, seed):
+        if seed is not None:
+            tf.py_function(lambda number: seen.append(int(number)), [seed[0]], [])
+        return {"a": (variable * features["x"][0], tf.constant(1.0))}
 
-    task = Task({"v": variable}, loss)
-    trainer = Trainer(task, schedule())
-    endless = batches([1, 2]).repeat()
-    loop, iterator = trainer.make_loop(endless.element_spec), iter(endless)
-    seeds = [float(loop(iterator, tf.constant(1))[0]["seed"][0]) for _ in range(4)]
-    assert seeds == [float(tf.cast(dropout_seed(1, step)[0], tf.float32)) for step in range(4)]
-    assert evaluate(task, batches([1, 2])) == {"seed": 0.0}
+    task = Task({"v": variable}, sums, lambda features: {"a": tf.constant(1.0)})
+    updated(task, {"x": tf.constant([1.0, 2.0])}, 3)
+    assert seen == [int(dropout_seed(1, step)[0]) for step in range(3)]
+    seen.clear()
+    updated(task, {"x": tf.constant([1.0, 2.0])}, 2, gradient_accumulation_steps=2)
+    assert seen == [int(dropout_seed(1, step, micro)[0]) for step in range(2) for micro in range(2)]
+    seen.clear()
+    evaluate(task, batches([1, 2]))
+    assert seen == []
+
+
+def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
+    task, slope = line_task()
+    trainer = Trainer(task, settings(skip_not_finite=True))
+    nan = float("nan")
+    trained(trainer, batches([1, 2, nan, 1] + [1, 2] * 8), tmp_path)
+    good, other = line_task()
+    assert np.isfinite(slope.numpy())
+    assert int(trainer.global_step.numpy()) == 10
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines[-1]["skipped_updates"] == 1
+    assert all(np.isfinite(line["loss"]) for line in lines if "loss" in line)
+    # The update before and those after are made as if nothing had happened in between, but for the rate's course.
+    assert other.numpy() == 0.0
+    updated(good, {"x": tf.constant([1.0, 2.0]), "y": tf.constant([3.0, 6.0])})
+    assert 0 < other.numpy() < slope.numpy()
+
+
+def test_a_run_that_only_skips_stops(tmp_path):
+    task, _ = line_task()
+    trainer = Trainer(task, settings(skip_not_finite=True, num_train_steps=1000))
+    with pytest.raises(TrainingError, match="not finite at step 0"):
+        trained(trainer, batches([float("nan")] * 2).repeat(), tmp_path, save_checkpoints_steps=1000)
+
+
+def test_evaluations_on_the_way_choose_the_best_checkpoint(tmp_path):
+    task, _ = line_task()
+    losses = iter([3.0, 1.0, 2.0, 5.0])
+
+    def evaluation(stage):
+        return {"loss": next(losses)}, ["a line"]
+
+    trained(Trainer(task, settings()), batches([1, 2]).repeat(), tmp_path, evaluation, eval_steps=2)
+    assert json.loads((tmp_path / "c" / "best.json").read_text(encoding="utf-8")) == {
+        "step": 4,
+        "metric": "loss",
+        "value": 1.0,
+    }
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "validation"] == [2, 4, 6, 8]
+    # Every evaluation comes with a checkpoint.
+    assert [checkpoint.step for checkpoint in checkpointing.checkpoints(tmp_path / "c")] == [2, 4, 6, 8, 10]
 
 
 def test_reports():

@@ -3,24 +3,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from pretraining_shards import VOCABULARY, random_features
+from training import settings, trained, updated
 
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining
 from trainers import checkpointing
-from trainers.loop import Schedule, Trainer, evaluate, train
+from trainers.evaluation import evaluate
 from trainers.pretraining_task import pretraining_task
+from trainers.trainer import Trainer
 
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
-)
-SCHEDULE = Schedule(
-    num_train_steps=2,
-    num_warmup_steps=0,
-    learning_rate=1e-2,
-    save_checkpoints_steps=2,
-    iterations_per_loop=1,
-    batch_size=4,
-    seed=1,
 )
 
 
@@ -43,7 +36,7 @@ def test_without_the_next_sentence_task_its_metrics_are_absent_and_its_variables
     task = pretraining_task(make_model())
     before = {name: variable.numpy() for name, variable in task.variables.items()}
     assert evaluate(task, [features]).keys() == {"masked_lm_accuracy", "masked_lm_loss"}
-    sums = tf.function(Trainer(task, SCHEDULE).step)(features)
+    sums = updated(task, features, learning_rate=1e-2)
     np.testing.assert_allclose(sums["loss"][0], sums["masked_lm_loss"][0] / sums["masked_lm_loss"][1], rtol=1e-4)
     for name, variable in task.variables.items():
         untouched = name.startswith(("bert/pooler", "cls/seq_relationship"))
@@ -61,7 +54,10 @@ def test_weights_leave_out_empty_places_of_packed_rows():
         "next_sentence_weights": tf.constant([[1.0, 1.0, 0.0]] * 4),
     }
     task = pretraining_task(make_model())
-    _, sums = task.loss(packed, None)
+    sums = task.sums(packed, None)
+    assert {name: float(value) for name, value in task.weights(packed).items()} == {
+        name: float(sums[name][1]) for name in ("masked_lm_loss", "next_sentence_loss")
+    }
     assert float(sums["next_sentence_loss"][1]) == float(sums["next_sentence_accuracy"][1]) == 8
     opposite = {**packed, "next_sentence_labels": tf.constant([[0, 1, 0]] * 4)}
     assert evaluate(task, [opposite]) == pytest.approx(evaluate(task, [packed]))
@@ -71,8 +67,8 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
     padded = pretraining_task(make_model(pad_vocabulary=True))
     assert padded.variables["bert/embeddings/word_embeddings"].shape == (128, 16)
     batches = tf.data.Dataset.from_tensors(batch()).repeat()
-    trainer = Trainer(padded, SCHEDULE)
-    train(trainer, batches, tmp_path / "c", tmp_path / "logs", {})
+    trainer = Trainer(padded, settings(num_train_steps=2, learning_rate=1e-2))
+    trained(trainer, batches, tmp_path, save_checkpoints_steps=2)
     prefix = checkpointing.checkpoints(tmp_path / "c")[-1].prefix
     shapes = dict(tf.train.list_variables(str(prefix)))
     for slot in ("", "/adam_m", "/adam_v"):
@@ -82,6 +78,22 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
     expected = evaluate(padded, [batch()])
     for options in ({"pad_vocabulary": True}, {}):
         task = pretraining_task(make_model(**options))
-        restored = Trainer(task, SCHEDULE)
+        restored = Trainer(task, settings())
         checkpointing.restore(prefix, restored.saved_variables, task.vocab_size)
         assert evaluate(task, [batch()]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_rows_that_only_fill_a_batch_up_count_for_nothing():
+    features = batch()
+    weighted = {**features, "example_weights": tf.constant([1.0, 1.0, 1.0, 0.0])}
+    real = {name: values[:3] for name, values in features.items()}
+    task = pretraining_task(make_model())
+    assert evaluate(task, [weighted]) == pytest.approx(evaluate(task, [real]), rel=1e-5)
+    for name, weight in task.weights(weighted).items():
+        assert float(weight) == float(task.weights(real)[name])
+
+
+def test_the_next_sentence_task_can_be_left_out():
+    task = pretraining_task(make_model(), next_sentence=False)
+    assert task.weights(batch()).keys() == {"masked_lm_loss"}
+    assert task.sums(batch(), None).keys() == {"masked_lm_accuracy", "masked_lm_loss"}
