@@ -20,30 +20,21 @@ def evaluation_of(
         task: with the weights to evaluate.
         distribution: the devices, whose `batches` the function is given; None for one.
     """
-<<<<<<< HEAD
-    if distribution is None:
-        step = tf.function(lambda features: task.sums(features, None))
-    else:
-        step = tf.function(
-            lambda batch: distribution.sum(distribution.run(lambda features: task.sums(features, None), batch))
-        )
-    return lambda batches: divided(on_host(step(features)) for features in batches)
 
-
-def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
-    """The task's metrics over all batches, as of `evaluation_of`."""
-    return evaluation_of(task, distribution)(batches)
-=======
     def sums(features: Features) -> Sums:
         return task.sums(features, None)
 
     def summed(batch: Features) -> Sums:
         return sums(batch) if distribution is None else distribution.sum(distribution.run(sums, batch))
 
-    # There is nothing for AutoGraph to convert, and looking for it takes seconds.
+    # Rewriting by AutoGraph takes longer than tracing; there is nothing to rewrite.
     step = tf.function(summed, autograph=False)
-    return divided(on_host(step(features)) for features in batches)
->>>>>>> wt-saving
+    return lambda batches: divided(on_host(step(features)) for features in batches)
+
+
+def evaluate(task: Task, batches: Iterable[Features], distribution: Distribution | None = None) -> dict[str, float]:
+    """The task's metrics over all batches, as of `evaluation_of`."""
+    return evaluation_of(task, distribution)(batches)
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:

@@ -80,10 +80,6 @@ class Trainer:
         with self.distribution.scope():
             self.optimizer = Optimizer(task.variables, settings.optimizer, task.vocab_size)
             self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        # What a TPU runs is compiled anyway.
-        self._backward = tf.function(
-            self._gradients, autograph=False, jit_compile=(settings.xla and not self.distribution.is_tpu) or None
-        )
 
     @property
     def saved_variables(self) -> dict[str, tf.Variable]:
@@ -195,7 +191,7 @@ class Trainer:
         distribution = self.distribution
         # What a TPU runs is compiled anyway.
         xla = self.settings.xla and not distribution.is_tpu
-        backward = tf.function(self._gradients, jit_compile=xla or None)
+        backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
         @tf.function(autograph=False)
         def one_step(iterator: Any) -> tuple[Sums, tf.Tensor]:

@@ -48,6 +48,10 @@ def test_a_run_writes_all_its_files(tmp_path, options, capsys):
         "README.md",
         "checkpoints/model.ckpt-6.index",
         "checkpoints/model.ckpt-6.data-00000-of-00001",
+        "checkpoints/model.ckpt-6.state.json",
+        "checkpoints/best.json",
+        "metrics.jsonl",
+        "report.html",
         "eval_results.txt",
         "eval_results.json",
     }

@@ -67,7 +67,7 @@ def test_gradients_with_dropout_are_those_without_recomputation(jit_compile):
 
 
 def test_what_is_drawn_twice():
-    """Every dropout of a recomputed part is drawn again: 3 a layer, or the one of its attention; 1 of the embeddings."""
+    """Every dropout of a recomputed part is drawn again: 3 a layer, or that of its attention; 1 of the embeddings."""
     model, features = make_model(), make_features()
     drawings = {}
     for what in ("none", "layer", "attention"):
