@@ -103,8 +103,8 @@ def train(
     # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
     if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps):
         with watch.pause():
-            evaluation = evaluate()
-            watch.evaluated(step, evaluation)
+            evaluation, lines = evaluate(stage_at(stages, step - 1))
+            watch.evaluated(step, evaluation, lines)
             if distribution.is_chief:
                 record_evaluation(checkpoint_directory, step, rhythm, evaluation)
     with noticed() as interruption:
