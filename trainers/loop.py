@@ -103,10 +103,10 @@ def train(
     # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
     if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps):
         with watch.pause():
-            evaluation, lines = evaluate(stage_at(stages, step - 1))
-            watch.evaluated(step, evaluation, lines)
+            metrics, lines = evaluate(stage_at(stages, step - 1))
+            watch.evaluated(step, metrics, lines)
             if distribution.is_chief:
-                record_evaluation(checkpoint_directory, step, rhythm, evaluation)
+                record_evaluation(checkpoint_directory, step, rhythm, metrics)
     with noticed() as interruption:
         while step < num_train_steps:
             stage = stage_at(stages, step)

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from forked import run
@@ -216,3 +217,19 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoi
     (line,) = [line for line in said.splitlines() if "error" in line]
     assert re.search(r"not finite at step 4; the last good checkpoint is .*model.ckpt-3; ", line)
     assert last_saved(output) == 3
+
+
+def test_updates_that_are_no_number_are_skipped_and_counted(tmp_path, pretrain):
+    write_dataset(tmp_path / "data")
+    poison(tmp_path / "data", "train-1-0.tfrecord", [3])
+    output = tmp_path / "output"
+    # 68 examples: both sets of masks twice, and the bad one with them.
+    code, said = pretrain(
+        output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_not_finite", "skip"
+    )
+    assert code == 0, said
+    assert logged(output)[-1]["skipped_updates"] == 2
+    assert all(value is not None for line in logged(output) for value in line.values())
+    reader = tf.train.load_checkpoint(str(output / "checkpoints" / "model.ckpt-17"))
+    for name in reader.get_variable_to_shape_map():
+        assert np.isfinite(reader.get_tensor(name)).all(), name
