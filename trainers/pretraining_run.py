@@ -233,6 +233,11 @@ class PretrainingRun:
                 "--eval_steps needs validation examples in every directory of --data; build the data with some held "
                 "out, or leave --eval_steps out"
             )
+        shortage = checkpointing.space_warning(
+            self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.rhythm.keeping
+        )
+        if shortage and self.distribution.is_chief:
+            warn(shortage)
         with self._watch(step, state) as watch, reading_errors(self.damage):
             return train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
 
