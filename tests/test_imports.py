@@ -43,7 +43,10 @@ def test_a_room_imports_nothing_it_must_not(modules):
 
 
 def test_the_model_names_no_tensorflow():
-    # Reading and writing TensorFlow's checkpoints is no part of the model, and imports it only when it is done.
-    for path in set((ROOT / "bert_model").glob("*.py")) - {ROOT / "bert_model" / "tf1_checkpoint.py"}:
+    # Reading and writing TensorFlow's checkpoints is no part of the model, and imports it only when it is done; the
+    # random bits of dropout, which Keras has no function for, come from whichever library is the backend.
+    for path in {
+        path for path in (ROOT / "bert_model").glob("*.py") if path.name not in ("tf1_checkpoint.py", "dropout.py")
+    }:
         imported = re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert "tensorflow" not in imported, path.name

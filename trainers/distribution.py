@@ -32,6 +32,7 @@ class Distribution:
 
     Attributes:
         replicas: number of devices, over all machines.
+        several_processes: whether machines run this program side by side.
         is_chief: whether this process writes the run's files.
         is_tpu: whether the replicas are TPU cores.
     """
@@ -40,6 +41,7 @@ class Distribution:
         self._strategy = tf.distribute.get_strategy() if strategy is None else strategy
         self.replicas = int(self._strategy.num_replicas_in_sync)
         resolver = self._strategy.cluster_resolver
+        self.several_processes = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self.is_tpu = isinstance(self._strategy, tf.distribute.TPUStrategy)
         self.is_chief = self.is_tpu or resolver is None or not resolver.task_id or resolver.task_type == "chief"
 

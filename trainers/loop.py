@@ -135,7 +135,11 @@ def train(
                     raise _not_finite(end - skipped_in_a_row, checkpoint_directory)
                 step = end
                 watch.update(step, ratios, float(waited.numpy()), round(skipped), source.replaced_before(step))
-                stop = int(wishes.numpy()) > 0 and step < num_train_steps
+                # Several machines leave the loop together; one need not wait for the next look at the signal.
+                wished = int(wishes.numpy()) > 0 or (
+                    not distribution.several_processes and interruption.signal_number is not None
+                )
+                stop = wished and step < num_train_steps
                 evaluation = None
                 if evaluate is not None and _evaluation_due(step, rhythm, num_train_steps) and not stop:
                     with watch.pause():

@@ -174,10 +174,10 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
     assert re.search(r"model.ckpt-20 cannot be written .*File too large.* goes on from .*model.ckpt-16$", line)
 
     # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
-    said = meets(128 + signal.SIGTERM, 24, "signals_at", 23, signal.SIGTERM)
+    said = meets(128 + signal.SIGTERM, 24, "signals_at", 24, signal.SIGTERM)
     assert re.search(r"Stopped: .*model.ckpt-24 holds the state after step 24", said)
 
-    meets(128 + signal.SIGINT, 28, "signals_at", 27, signal.SIGINT)
+    meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
 
     # The second signal waits for nothing.
     meets(128 + signal.SIGINT, 32, "signals_at", 33, signal.SIGINT, signal.SIGINT)

@@ -39,7 +39,9 @@ def test_a_signal_is_noted_and_all_is_as_before_afterwards(number, capfd, monkey
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is handler
     assert signal.set_wakeup_fd(descriptor) == -1
-    assert (threading.active_count(), open_files()) == (threads, files)
+    # Threads of earlier tests may end meanwhile.
+    assert threading.active_count() <= threads
+    assert open_files() == files
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"{number.name}: a checkpoint is saved")
 
