@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input lock clean
+.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features beside a plain loop, on sentences in $(DATA)"
 	@echo "make bench-input   examples a second from shards to parsed batches, beside plain tf.data, on $(DATA) (about 3 minutes)"
+	@echo "make bench-train   a training step beside KerasHub's and Hugging Face's (installs both into .venv-bench, 3 GB; 25 minutes)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -94,10 +95,21 @@ bench-features: setup
 bench-input: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)
 
+# MODELS="mini small base"; PRECISION=bfloat16 where the CPU has it.
+bench-train: .venv-bench/.installed
+	PYTHONPATH=. .venv-bench/bin/python benchmarks/training.py --precision $(or $(PRECISION),float32) $(or $(MODELS),mini small base)
+
+.venv-bench/.installed: benchmarks/requirements.txt setup.py
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@rm -rf .venv-bench
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --disable-pip-version-check --quiet -r benchmarks/requirements.txt -e '.[train]'
+	@touch $@
+
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
 
 clean:
-	rm -rf $(VENV) .venv-parity tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	rm -rf $(VENV) .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

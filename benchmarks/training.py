@@ -57,40 +57,27 @@ def start_tensorflow(threads: int) -> None:
 
 
 def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
-    """One update, as `trainers/loop.py` makes it."""
+    """One update of `beambert pretrain`, metrics and input pipeline included."""
     start_tensorflow(threads)
     import keras
     import tensorflow as tf
 
     from bert_model.config import BertConfig
-    from bert_model.names import variables_by_tf1_name
-    from bert_model.pretraining import BertForPretraining, pretraining_losses
-    from trainers.learning_rates import learning_rate_at
-    from trainers.optimization import Optimizer, clip_by_global_norm
-    from trainers.optimizer_options import OptimizerOptions
+    from bert_model.pretraining import BertForPretraining
+    from trainers.pretraining_task import pretraining_task
+    from trainers.trainer import Settings, Trainer
 
     tf.config.experimental.enable_op_determinism()
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     keras.utils.set_random_seed(0)
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
-    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
-    optimizer = Optimizer(variables, OptimizerOptions())
-    global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    @tf.function(jit_compile=xla)
-    def step(features: Features) -> tuple[tf.Tensor, tf.Tensor]:
-        number = global_step.read_value()
-        with tf.GradientTape() as tape:
-            seed = tf.stack([tf.cast(number, tf.int32), 0])
-            loss = pretraining_losses(model(features, seed), features).total
-        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, list(variables.values()))]
-        clipped, norm = clip_by_global_norm(gradients, 1.0)
-        optimizer.apply(clipped, learning_rate_at(number, 1e-4, 10_000, 100), number)
-        global_step.assign_add(1)
-        return loss, norm
-
-    features = {name: tf.constant(values) for name, values in random_features().items()}
-    return lambda: [value.numpy() for value in step(features)]
+    settings = Settings(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
+    trainer = Trainer(pretraining_task(model), settings)
+    batches = tf.data.Dataset.from_tensors(random_features()).repeat()
+    iterator = iter(trainer.distribution.batches(lambda _: batches))
+    loop = trainer.make_loop(iterator)
+    first, one, told_to_stop = tf.constant(0, tf.int64), tf.constant(1, tf.int64), tf.constant(0)
+    return lambda: loop(iterator, first, one, told_to_stop)[0]["loss"][0].numpy()
 
 
 def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
@@ -250,16 +237,12 @@ class Worker:
 
 
 def flops_of_a_step(size: str) -> float:
-    """Of the products that our step makes; the last layer has them for [CLS] and the predictions alone."""
+    """Of the matrix products that our step makes."""
     from bert_model.config import BertConfig
-    from bert_model.size import training_flops_per_token
+    from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
 
-    config = BertConfig.preset(size, vocab_size=VOCAB_SIZE)
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    # Without keys and values, which every position has.
-    last_layer = 4 * hidden**2 + 4 * hidden * intermediate + 4 * LENGTH * hidden
-    left_out = 3 * last_layer * (1 - (1 + PREDICTIONS) / LENGTH)
-    return BATCH_SIZE * LENGTH * (training_flops_per_token(config, LENGTH, PREDICTIONS) - left_out)
+    shape = BertConfig.preset(size, vocab_size=VOCAB_SIZE), LENGTH, PREDICTIONS
+    return BATCH_SIZE * LENGTH * (training_flops_per_token(*shape) - skipped_training_flops_per_token(*shape))
 
 
 def compare(size: str, names: list[str], rounds: int, seconds: float, threads: int, precision: str) -> None:
@@ -281,12 +264,9 @@ def compare(size: str, names: list[str], rounds: int, seconds: float, threads: i
         median = statistics.median(times)
         if worker.name.startswith("product"):
             rate = 2 * MATRIX**3 / median
-            shares = [
-                flops_of_a_step(size) / mine / (2 * MATRIX**3 / other) for mine, other in zip(ours, times, strict=True)
-            ]
-            print(
-                f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s; our step reaches {statistics.median(shares):.0%} of it"
-            )
+            ideal = [flops_of_a_step(size) / (2 * MATRIX**3) * other for other in times]
+            share = statistics.median(best / mine for best, mine in zip(ideal, ours, strict=True))
+            print(f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s, of which our step reaches {share:.0%}")
             continue
         ratios = [other / mine for mine, other in zip(ours, times, strict=True)]
         print(

@@ -83,3 +83,15 @@ def forward_flops_per_token(config: BertConfig, sequence_length: int, prediction
 def training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int = 0) -> float:
     """Three times the forward pass: the backward pass has two products for each of its products."""
     return 3 * forward_flops_per_token(config, sequence_length, predictions_per_sequence)
+
+
+def skipped_training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int) -> float:
+    """What of `training_flops_per_token` pretraining here does not compute.
+
+    The last layer has keys and values at all positions, everything else at [CLS] and the masked positions alone:
+
+        3 (1 - (1 + P) / S) (4 H^2 + 4 H I + 4 S H)
+    """
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    of_position = 4 * hidden**2 + 4 * hidden * intermediate + 4 * sequence_length * hidden
+    return 3 * (1 - (1 + predictions_per_sequence) / sequence_length) * of_position

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import reference
+import tensorflow as tf
 
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
@@ -15,6 +16,36 @@ def test_rate_scale_and_mean():
     assert set(np.unique(outputs)) == {np.float32(0), np.float32(1 / 0.9)}
     # Four standard deviations of a binomial share over 200,000 draws.
     assert (outputs == 0).mean() == pytest.approx(0.1, abs=0.0027)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.25, 0.5])
+def test_rates_to_their_last_bits(rate):
+    """Over eight million draws: five standard deviations, and the rounding of the rate to 16 bits."""
+    inputs = np.ones((2048, 4096), np.float32)
+    dropped = (keras.ops.convert_to_numpy(dropout(inputs, rate, np.array([1, 2]))) == 0).mean()
+    assert dropped == pytest.approx(rate, abs=5 * (rate * (1 - rate) / inputs.size) ** 0.5 + 2**-17)
+
+
+@pytest.mark.parametrize("shape", [(300, 7), (300, 1), (4, 5, 60)])
+def test_neighbours_are_dropped_independently(shape):
+    """Two neighbours share a random word, a half each; rows of odd length leave a half unused."""
+    ones = np.ones(shape, np.float32)
+    masks = np.stack(
+        [keras.ops.convert_to_numpy(dropout(ones, 0.5, np.array([3, site]))).ravel() != 0 for site in range(20)]
+    )
+    assert masks.mean() == pytest.approx(0.5, abs=0.05)
+    assert (masks[:, 1:] == masks[:, :-1]).mean() == pytest.approx(0.5, abs=0.05)
+    assert (masks[1:] == masks[:-1]).mean() == pytest.approx(0.5, abs=0.05)
+
+
+def test_shapes_known_only_when_run():
+    graph = tf.function(
+        lambda inputs: dropout(inputs, 0.5, tf.constant([3, 4])),
+        input_signature=[tf.TensorSpec([None, None], tf.float32)],
+    )
+    for shape in ((6, 8), (6, 7)):
+        inputs = np.ones(shape, np.float32)
+        np.testing.assert_array_equal(graph(inputs), dropout(inputs, 0.5, np.array([3, 4])))
 
 
 def test_no_seed_or_no_rate_is_no_dropout():

@@ -9,6 +9,7 @@ from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 from bert_model.config import BertConfig
 from bert_model.heads import cls_embedding, mean_embedding
+from bert_model.layers import gelu
 from bert_model.pretraining import BertForPretraining
 
 SEED = np.array([5, 0])
@@ -57,6 +58,17 @@ def test_activations_and_epsilon(name):
     inputs = encoder_inputs((2, 9))
     examples = expected(weights, inputs, activation=getattr(reference, name), epsilon=0.3)
     assert_close(encoder(**inputs)[0], [example.hidden for example in examples])
+
+
+def test_gradient_of_gelu():
+    inputs = tf.linspace(tf.constant(-6.0), 6.0, 241)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = gelu(inputs)
+    step = 1e-5
+    points = np.linspace(-6, 6, 241)
+    wanted = (reference.gelu(points + step) - reference.gelu(points - step)) / (2 * step)
+    assert_close(tape.gradient(outputs, inputs), wanted)
 
 
 def test_the_two_forms_of_gelu_differ():

@@ -7,7 +7,7 @@ from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 from bert_model.config import BertConfig
 from bert_model.names import variables_by_tf1_name
-from bert_model.pretraining import BertForPretraining, pretraining_losses
+from bert_model.pretraining import BertForPretraining, cross_entropy, pretraining_losses
 from bert_model.vocabulary_padding import padded_size
 
 
@@ -222,3 +222,30 @@ def test_a_graph_takes_batches_of_any_size(packed):
     graph = tf.function(lambda given: pretraining_losses(model(given), given), input_signature=[signature])
     for result, wanted in zip(graph(tensors), pretraining_losses(model(features), features), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def test_cross_entropy_and_its_gradient_in_float64():
+    generator = np.random.default_rng(0)
+    logits = generator.normal(0, 3, (4, 5, 30))
+    # Differences that overflow exp, or underflow the probability of the label.
+    logits[0, 0] *= 1000
+    logits[0, 1, 3] = 500
+    logits[0, 2] = -1e9
+    labels = generator.integers(0, 30, (4, 5))
+    labels[0, 1] = 4
+    upstream = generator.normal(0, 1, (4, 5))
+    upstream[1] = 0
+    with tf.GradientTape() as tape:
+        given = tf.constant(logits, tf.float32)
+        tape.watch(given)
+        losses = cross_entropy(given, labels)
+    gradient = tape.gradient(losses, given, tf.constant(upstream, tf.float32))
+    logits = logits.astype(np.float32).astype(np.float64)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    wanted = (log_sum - np.take_along_axis(shifted, labels[..., None], -1))[..., 0]
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5, atol=1e-5)
+    one_hot = np.eye(30)[labels]
+    np.testing.assert_allclose(
+        gradient, (np.exp(shifted - log_sum) - one_hot) * upstream[..., None], rtol=1e-4, atol=1e-6
+    )

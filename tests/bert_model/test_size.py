@@ -4,7 +4,12 @@ import pytest
 from bert_model.config import BertConfig
 from bert_model.names import TASKS
 from bert_model.pretraining import BertForPretraining
-from bert_model.size import forward_flops_per_token, parameter_counts, training_flops_per_token
+from bert_model.size import (
+    forward_flops_per_token,
+    parameter_counts,
+    skipped_training_flops_per_token,
+    training_flops_per_token,
+)
 from bert_model.tasks import BertForTask
 
 SMALL = BertConfig(
@@ -77,3 +82,15 @@ def test_flops_count_every_product_of_a_naive_forward_pass():
     assert forward_flops_per_token(SMALL, length) * length == pytest.approx(without_head)
     assert forward_flops_per_token(SMALL, length, predictions) * length == pytest.approx(total)
     assert training_flops_per_token(SMALL, length, predictions) * length == pytest.approx(3 * total)
+
+
+def test_what_the_last_layer_skips():
+    """A last layer all of whose positions are predicted skips nothing; each skipped one costs what a layer does
+    without keys and values."""
+    config = BertConfig.preset("tiny", 100)
+    assert skipped_training_flops_per_token(config, 128, 127) == 0
+    of_layer = 8 * 128**2 + 4 * 128 * 512 + 4 * 128 * 128
+    keys_and_values = 2 * 2 * 128**2
+    assert skipped_training_flops_per_token(config, 128, 19) == pytest.approx(
+        3 * (of_layer - keys_and_values) * 108 / 128
+    )
