@@ -45,7 +45,7 @@ def run(case: dict) -> dict[str, np.ndarray]:
     config = BertConfig(
         vocab_size=len(VOCABULARY),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=LENGTH,
