@@ -153,13 +153,14 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     def with_gradient(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         probabilities = ops.softmax(logits, axis=-1)  # [..., C]
         # The greatest probability is exp(0) / sum(exp(logits - greatest)), at least 1 / C.
-        log_sum = ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))  # [...]
+        log_sum = -ops.log(ops.max(probabilities, axis=-1))  # [...], of exp(logits - greatest)
         of_label = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]  # [...]
 
         def gradient(upstream: Tensor) -> Tensor:
             one_hot = ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
             return (probabilities - one_hot) * ops.expand_dims(upstream, -1)
 
-        return log_sum - of_label, gradient
+        # Large logits are subtracted from each other first, so that the sum is not lost beside them.
+        return (ops.max(logits, axis=-1) - of_label) + log_sum, gradient
 
     return with_gradient(logits)
