@@ -30,7 +30,9 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
             if cpu_devices > 1:
                 (cpu,) = tf.config.list_physical_devices("CPU")
                 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
-            tf.config.list_logical_devices()
+            # Machines that compute together must have met before any of them looks at its own devices.
+            if "TF_CONFIG" not in os.environ:
+                tf.config.list_logical_devices()
             if deterministic:
                 tf.config.experimental.enable_op_determinism()
         except BaseException:

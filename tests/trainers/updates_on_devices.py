@@ -2,12 +2,12 @@
 """A program: makes updates of a small model on a share of devices and saves what they come to.
 
 Run by test_distribution.py in processes of their own, since the number of devices is fixed when TensorFlow starts.
-Arguments: a JSON object of `devices` (logical CPU devices), `output` (an .npz file), and the cases, each an object of
-`replicas`, `accumulation`, `batch_size`, `steps`, `clip_per_replica`, `xla`, `dropout`, `optimizer`.
+Arguments: a JSON object of `devices` (logical CPU devices), `replicas` (those of all processes), `output` (an .npz
+file), and the cases, each an object of `accumulation`, `batch_size`, `steps`, `clip_per_replica`, `xla`, `dropout`,
+`optimizer`.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def features_of(rows: int) -> dict[str, np.ndarray]:
     }
 
 
-def run(case: dict) -> dict[str, np.ndarray]:
+def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
     """Makes the updates of one case; weights, slots and metrics by name."""
     config = BertConfig(
         vocab_size=len(VOCABULARY),
@@ -52,15 +52,7 @@ def run(case: dict) -> dict[str, np.ndarray]:
         hidden_dropout_prob=case.get("dropout", 0.0),
         attention_probs_dropout_prob=case.get("dropout", 0.0),
     )
-    replicas, batch_size, steps = case["replicas"], case["batch_size"], case["steps"]
-    if "TF_CONFIG" in os.environ:
-        distribution = Distribution.open("multi_worker")
-    elif replicas > 1:
-        devices = [device.name for device in tf.config.list_logical_devices("CPU")[:replicas]]
-        distribution = Distribution(tf.distribute.MirroredStrategy(devices))
-    else:
-        distribution = Distribution.open("one")
-    assert distribution.replicas == replicas
+    batch_size, steps = case["batch_size"], case["steps"]
     keras.utils.set_random_seed(0)
     with distribution.scope():
         task = pretraining_task(BertForPretraining(config))
@@ -105,11 +97,14 @@ def run(case: dict) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
+    # One for all cases: the collective operations of a process are numbered by their strategy, each from the same.
+    distribution = Distribution.open("auto")
+    assert distribution.replicas == arguments["replicas"]
     np.savez(
         arguments["output"],
         **{
             f"{number}:{name}": value
             for number, case in enumerate(arguments["cases"])
-            for name, value in run(case).items()
+            for name, value in run(case, distribution).items()
         },
     )
