@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -82,7 +83,8 @@ class PretrainingRun:
             )
         recompute(self.model.encoder, args.recompute)
         self.task = pretraining_task(self.model, next_sentence=not args.no_next_sentence)
-        self.damage = Damage(skip=args.on_corrupt == "skip")
+        # Two, since each counts by its own batches.
+        self.damage, self.validation_damage = (Damage(skip=args.on_corrupt == "skip") for _ in range(2))
         self.rhythm = Rhythm(
             iterations_per_loop=args.iterations_per_loop or (100 if self.accelerated else 1),
             save_checkpoints_steps=args.save_checkpoints_steps,
@@ -136,18 +138,20 @@ class PretrainingRun:
                 max_steps,
                 **share._asdict(),
                 pad_rows=self.distribution.is_tpu,
-                damage=self.damage,
+                damage=self.validation_damage,
             )
             if found is None:
                 raise _NothingToEvaluateOn
             return found
 
         try:
-            with reading_errors(self.damage):
+            with reading_errors(self.validation_damage):
                 metrics = self.evaluations[stage.data](self.distribution.batches(batches))
                 lines = self._filled_masks(batches(Share()))
         except _NothingToEvaluateOn:
             return {}, []
+        if replaced := self.validation_damage.replaced_before(sys.maxsize):
+            warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
         metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
         return metrics, lines
 

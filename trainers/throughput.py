@@ -1,10 +1,9 @@
 """What an update costs on paper, what a device can do at most, and so the share of it that training reaches.
 
-This file imports neither Keras nor TensorFlow, but for `measured_peak_flops`, which needs TensorFlow to measure.
+This file imports neither Keras nor TensorFlow.
 """
 
 import re
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -116,7 +115,7 @@ _PEAKS = (
 def peak_flops(device: str, precision: str) -> float | None:
     """Published peak of one device, in floating-point operations a second; None where it is not known.
 
-    A CPU's depends on its clock under load, so none is listed: give --peak_tflops, or measure it.
+    A CPU's depends on its clock under load, so none is listed: give --peak_tflops; `make bench-train` measures it.
 
     Args:
         device: what TensorFlow's device details call a GPU ("NVIDIA H100 80GB HBM3"), JAX a TPU ("TPU v5 lite"), or
@@ -129,26 +128,3 @@ def peak_flops(device: str, precision: str) -> float | None:
             teraflops = peak.single if precision == "float32" else peak.half
             return teraflops * 1e12 if teraflops else None
     return None
-
-
-def measured_peak_flops(precision: str = "float32", size: int = 2048, seconds: float = 1.0) -> float:
-    """The rate of one device at a large matrix product, in floating-point operations a second: what it really can do.
-
-    Args:
-        precision: dtype of the matrices.
-        size: rows and columns of both.
-        seconds: time spent measuring, after a first product; the best of the products counts.
-    """
-    import tensorflow as tf
-
-    first = tf.random.stateless_uniform([size, size], seed=[1, 2])
-    matrix = tf.cast(first, precision)
-    multiply = tf.function(lambda: tf.reduce_sum(tf.cast(tf.matmul(matrix, matrix)[:1, :1], tf.float32)))
-    multiply().numpy()
-    best = float("inf")
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        multiply().numpy()  # Read on the host, so that the device has finished.
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best

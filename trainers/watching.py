@@ -74,6 +74,7 @@ class Watch:
         self.examples = int(state.get("examples", 0))
         self.tokens = float(state.get("tokens", 0.0))
         self.skipped = int(state.get("skipped_updates", 0))
+        self.corrupt = 0
         self.seconds = float(state.get("seconds", 0.0))
         # The sums of the updates since the last line.
         self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("sums", {}).items()}
@@ -155,6 +156,7 @@ class Watch:
         self.examples += updates * self.work.sequences
         self.tokens += updates * self.work.tokens
         self.skipped += skipped
+        self.corrupt = corrupt_records
         timed = None
         if self.is_compiling:
             self.is_compiling = False
@@ -169,7 +171,7 @@ class Watch:
         if self.progress is not None and self.progress.wants(report):
             self.progress.show(self._line())
         if report:
-            self._write_line(corrupt_records)
+            self._write_line()
 
     def evaluated(self, step: int, metrics: Mapping[str, float], filled: Sequence[str] = ()) -> None:
         """Records and shows an evaluation.
@@ -205,14 +207,14 @@ class Watch:
         counts: dict[str, Any] = {"examples": self.examples, "tokens": round(self.tokens)}
         return counts | ({"skipped_updates": self.skipped} if self.skipped else {})
 
-    def _write_line(self, corrupt_records: int) -> None:
+    def _write_line(self) -> None:
         metrics, rates = _divided(self.sums), _rates(self.timed, self.peak_flops)
         self.sums, self.timed = {}, []
         if self.log is None:
             return
         timing = {"seconds": round(self.seconds, 3), **{name: float(f"{rate:.4g}") for name, rate in rates.items()}}
-        if corrupt_records:
-            timing["corrupt_records"] = corrupt_records
+        if self.corrupt:
+            timing["corrupt_records"] = self.corrupt
         assert timing.keys() <= TIMING_FIELDS
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
         self.events["train"].write(self.step, {**metrics, **rates})
@@ -245,6 +247,8 @@ class Watch:
             parts.append(f"gradient {metrics['gradient_norm']:.2f}")
         if self.skipped:
             parts.append(f"skipped {self.skipped}")
+        if self.corrupt:
+            parts.append(f"corrupt {self.corrupt}")
         if self.work.label:
             parts.append(self.work.label)
         return parts

@@ -283,6 +283,20 @@ def test_a_damaged_shard_is_named(data, options):
         pretrain.run(options("--num_train_steps", "10"))
 
 
+def test_damaged_records_are_left_out_and_counted_by_choice(tmp_path, data, options, capsys):
+    for name in ("train-0-0.tfrecord", "validation-0-0.tfrecord"):
+        content = bytearray((data / name).read_bytes())
+        content[20] ^= 1
+        (data / name).write_bytes(content)
+    # The damaged train shard is read once: 8 updates of 4 are the 17 examples of one duplicate and 15 of the other.
+    assert pretrain.run(options("--num_train_steps", "8", "--on_corrupt", "skip")) == 0
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in (tmp_path / "output/metrics.jsonl").read_text().splitlines()]
+    assert [line for line in lines if line["split"] == "train"][-1]["corrupt_records"] == 1
+    assert "corrupt 1" in said.out + said.err
+    assert "1 corrupt validation examples" in said.out + said.err
+
+
 @pytest.mark.parametrize(
     ("steps", "expected"), [(5, 2), (1000, 500), (5000, 1000), (20_000, 2000), (100_000, 10_000), (1_000_000, 10_000)]
 )
