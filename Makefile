@@ -97,7 +97,7 @@ bench-input: setup
 
 # MODELS="mini small base"; PRECISION=bfloat16 where the CPU has it.
 bench-train: .venv-bench/.installed
-	PYTHONPATH=. .venv-bench/bin/python benchmarks/training.py --precision $(or $(PRECISION),float32) $(or $(MODELS),mini small base)
+	PYTHONPATH=. .venv-bench/bin/python -u benchmarks/training.py --precision $(or $(PRECISION),float32) $(or $(MODELS),mini small base)
 
 .venv-bench/.installed: benchmarks/requirements.txt setup.py
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }

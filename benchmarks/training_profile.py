@@ -11,13 +11,9 @@ shares; what an operation does within another counts for the inner one alone.
 import argparse
 import collections
 import os
-import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 from training import BATCH_SIZE, LENGTH, our_step
 
 # What kinds of operations are for, by TensorFlow's names of them; the first that fits counts.
@@ -25,7 +21,7 @@ GROUPS = {
     "matrix products": ("MatMul", "Einsum", "Conv"),
     "dropout": ("Random", "Bernoulli", "Philox"),
     "softmax": ("Softmax",),
-    "GELU": ("Gelu", "Erf", "Tanh"),
+    "GELU": ("Gelu", "Erf", "Tanh", "Sigmoid"),
     "optimizer": ("ResourceApply", "AssignAdd", "L2Loss"),
     "embedding rows": ("Gather", "Scatter", "UnsortedSegment"),
     "sums": ("Sum", "Mean", "BiasAddGrad", "AddN"),
