@@ -1,5 +1,6 @@
 """Runs of the whole command that are killed, stopped, out of space or fed with bad numbers, and go on."""
 
+import dataclasses
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from forked import run
-from pretraining_shards import LENGTH, VOCABULARY, write_dataset
+from pretraining_shards import LENGTH, OPTIONS, VOCABULARY, write_dataset
 
 import beambert
 from bert_model.config import BertConfig
@@ -191,6 +192,35 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
         "model.ckpt-N.state.json",
         "best.json",
     }
+
+
+def test_a_run_of_two_phases_goes_on_in_either(tmp_path, inputs, pretrain):
+    # Rows of half the length first, in batches that grow; then the whole length, in two parts an update.
+    short = tmp_path / "short"
+    write_dataset(short, max_seq_length=LENGTH // 2, options=dataclasses.replace(OPTIONS, max_seq_length=LENGTH // 2))
+    flags = [
+        *("--data", str(short), str(inputs / "data"), "--schedule", f"{LENGTH // 2}x0.6,{LENGTH}x0.4@8"),
+        *("--batch_ramp", "2:4,4:10", "--train_batch_size", "6", "--gradient_accumulation_steps", "2"),
+        *("--optimizer", "adamw", "--learning_rate", "0.01", "--num_warmup_steps", "4", "--keep_checkpoint_max", "99"),
+    ]
+    output, straight = tmp_path / "output", tmp_path / "straight"
+    assert pretrain(straight, *flags)[0] == 0
+    assert pretrain(output, *flags, fault=("signals_at", 13, signal.SIGKILL))[0] == -signal.SIGKILL
+    assert pretrain(output, *flags, fault=("signals_at", 31, signal.SIGTERM))[0] == 128 + signal.SIGTERM
+    code, said = pretrain(output, *flags)
+    assert code == 0, said
+    assert_same(output, straight)
+
+    lines = {line["step"]: line for line in logged(straight) if line["split"] == "train"}
+    # Neither the learning rate nor the optimizer begins anew with a phase; a line has the mean of two updates.
+    rates = [0.01 * min(made / 4, 1 - made / 40) for made in range(STEPS)]
+    for step in (2, 4, 6, 24, 26, 40):
+        assert lines[step]["learning_rate"] == pytest.approx(sum(rates[step - 2 : step]) / 2, rel=1e-5)
+    assert [lines[step]["examples"] for step in (4, 10, 24, 26, 40)] == [8, 32, 116, 132, 244]
+    before, after = (tf.train.load_checkpoint(str(straight / f"checkpoints/model.ckpt-{step}")) for step in (20, STEPS))
+    name = "bert/encoder/layer_0/intermediate/dense/kernel/adam_v"
+    # A running mean of squares falls by no more than its own decay.
+    assert (after.get_tensor(name) > 0.99 * 0.999**20 * before.get_tensor(name)).all()
 
 
 def poison(data, shard, rows):
