@@ -5,6 +5,7 @@ same number of threads; they take turns, so that a change of the machine's speed
 the whole step: next-sentence head, dropout, deterministic operations, clipping, BERT's own optimizer. KerasHub's has
 no next-sentence head and no clipping, Hugging Face's no clipping and, as its users have it, logits at every position;
 both have Adam with weight decay. KerasHub runs with and without XLA, and the faster counts.
+Of base, which takes gigabytes, only two are there at a time, without XLA.
 
 The share of the machine is that of the rate at which TensorFlow multiplies large matrices of the same type here and
 now; positions of the last layer that our step leaves out are not counted as work done.
@@ -14,7 +15,9 @@ now; positions of the last layer that our step leaves out are not counted as wor
 """
 
 import argparse
+import contextlib
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -218,20 +221,24 @@ class Worker:
     def seconds(self, steps: int) -> float:
         """Of so many steps, together."""
         assert self.process.stdin
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.flush()
         return self._answer(self.name)
 
     def stop(self) -> None:
         """Ends the process."""
         assert self.process.stdin
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
     def _answer(self, name: str) -> float:
         assert self.process.stdout
         answer = self.process.stdout.readline()
         if not answer:
+            if self.process.wait() == -signal.SIGKILL:
+                sys.exit(f"{name} was killed, as for want of memory; compare fewer at a time, with --only")
             sys.exit(f"{name} failed; run it alone to see why: --worker {name!r}, which reads numbers of steps")
         return float(answer)
 
@@ -290,9 +297,15 @@ def main() -> None:
         serve(options.worker, options.sizes[0], options.threads, options.precision)
         return
     print(f"batch {BATCH_SIZE} x {LENGTH}, {PREDICTIONS} predictions, {VOCAB_SIZE:,} pieces, dropout 0.1")
-    names = list(WORKERS) if options.only is None else ["beambert", *options.only]
     for size in options.sizes:
-        compare(size, names, options.rounds, options.seconds, options.threads, options.precision)
+        if options.only:
+            together = [options.only]
+        elif size == "base":
+            together = [[library, "product in TensorFlow"] for library in ("KerasHub", "Hugging Face")]
+        else:
+            together = [[name for name in WORKERS if name != "beambert"]]
+        for others in together:
+            compare(size, ["beambert", *others], options.rounds, options.seconds, options.threads, options.precision)
 
 
 if __name__ == "__main__":
