@@ -78,5 +78,7 @@ def _watch(reading: int, numbers: Collection[int]) -> None:
 
 def _say(line: str) -> None:
     """Writes a line past Python's buffers, which the main thread may be holding."""
+    # On a terminal the progress line stands where the cursor is.
+    begin = "\n" if os.isatty(2) else ""
     with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
+        os.write(2, f"{begin}{line}\n".encode())

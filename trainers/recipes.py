@@ -62,8 +62,8 @@ class RunCost(NamedTuple):
 
 # Dense bfloat16 peak of NVIDIA's data sheet. The share is a goal, not a measurement.
 H100 = Hardware("one NVIDIA H100 (SXM)", 989.5, 0.45)
-# `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 pieces at 32 x 128. The
-# last of the two layers counts whole in the share, though only the positions that are predicted from are computed.
+# `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 pieces at 32 x 128.
+# The last of the two layers counts whole in the share, though it computes only the positions that are predicted from.
 TWO_CORES = Hardware("2 CPU cores (AMD EPYC)", 0.211, 0.63)
 
 # Paper, appendix A.2: 256 sequences, 1,000,000 updates, learning rate 1e-4, warm-up 10,000, decay to 0, weight decay
