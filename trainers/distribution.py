@@ -1,7 +1,8 @@
 """Where a run computes: one device, several GPUs, several machines, a TPU. The only file that names tf.distribute."""
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -106,6 +107,29 @@ class Distribution:
     def sum(self, values: Any) -> Any:
         """The sum over replicas of each tensor of a structure that `run` returned."""
         return tf.nest.map_structure(lambda value: self._strategy.reduce("SUM", value, axis=None), values)
+
+    def meet(self) -> None:
+        """Returns when every process has called it; what any of them wrote before, the others then find."""
+        if self.several_processes:
+            # In a graph, whose collective operations have numbers of their own.
+            tf.function(lambda: self.sum(self.run(lambda: tf.constant(1))))().numpy()
+
+    @contextlib.contextmanager
+    def losses_of_machines(self) -> Iterator[None]:
+        """Within it, the end of another process is an error for the user.
+
+        Raises:
+            TrainingError: another process ended or cannot be reached.
+        """
+        try:
+            yield
+        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+            if not self.several_processes:
+                raise
+            raise TrainingError(
+                "another machine of TF_CONFIG has ended or cannot be reached; see what it said, end all, and start all "
+                "again: they go on from the last checkpoint"
+            ) from error
 
     def first(self, values: Any) -> Any:
         """What this process's first replica has, of a structure of values a replica."""

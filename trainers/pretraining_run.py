@@ -58,8 +58,8 @@ def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
     strategy = "mirrored" if args.strategy == "auto" and args.cpu_devices > 1 else args.strategy
     distribution = Distribution.open(strategy, args.tpu_name, args.tpu_zone, args.gcp_project)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
-    run = PretrainingRun(args, plan, distribution)
-    return run.run()
+    with distribution.losses_of_machines():
+        return PretrainingRun(args, plan, distribution).run()
 
 
 class PretrainingRun:

@@ -2,13 +2,20 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from pretraining_shards import LENGTH, VOCABULARY, write_dataset
+
+from bert_model.config import BertConfig
+from tests.conftest import ROOT
 
 PROGRAM = Path(__file__).with_name("updates_on_devices.py")
 PLAIN = {"batch_size": 32, "steps": 3}
@@ -107,17 +114,67 @@ def test_four_devices_make_the_update_of_one(tmp_path, one_device):
     assert per_replica["metric/gradient_norm"][0] / 3 > 1.5
 
 
+def clusters(count):
+    """TF_CONFIG for each of several processes of this machine."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("localhost", 0))
+    cluster = {"worker": [f"localhost:{probe.getsockname()[1]}" for probe in probes]}
+    for probe in probes:
+        probe.close()
+    return [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": n}}) for n in range(count)]
+
+
 def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
-    ports = []
-    for _ in range(2):
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            ports.append(probe.getsockname()[1])
-    processes, outputs = [], [tmp_path / "first.npz", tmp_path / "second.npz"]
-    for index, output in enumerate(outputs):
-        cluster = {"worker": [f"localhost:{port}" for port in ports]}
-        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        processes.append(start(1, 2, output, [{}], TF_CONFIG=config))
+    outputs = [tmp_path / "first.npz", tmp_path / "second.npz"]
+    configs = clusters(2)
+    processes = [start(1, 2, output, [{}], TF_CONFIG=config) for output, config in zip(outputs, configs, strict=True)]
     for process, output in zip(processes, outputs, strict=True):
         (made_there,) = results(process, output, 1)
         assert_same_update(one_device[0], made_there)
+
+
+def test_two_machines_stop_together_and_go_on(tmp_path):
+    write_dataset(tmp_path / "data")
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=LENGTH,
+    )
+    (tmp_path / "model.json").write_text(config.to_json(), encoding="utf-8")
+    command = [sys.executable, "-m", "beambert", "pretrain", "--data", "data", "--model", "model.json"]
+    command += ["--num_train_steps", "200", "--train_batch_size", "4", "--num_warmup_steps", "10"]
+
+    def begin(output, *flags, **environment):
+        log = (tmp_path / f"{len(list(tmp_path.iterdir()))}.log").open("w+")
+        whole = [*command, "--output", output, *flags]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        return subprocess.Popen(whole, cwd=tmp_path, stdout=log, stderr=log, env=environment), log
+
+    def said(log):
+        return Path(log.name).read_text(encoding="utf-8")
+
+    runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
+    (first, first_log), (second, _) = runs
+    while "step " not in said(first_log) and first.poll() is None:
+        time.sleep(0.05)
+    # The one that was told to stop does not leave the other waiting.
+    second.send_signal(signal.SIGTERM)
+    assert [process.wait(120) for process, _ in runs] == [128 + signal.SIGTERM] * 2, said(first_log)
+    runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
+    for process, log in runs:
+        assert process.wait(120) == 0, said(log)
+        assert "Resuming together from step" in said(log)
+
+    process, log = begin("mirrored", "--cpu_devices", "2")
+    assert process.wait(120) == 0, said(log)
+    one, other = (
+        tf.train.load_checkpoint(str(tmp_path / output / "checkpoints/model.ckpt-200"))
+        for output in ("together", "mirrored")
+    )
+    for name in one.get_variable_to_shape_map():
+        # Of two numbers the sum has one order.
+        np.testing.assert_array_equal(one.get_tensor(name), other.get_tensor(name), err_msg=name)
