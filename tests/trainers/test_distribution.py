@@ -19,6 +19,18 @@ from tests.conftest import ROOT
 
 PROGRAM = Path(__file__).with_name("updates_on_devices.py")
 PLAIN = {"batch_size": 32, "steps": 3}
+# The command on a disk so slow that nobody who does not wait for a checkpoint finds it.
+SLOW_DISK = """
+import sys, time
+import beambert
+from trainers import checkpointing
+save = checkpointing.save
+def slowly(*arguments, **named):
+    time.sleep(2)
+    return save(*arguments, **named)
+checkpointing.save = slowly
+sys.exit(beambert.main(sys.argv[1:]))
+"""
 
 
 def start(devices, replicas, output, cases, **environment):
@@ -145,8 +157,8 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
         max_position_embeddings=LENGTH,
     )
     (tmp_path / "model.json").write_text(config.to_json(), encoding="utf-8")
-    command = [sys.executable, "-m", "beambert", "pretrain", "--data", "data", "--model", "model.json"]
-    command += ["--num_train_steps", "200", "--train_batch_size", "4", "--num_warmup_steps", "10"]
+    command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
+    command += ["--num_train_steps", "200", "--train_batch_size", "4", "--eval_batch_size", "4"]
 
     def begin(output, *flags, **environment):
         log = (tmp_path / f"{len(list(tmp_path.iterdir()))}.log").open("w+")
@@ -156,6 +168,11 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
 
     def said(log):
         return Path(log.name).read_text(encoding="utf-8")
+
+    # The second evaluates the checkpoint that the first has written.
+    runs = [begin("short", "--num_train_steps", "3", TF_CONFIG=config) for config in clusters(2)]
+    for process, log in runs:
+        assert process.wait(120) == 0, said(log)
 
     runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
     (first, first_log), (second, _) = runs
@@ -171,6 +188,8 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
 
     process, log = begin("mirrored", "--cpu_devices", "2")
     assert process.wait(120) == 0, said(log)
+    results_of = [(tmp_path / output / "eval_results.txt").read_text() for output in ("together", "mirrored")]
+    assert results_of[0] == results_of[1]
     one, other = (
         tf.train.load_checkpoint(str(tmp_path / output / "checkpoints/model.ckpt-200"))
         for output in ("together", "mirrored")
