@@ -3,14 +3,14 @@
 The model is that of `beambert pretrain`, under Keras's JAX backend, with dropout, both losses, clipping and BERT's own
 optimizer, all in one compiled function that writes over its arguments. Rows and weights are random.
 
-    python benchmarks/jax_step.py --model base --batch_size 256
-    python benchmarks/jax_step.py --model base --batch_size 256 --attention_dropout 0
+    PYTHONPATH=. python benchmarks/jax_step.py --model base --batch_size 256
+    PYTHONPATH=. python benchmarks/jax_step.py --model base --batch_size 256 --attention_dropout 0
 
 Attention without dropout runs in cuDNN's fused kernel on a GPU, attention with dropout does not: Keras hands no dropout
 to it. MFU is the share of the device's published peak that the FLOPs of the model (`bert_model/size.py`) come to; the
 second share leaves out the positions that the last layer does not compute.
 
-It never imports TensorFlow. `python benchmarks/jax_step.py --help` lists the flags.
+It never imports TensorFlow. --help lists the flags.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.random_rows import random_features
 from bert_model.config import PRESETS, BertConfig
 from bert_model.names import variable_names, variables_by_tf1_name
 from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
@@ -32,21 +33,6 @@ from trainers.throughput import peak_flops
 
 Arrays = dict[str, Any]
 State = tuple[Arrays, Arrays, Arrays]
-
-
-def random_features(config: BertConfig, batch_size: int, length: int, predictions: int) -> dict[str, np.ndarray]:
-    """A batch of full rows of random pieces."""
-    generator = np.random.default_rng(0)
-    positions = np.stack([generator.permutation(length)[:predictions] for _ in range(batch_size)])
-    return {
-        "input_ids": generator.integers(0, config.vocab_size, (batch_size, length)).astype(np.int32),
-        "input_mask": np.ones((batch_size, length), np.int32),
-        "segment_ids": np.repeat([np.arange(length) >= length // 2], batch_size, axis=0).astype(np.int32),
-        "masked_lm_positions": np.sort(positions).astype(np.int32),
-        "masked_lm_ids": generator.integers(0, config.vocab_size, (batch_size, predictions)).astype(np.int32),
-        "masked_lm_weights": np.ones((batch_size, predictions), np.float32),
-        "next_sentence_labels": generator.integers(0, 2, (batch_size, 1)).astype(np.int32),
-    }
 
 
 def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
@@ -153,7 +139,7 @@ def main() -> None:
     length, predictions, batch_size = options.max_seq_length, options.max_predictions_per_seq, options.batch_size
     with_dropout = config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0
     step, state = make_step(config, options.precision, with_dropout)
-    features = jax.device_put(random_features(config, batch_size, length, predictions))
+    features = jax.device_put(random_features(config.vocab_size, batch_size, length, predictions))
     losses = []
     begin = start = time.perf_counter()
     for number in range(options.warm_up_steps + options.steps):

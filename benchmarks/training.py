@@ -10,8 +10,8 @@ Of base, which takes gigabytes, only two are there at a time, without XLA.
 The share of the machine is that of the rate at which TensorFlow multiplies large matrices of the same type here and
 now; positions of the last layer that our step leaves out are not counted as work done.
 
-    python benchmarks/training.py mini small base
-    python benchmarks/training.py --precision bfloat16 --rounds 9 small
+    PYTHONPATH=. python benchmarks/training.py mini small base
+    PYTHONPATH=. python benchmarks/training.py --precision bfloat16 --rounds 9 small
 """
 
 import argparse
@@ -24,30 +24,11 @@ import sys
 import time
 from collections.abc import Callable
 
-import numpy as np
+from benchmarks.random_rows import random_features
 
-BATCH_SIZE = 32
-LENGTH = 128
-PREDICTIONS = 20
-VOCAB_SIZE = 30_522
+VOCAB_SIZE, BATCH_SIZE, LENGTH, PREDICTIONS = ROWS = 30_522, 32, 128, 20
 MATRIX = 2048
 Step = Callable[[], object]
-Features = dict[str, np.ndarray]
-
-
-def random_features() -> Features:
-    """A batch as the released BERT's data has it, full rows of random pieces."""
-    generator = np.random.default_rng(0)
-    positions = np.stack([generator.permutation(LENGTH)[:PREDICTIONS] for _ in range(BATCH_SIZE)])
-    return {
-        "input_ids": generator.integers(0, VOCAB_SIZE, (BATCH_SIZE, LENGTH)).astype(np.int32),
-        "input_mask": np.ones((BATCH_SIZE, LENGTH), np.int32),
-        "segment_ids": np.repeat([np.arange(LENGTH) >= LENGTH // 2], BATCH_SIZE, axis=0).astype(np.int32),
-        "masked_lm_positions": np.sort(positions).astype(np.int32),
-        "masked_lm_ids": generator.integers(0, VOCAB_SIZE, (BATCH_SIZE, PREDICTIONS)).astype(np.int32),
-        "masked_lm_weights": np.ones((BATCH_SIZE, PREDICTIONS), np.float32),
-        "next_sentence_labels": generator.integers(0, 2, (BATCH_SIZE, 1)).astype(np.int32),
-    }
 
 
 def start_tensorflow(threads: int) -> None:
@@ -76,7 +57,7 @@ def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
     settings = Settings(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
     trainer = Trainer(pretraining_task(model), settings)
-    batches = tf.data.Dataset.from_tensors(random_features()).repeat()
+    batches = tf.data.Dataset.from_tensors(random_features(*ROWS)).repeat()
     iterator = iter(trainer.distribution.batches(lambda _: batches))
     loop = trainer.make_loop(iterator)
     first, one, told_to_stop = tf.constant(0, tf.int64), tf.constant(1, tf.int64), tf.constant(0)
@@ -104,7 +85,7 @@ def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -
     )
     model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
     model.compile(optimizer=keras.optimizers.AdamW(1e-4, weight_decay=0.01), jit_compile=xla)
-    features = random_features()
+    features = random_features(*ROWS)
     inputs = {
         "token_ids": features["input_ids"],
         "padding_mask": features["input_mask"],
@@ -135,7 +116,7 @@ def hugging_face_step(size: str, threads: int, precision: str) -> Step:
         )
     ).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
-    features = {name: torch.from_numpy(values) for name, values in random_features().items()}
+    features = {name: torch.from_numpy(values) for name, values in random_features(*ROWS).items()}
     labels = torch.full((BATCH_SIZE, LENGTH), -100)  # a position without a prediction
     labels.scatter_(1, features["masked_lm_positions"].long(), features["masked_lm_ids"].long())
 

@@ -4,8 +4,8 @@ The step is that of `benchmarks/training.py`: random rows, 32 x 128, both heads,
 optimizer. Operations run side by side in several threads, so that their times are added up over threads and shown as
 shares; what an operation does within another counts for the inner one alone.
 
-    python benchmarks/training_profile.py small
-    python benchmarks/training_profile.py small --precision bfloat16
+    PYTHONPATH=. python benchmarks/training_profile.py small
+    PYTHONPATH=. python benchmarks/training_profile.py small --precision bfloat16
 """
 
 import argparse
@@ -14,7 +14,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from training import BATCH_SIZE, LENGTH, our_step
+from benchmarks.training import BATCH_SIZE, LENGTH, our_step
 
 # What kinds of operations are for, by TensorFlow's names of them; the first that fits counts.
 GROUPS = {

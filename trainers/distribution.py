@@ -115,7 +115,7 @@ class Distribution:
             tf.function(lambda: self.sum(self.run(lambda: tf.constant(1))))().numpy()
 
     @contextlib.contextmanager
-    def losses_of_machines(self) -> Iterator[None]:
+    def machine_errors(self) -> Iterator[None]:
         """Within it, the end of another process is an error for the user.
 
         Raises:

@@ -21,11 +21,13 @@ def evaluation_of(
         distribution: the devices, whose `batches` the function is given; None for one.
     """
 
+    devices = distribution or Distribution()
+
     def sums(features: Features) -> Sums:
         return task.sums(features, None)
 
     def summed(batch: Features) -> Sums:
-        return sums(batch) if distribution is None else distribution.sum(distribution.run(sums, batch))
+        return devices.sum(devices.run(sums, batch))
 
     # Rewriting by AutoGraph takes longer than tracing; there is nothing to rewrite.
     step = tf.function(summed, autograph=False)

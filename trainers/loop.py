@@ -178,16 +178,14 @@ def _save(
     evaluation: Mapping[str, float] | None,
 ) -> Path:
     """Saves a checkpoint, or waits for the process that does, and returns its path without `.index`."""
-    if not trainer.distribution.is_chief:
-        trainer.distribution.meet()
-        return directory / f"model.ckpt-{step}"
-    saved = checkpointing.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
-    if evaluation is not None:
-        record_evaluation(directory, step, rhythm, evaluation)
-    else:
-        _remove_old(directory, rhythm)
+    if trainer.distribution.is_chief:
+        checkpointing.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
+        if evaluation is not None:
+            record_evaluation(directory, step, rhythm, evaluation)
+        else:
+            _remove_old(directory, rhythm)
     trainer.distribution.meet()
-    return saved.prefix
+    return directory / f"model.ckpt-{step}"
 
 
 def _remove_old(directory: Path, rhythm: Rhythm) -> None:

@@ -85,6 +85,11 @@ def run(args: argparse.Namespace) -> int:
     datasets = tuple(_dataset(directory) for directory in directories)
     vocabularies = [read_vocabulary(*pair) for pair in zip(directories, datasets, strict=True)]
     _check_alike(directories, datasets)
+    if args.do_train and args.eval_steps and not all(dataset.num_examples("validation") for dataset in datasets):
+        raise TrainingError(
+            "--eval_steps needs validation examples in every directory of --data; build the data with some held out, "
+            "or leave --eval_steps out"
+        )
     row_lengths = [dataset.max_seq_length for dataset in datasets]
     stages = plan_stages(args.num_train_steps, row_lengths, args.schedule, args.train_batch_size, args.batch_ramp)
     old = run_record.load(output)

@@ -58,7 +58,7 @@ def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
     strategy = "mirrored" if args.strategy == "auto" and args.cpu_devices > 1 else args.strategy
     distribution = Distribution.open(strategy, args.tpu_name, args.tpu_zone, args.gcp_project)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
-    with distribution.losses_of_machines():
+    with distribution.machine_errors():
         return PretrainingRun(args, plan, distribution).run()
 
 
@@ -231,12 +231,6 @@ class PretrainingRun:
             self._begin()
         step = int(trainer.global_step.numpy())
         sources = [self._source(index) for index in range(len(plan.datasets))]
-        can_evaluate = all(dataset.num_examples("validation") for dataset in plan.datasets)
-        if args.eval_steps and not can_evaluate:
-            raise TrainingError(
-                "--eval_steps needs validation examples in every directory of --data; build the data with some held "
-                "out, or leave --eval_steps out"
-            )
         shortage = checkpointing.space_warning(
             self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.rhythm.keeping
         )

@@ -9,7 +9,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from benchmarks.jax_step import random_features, random_weights
+from benchmarks.jax_step import random_weights
+from benchmarks.random_rows import random_features
 from bert_model.config import BertConfig
 from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, pretraining_losses
@@ -50,7 +51,7 @@ def losses_under_tensorflow():
     for name, values in random_weights(config).items():
         variables[name].assign(values)
     optimizer = Optimizer(variables, OptimizerOptions())
-    features = random_features(config, *SHAPE.values())
+    features = random_features(config.vocab_size, *SHAPE.values())
     losses = []
     for number in range(UPDATES + 1):
         with tf.GradientTape() as tape:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from bert_model.config import BertConfig
 from pipelines.dataset import FILE_NAME, Dataset, Shard
 from pipelines.pretraining_options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
@@ -17,6 +18,15 @@ OPTIONS = PretrainingDataOptions(max_seq_length=LENGTH, max_predictions_per_seq=
 VOCABULARY = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfg" for b in "aeiou"), "##s", "."),
     "vocab.txt",
+)
+# For runs of which there are many, or which are long.
+SMALLEST = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=LENGTH,
 )
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretraining_shards import LENGTH, VOCABULARY, write_dataset
+from pretraining_shards import SMALLEST, write_dataset
 
-from bert_model.config import BertConfig
 from tests.conftest import ROOT
 
 PROGRAM = Path(__file__).with_name("updates_on_devices.py")
@@ -148,15 +147,7 @@ def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
 
 def test_two_machines_stop_together_and_go_on(tmp_path):
     write_dataset(tmp_path / "data")
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=LENGTH,
-    )
-    (tmp_path / "model.json").write_text(config.to_json(), encoding="utf-8")
+    (tmp_path / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
     command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
     command += ["--num_train_steps", "200", "--train_batch_size", "4", "--eval_batch_size", "4"]
 

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from forked import run
-from pretraining_shards import LENGTH, OPTIONS, VOCABULARY, write_dataset
+from pretraining_shards import LENGTH, OPTIONS, SMALLEST, write_dataset
 
 import beambert
-from bert_model.config import BertConfig
 from trainers import checkpointing, metrics_log
 from trainers.best_checkpoint import best
 from trainers.watching import Watch
@@ -31,15 +30,7 @@ def inputs(tmp_path_factory):
     """A directory with a small dataset, `data`, and a small model, `model.json`."""
     directory = tmp_path_factory.mktemp("inputs")
     write_dataset(directory / "data")
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=LENGTH,
-    )
-    (directory / "model.json").write_text(config.to_json(), encoding="utf-8")
+    (directory / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
     return directory
 
 

@@ -191,6 +191,13 @@ def test_without_validation_examples_a_warning_and_no_results(tmp_path, data, op
     assert not (tmp_path / "output" / "eval_results.txt").exists()
 
 
+def test_evaluating_on_the_way_needs_validation_examples(tmp_path, data, options):
+    write_dataset(data, {("train", 0): [10]})
+    with pytest.raises(TrainingError, match="--eval_steps needs validation examples"):
+        pretrain.run(options("--eval_steps", "2"))
+    assert not (tmp_path / "output").exists()
+
+
 def test_another_run_in_the_output_is_refused(tmp_path, data, options):
     pretrain.run(options("--num_train_steps", "1", "--do_train"))
     output = tmp_path / "output"
