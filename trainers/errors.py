@@ -3,3 +3,7 @@
 
 class TrainingError(ValueError):
     """A run that cannot start or go on; the message is one line that says what to do."""
+
+
+class TaskDataError(ValueError):
+    """A file of a fine-tuning task that cannot be used; the message is one line that names file and row."""
