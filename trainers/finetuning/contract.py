@@ -21,7 +21,7 @@ TRAIN, DEV, TEST = "train", "dev", "test"
 #   multiple_choice       float32 [N, C]
 #   span                  N arrays float32 [2, S_i], start and end
 #   token_classification  N arrays float32 [S_i, n]
-Logits = Sequence[np.ndarray]
+Logits = Sequence[np.ndarray] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
