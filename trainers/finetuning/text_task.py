@@ -210,7 +210,12 @@ class TextTask:
             columns += ["probability"]
             predictions = [[self.labels[row.argmax()], row.max()] for row in answers]
         rows = [
-            [example.text, *[example.text_pair or ""] * has_pairs, *[_shown(example.label)] * has_labels, *prediction]
+            [
+                example.text,
+                *[example.text_pair or ""] * has_pairs,
+                *([_shown(example.label)] if has_labels else []),
+                *prediction,
+            ]
             for example, prediction in zip(examples, predictions, strict=True)
         ]
         return submission.readable_predictions(columns, rows)
