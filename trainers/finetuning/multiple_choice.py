@@ -34,7 +34,7 @@ class ChoiceExample:
     """A context and its choices.
 
     Attributes:
-        context: what every choice is read after; "" where there is a question alone.
+        context: what every choice is read after.
         choices: as the model reads them: what they all begin with stands in each.
         label: index of the right one; None where the file does not say.
         where: for messages and the report, such as "val.csv, row 17 (line 18)".
@@ -55,8 +55,8 @@ def open_task(args: argparse.Namespace, wanted: Collection[str], labels: tuple[s
 
     Of two layouts, by the columns:
     - SWAG's own files: sent1 is the context, sent2 with one of ending0, ending1, ... a choice.
-    - context and choices, a list; a question, if there is that column too, stands at the head of each choice, or is
-      the context where there is none.
+    - context and choices, a list. A question, if there is that column too, stands at the head of each choice; without
+      a column of contexts it is the context.
     The label is the index of the right choice, from 0. Test may have none, or -1 in the place of all.
 
     Args:
@@ -90,13 +90,8 @@ def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
         choices = _swag_choices(table)
     else:
         choices = _listed_choices(table)
-        asks = "question" in table.columns
-        contexts = table.texts("question" if asks and "context" not in table.columns else "context", _REMEDY)
-        if asks and "context" in table.columns:
-            questions = table.texts("question", _REMEDY)
-            choices = [
-                [f"{question} {choice}" for choice in row] for question, row in zip(questions, choices, strict=True)
-            ]
+        asks_alone = "question" in table.columns and "context" not in table.columns
+        contexts = table.texts("question" if asks_alone else "context", _REMEDY)
     for row, texts in enumerate(choices):
         if len(texts) < 2:
             raise TaskDataError(f"{table.where(row)}: choices: {len(texts)}; give at least 2")
@@ -114,7 +109,7 @@ def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
 
 def _swag_choices(table: Table) -> list[list[str]]:
     starts = table.texts("sent2", _REMEDY)
-    names = []
+    names: list[str] = []
     while f"ending{len(names)}" in table.columns:
         names.append(f"ending{len(names)}")
     endings = zip(*(table.texts(name, _REMEDY) for name in names), strict=True)
@@ -122,11 +117,16 @@ def _swag_choices(table: Table) -> list[list[str]]:
 
 
 def _listed_choices(table: Table) -> list[list[str]]:
-    cells = table.cells("choices", _REMEDY)
-    for row, cell in enumerate(cells):
-        if not isinstance(cell, list) or not all(isinstance(choice, str) for choice in cell):
+    """The lists of the column "choices", behind what "question" has where there is a column "context" too."""
+    questions = table.columns["question"] if {"question", "context"} <= table.columns.keys() else [None] * len(table)
+    choices = []
+    for row, (question, cell) in enumerate(zip(questions, table.cells("choices", _REMEDY), strict=True)):
+        if not isinstance(cell, list) or not all(isinstance(text, str) for text in cell):
             raise TaskDataError(f'{table.where(row)}: \'choices\' is no list of texts; write ["...", "..."]')
-    return [[storable(choice) for choice in cell] for cell in cells]
+        if not isinstance(question, str | None):
+            raise TaskDataError(f"{table.where(row)}: 'question' is {question!r}, not text; mend the row")
+        choices.append([storable(f"{question} {text}" if question else text) for text in cell])
+    return choices
 
 
 def _labels(table: Table, choices: int, needed: bool) -> Sequence[int | None]:
@@ -140,12 +140,12 @@ def _index(cell: Any, choices: int, where: str) -> int:
     """The label, which text files have as digits."""
     if cell is None or cell == "":
         raise TaskDataError(f"{where}: no label; give the index of the right choice, from 0 to {choices - 1}")
-    digits = str(cell).strip()
     if isinstance(cell, float) and cell.is_integer():
-        digits = str(int(cell))  # Integers that stood in a column with gaps.
-    if not (digits.isascii() and digits.isdigit() and int(digits) < choices):
+        cell = int(cell)  # Integers from a column that has gaps elsewhere.
+    indices = [str(index) for index in range(choices)]
+    if str(cell).strip() not in indices:
         raise TaskDataError(f"{where}: label {cell!r} is no index of its choices; give one from 0 to {choices - 1}")
-    return int(digits)
+    return indices.index(str(cell).strip())
 
 
 class ChoiceTask:

@@ -76,6 +76,10 @@ def open_task(args: argparse.Namespace, wanted: Collection[str], labels: tuple[s
         labels = None
     discovers = labels is None and args.problem != REGRESSION
     shares = _takes_dev_from_train(args, directory)
+    if DEV in wanted and not shares and find_split(directory, DEV) is None:
+        raise TaskDataError(
+            f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_share 0.1"
+        )
     columns: _Columns | None = None
     examples: dict[str, list[TextExample]] = {}
     if discovers and TRAIN not in wanted and find_split(directory, TRAIN) is None:
@@ -150,6 +154,8 @@ def _label(cell: Any, args: argparse.Namespace, where: str) -> Label:
         return _number(cell, where)
     if args.problem == CLASSIFICATION:
         return _class_name(cell, where)
+    if cell is None:
+        raise TaskDataError(f"{where}: no labels; write an empty list where there are none, or leave the row out")
     if isinstance(cell, str):
         cell = [name for name in cell.split(args.label_separator) if name.strip()]
     names = cell if isinstance(cell, list) else [cell]
@@ -183,9 +189,7 @@ def _number(cell: Any, where: str) -> float:
 
 def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[str, ...]:
     """All labels, sorted: by size if all are numbers, else by code point."""
-    names: set[str] = set()
-    for example in examples:
-        names.update([example.label] if isinstance(example.label, str) else example.label)  # type: ignore[arg-type]
+    names = _names(examples)
     several = isinstance(examples[0].label, tuple)
     if len(names) < (1 if several else 2):
         found = f"the one label {min(names)!r}" if names else "no labels"
@@ -206,11 +210,15 @@ def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[s
 
 def _hides_labels(examples: Sequence[TextExample], labels: tuple[str, ...] | None) -> bool:
     """Whether what stands in the place of the labels of a test file is none of them in any row."""
-    found = {example.label for example in examples}
     if labels is None:
-        return len(found) == 1
-    names = {name for label in found for name in ([label] if isinstance(label, str) else label or [])}
-    return names.isdisjoint(labels)
+        return len({example.label for example in examples}) == 1
+    return _names(examples).isdisjoint(labels)
+
+
+def _names(examples: Sequence[TextExample]) -> set[str]:
+    """The labels that there are."""
+    labels = [(example.label,) if isinstance(example.label, str) else example.label or () for example in examples]
+    return {name for names in labels if isinstance(names, tuple) for name in names}
 
 
 def _takes_dev_from_train(args: argparse.Namespace, directory: Path) -> bool:

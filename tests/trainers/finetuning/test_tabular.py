@@ -130,9 +130,31 @@ def test_every_kind_of_label_in_every_format(tmp_path, suffix, problem, pair):
     details = task.details(DEV, encoded, -logits)
     json.dumps(details)
     assert details["mistakes"][0]["where"].startswith(f"validation.{suffix}, row ")
+
     files = task.write_predictions(TEST, task.rows(TEST, TOKENIZER, 16), logits, tmp_path)
-    assert "test_results.tsv" in [path.name for path in files]
-    assert len((tmp_path / "test_results.tsv").read_text().splitlines()) == 6
+    assert files == [tmp_path / "test_results.tsv", tmp_path / "predictions.tsv"]
+    assert len(files[0].read_text().splitlines()) == 6
+    with files[1].open(encoding="utf-8", newline="") as stream:
+        written = list(csv.DictReader(stream, delimiter="\t"))
+    assert [row["text"] for row in written] == [" ".join(text.split()) for text in TEXTS]
+    assert [row["prediction"] for row in written] == [
+        ", ".join(sorted(label)) if isinstance(label, list) else str(label).removesuffix(".0") for label in labels
+    ]
+
+
+def test_real_sentences(shared_data, tmp_path):
+    for split in ("train", "dev"):
+        lines = (shared_data / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[:40]) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt")
+    task = tabular.open_task(options(tmp_path), (TRAIN, DEV), None)
+    rows = task.rows(DEV, tokenizer, 128)
+    assert task.labels == ("0", "1")
+    assert rows.targets["label_ids"].tolist() == [int(line.split("\t")[1]) for line in lines[1:40]]
+    for number, line in enumerate(lines[1:40]):
+        start, end = rows.row_splits[number : number + 2]
+        pieces = [tokenizer.vocabulary.pieces[piece] for piece in rows.ids[start:end]]
+        assert pieces == ["[CLS]", *tokenizer.tokenize(line.split("\t")[0]), "[SEP]"]
 
 
 def test_classes_are_the_same_from_every_format(tmp_path):
