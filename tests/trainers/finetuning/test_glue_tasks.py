@@ -84,9 +84,7 @@ def test_xnli_reads_its_language(tmp_path):
         "xnli.dev.tsv, row 4 (line 5)",
     ]
     assert opened.eval_splits == ("dev", "test")  # Its labels are published.
-    german = open_glue(
-        "xnli", tmp_path, *ALL, flags=("--xnli_language", "de", "--xnli_train_language", "en"), most=1
-    )
+    german = open_glue("xnli", tmp_path, *ALL, flags=("--xnli_language", "de", "--xnli_train_language", "en"), most=1)
     assert [german.examples[split][0].text for split in ALL] == ["c", "de1", "de1"]
     with pytest.raises(TaskDataError, match=r"no row in 'fr'; give --xnli_language one of de, en, zh$"):
         open_glue("xnli", tmp_path, "dev", flags=("--xnli_language", "fr"))
@@ -159,7 +157,11 @@ def test_a_model_of_other_classes_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("dev.tsv", "index\tsentence1\tlabel\n1\ta\tentailment\n", r"has no column 'sentence2'.*has 'index', 'sentence1'"),
+        (
+            "dev.tsv",
+            "index\tsentence1\tlabel\n1\ta\tentailment\n",
+            r"has no column 'sentence2'.*has 'index', 'sentence1'",
+        ),
         ("dev.tsv", "index\tsentence1\tsentence2\n1\ta\tb\n", r"has no column 'label'"),
         (
             "dev.tsv",
