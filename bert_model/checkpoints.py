@@ -81,7 +81,7 @@ def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | No
 def _opened(path: Path, place: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
     directory = place if place.is_dir() else place.parent
     if place.is_dir() and native.load(place):
-        return _open_named(path, place, native.checkpoint(place), task, config)
+        return _open_named(path, place, native.model_checkpoint(place), task, config)
     if hugging_face.is_model(directory) and (place.is_dir() or place.is_file()):
         return _open_hugging_face(path, directory, task)
     prefix = place.with_suffix("") if place.suffix == ".index" else place
