@@ -133,8 +133,8 @@ def open_task(args: argparse.Namespace, wanted: Collection[str], labels: tuple[s
         labels: classes of the model where it has been trained before.
 
     Raises:
-        TaskDataError: a file is missing, empty or no such file, a row cannot be used, or the model's classes are not
-            the task's.
+        TaskDataError: a file is missing, empty or no such file, a row cannot be used, the model's classes are not the
+            task's, or a flag is another task's.
     """
     task = TASKS[args.task]
     if labels is not None and task.labels is not None and sorted(labels) != sorted(task.labels):
@@ -142,6 +142,9 @@ def open_task(args: argparse.Namespace, wanted: Collection[str], labels: tuple[s
             f"the model was trained for other classes ({listed(labels)}) than {args.task} has ({listed(task.labels)}); "
             f"start from one that was trained for {args.task}, or only pretrained"
         )
+    for flag in ("xnli_language", "xnli_train_language"):
+        if getattr(args, flag) is not None and args.task != "xnli":
+            raise TaskDataError(f"--{flag} is for xnli, not for {args.task}; leave it out")
     directory = _directory(args.data_dir)
     language = args.xnli_language or "zh"
     train_language = args.xnli_train_language or language
@@ -220,9 +223,7 @@ def _read(
                 TextExample(
                     text=fields[text],
                     text_pair=None if pair is None else fields[pair],
-                    label=None
-                    if label is None or (is_test and fields[label] in _NO_LABEL)
-                    else _label(task, row, label),
+                    label=None if label is None else _label(task, row, label, is_test),
                     where=row.where,
                     index="" if index is None else fields[index],
                 )
@@ -230,8 +231,10 @@ def _read(
     return examples, skipped
 
 
-def _label(task: GlueTask, row: TsvRow, place: int) -> str | float:
+def _label(task: GlueTask, row: TsvRow, place: int, is_test: bool) -> str | float | None:
     label = row.fields[place]
+    if is_test and label in _NO_LABEL:
+        return None
     if task.labels is not None:
         return task.same_as.get(label, label)
     try:

@@ -90,11 +90,12 @@ def test_the_names_of_the_scores(tmp_path):
 
 
 def test_f1_is_about_paraphrases_whatever_the_order_of_the_classes(tmp_path):
-    write_task(tmp_path, "mrpc")  # Labels 0 1 0 1 0; predicted 1 0 1 1 0: one true 1 of three given and two there.
-    for labels, logits in ((("0", "1"), TWO_CLASSES), (("1", "0"), TWO_CLASSES[:, ::-1])):
+    write_task(tmp_path, "mrpc")  # Labels 0 1 0 1 0; predicted 1 1 1 1 0: of class 1, two of four given and two there.
+    logits = np.array([[0, 1], [0, 1], [0, 1], [0, 1], [1, 0]], np.float32)
+    for labels, columns in ((("0", "1"), logits), (("1", "0"), logits[:, ::-1])):
         task = open_glue("mrpc", tmp_path, "dev", labels=labels)
-        scores = task.metrics("dev", task.rows("dev", TOKENIZER, 12), logits)
-        assert scores == pytest.approx({"eval_accuracy": 2 / 5, "eval_f1": 2 / 5})
+        scores = task.metrics("dev", task.rows("dev", TOKENIZER, 12), columns)
+        assert scores == pytest.approx({"eval_accuracy": 3 / 5, "eval_f1": 4 / 6})
 
 
 def test_test_results_are_those_of_run_classifier(tmp_path):
