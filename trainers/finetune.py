@@ -23,7 +23,7 @@ from trainers.finetune_options import add_arguments
 from trainers.finetuning.class_weights import class_weights_of
 from trainers.finetuning.contract import DEV, TEST, TRAIN, FinetuningTask, Rows
 from trainers.finetuning.row_cache import encoded, fingerprint
-from trainers.finetuning.tasks import check_task_arguments, module_of
+from trainers.finetuning.tasks import check_task_arguments, module_of, task_defaults
 from trainers.progress import say, warn
 from trainers.run_record import RunRecord
 from trainers.stages import Stage
@@ -111,6 +111,8 @@ def run_once(args: argparse.Namespace) -> int:
         there = old.options.get("task") or "pretraining"
         raise TrainingError(f"{output} holds a run of {there}, not of {args.task}; give another --output")
     trained = old is not None and model is not None and native.checkpoint(output) is not None
+    if old is not None and trained:
+        _take_over(args, old)
     with _origin(args, output, trained) as origin:
         vocabulary, do_lower_case = _vocabulary(args, origin)
         config = _config(args, origin, vocabulary)
@@ -151,6 +153,15 @@ def run_once(args: argparse.Namespace) -> int:
         from trainers.finetuning.run import train_evaluate_predict
 
         return train_evaluate_predict(args, plan)
+
+
+def _take_over(args: argparse.Namespace, old: RunRecord) -> None:
+    """What says how the files are read stays as it was where the command does not say otherwise."""
+    if args.max_seq_length is None:
+        args.max_seq_length = old.max_seq_length
+    for name, default in task_defaults(args.task).items():
+        if getattr(args, name) == default and name in old.options:
+            setattr(args, name, old.options[name])
 
 
 def _origin(
@@ -227,7 +238,10 @@ def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
         return False
     if task.labels is None:
         return True
-    return origin.num_labels == len(task.labels) and (origin.labels is None or origin.labels == task.labels)
+    several = origin.record is not None and origin.record.multi_label
+    if origin.num_labels != len(task.labels) or (origin.record is not None and several != task.multi_label):
+        return False
+    return origin.labels is None or origin.labels == task.labels
 
 
 def _max_seq_length(args: argparse.Namespace, config: BertConfig) -> int:
@@ -264,7 +278,9 @@ def _say_what_was_cut(rows: Mapping[str, Rows], max_seq_length: int) -> None:
         if some.truncated:
             warn(f"{some.truncated} of {len(some)} {split} examples were cut to --max_seq_length {max_seq_length}")
         if some.skipped:
-            warn(f"{some.skipped} {split} examples were left out: their answers cannot be found in the text")
+            warn(
+                f"{some.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"
+            )
 
 
 def _check_old_run(args: argparse.Namespace, plan: Plan, old: RunRecord | None) -> None:

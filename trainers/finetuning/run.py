@@ -22,7 +22,7 @@ from trainers.distribution import Distribution, Share
 from trainers.errors import TrainingError
 from trainers.finetune import Plan
 from trainers.finetuning.batches import Width, evaluation_batches, evaluation_order, mean_width, train_batches
-from trainers.finetuning.contract import TRAIN, Logits, Rows
+from trainers.finetuning.contract import DEV, TRAIN, Logits, Rows
 from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
 from trainers.initial_checkpoint import load_weights
@@ -166,7 +166,7 @@ class FinetuningRun:
         if loss is None:
             return metrics
         if split != task.eval_splits[0]:
-            return {**metrics, f"{split.removeprefix('dev_')}_loss": loss}
+            return {**metrics, f"{split.replace(DEV, 'eval', 1)}_loss": loss}
         return {**metrics, "eval_loss": loss, "loss": loss}
 
     def _score(self, checkpoint: Checkpoint | None) -> dict[str, float]:
@@ -319,6 +319,7 @@ class FinetuningRun:
             metrics=dict(results) if results is not None else metrics,
             origin=origin,
             left_to_right=plan.left_to_right,
+            multi_label=plan.task.multi_label,
         )
         parameters = parameter_counts(plan.config, model.task, model.num_labels).total
         write_whole(self.output / native.MODEL_CARD_FILE_NAME, model_card(plan.config, model, parameters).encode())

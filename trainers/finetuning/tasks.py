@@ -7,6 +7,7 @@ the files and returns a `contract.FinetuningTask`, and `DEFAULT_MAX_SEQ_LENGTH`.
 import argparse
 import importlib
 from types import ModuleType
+from typing import Any
 
 from trainers.errors import TrainingError
 
@@ -40,6 +41,11 @@ def add_task_arguments(parser: argparse.ArgumentParser) -> None:
         importlib.import_module(name).add_arguments(parser)
 
 
+def task_defaults(task: str) -> dict[str, Any]:
+    """The flags of a task alone, as names of options with their defaults."""
+    return {action.dest: action.default for action in _actions(TASKS[task])}
+
+
 def check_task_arguments(args: argparse.Namespace) -> None:
     """Refuses a flag of another task.
 
@@ -49,9 +55,13 @@ def check_task_arguments(args: argparse.Namespace) -> None:
     for name in dict.fromkeys(TASKS.values()):
         if name == TASKS[args.task]:
             continue
-        parser = argparse.ArgumentParser(add_help=False)
-        importlib.import_module(name).add_arguments(parser)
-        for action in parser._actions:
+        for action in _actions(name):
             if getattr(args, action.dest) != action.default:
                 tasks = ", ".join(task for task, module in TASKS.items() if module == name)
                 raise TrainingError(f"{action.option_strings[0]} is for {tasks}, not for {args.task}; leave it out")
+
+
+def _actions(module: str) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser(add_help=False)
+    importlib.import_module(module).add_arguments(parser)
+    return parser._actions
