@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bert_model import archive, hugging_face, native, tf1_checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import TASKS, variable_names
+from bert_model.names import FEATURE_BASED, TASKS, variable_names
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 GLOBAL_STEP = "global_step"
@@ -208,6 +208,8 @@ def _task_of(tensors: Mapping[str, StoredTensor]) -> str:
     """The task that the heads of the released code tell of; a classifier of tokens looks as one of texts."""
     if "cls/squad/output_weights" in tensors:
         return "span"
+    if any(name.startswith("bilstm/") for name in tensors):
+        return FEATURE_BASED
     if "output_weights" in tensors:
         return "regression" if tensors["output_weights"].shape[:1] == (1,) else "classification"
     return "pretraining"
