@@ -37,6 +37,7 @@ class Checkpoint:
         missing: TF1 names of weights that the task has and the file lacks.
         ignored: names, as in the file, of what else it holds.
         record: what `beambert.json` says, of a native model.
+        multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Checkpoint:
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
     record: native.ModelRecord | None = None
+    multi_label: bool = False
 
     @property
     def parameters(self) -> int:
@@ -137,6 +139,7 @@ def _open_named(
             missing=tuple(name for name in expected if name not in found),
             ignored=tuple(name for name in weights if name not in expected),
             record=record,
+            multi_label=record is not None and record.multi_label and task == "classification",
         )
     )
 
@@ -162,6 +165,7 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
             optimizer={},
             missing=tuple(name.tf1 for name in names if name.tf1 not in tensors),
             ignored=tuple(ignored),
+            multi_label=description.multi_label and task == "classification",
         )
     )
 

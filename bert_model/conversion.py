@@ -97,6 +97,7 @@ def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, 
         labels=checkpoint.labels,
         do_lower_case=do_lower_case,
         steps=steps(checkpoint),
+        multi_label=checkpoint.multi_label,
     )
     card = model_card.model_card(checkpoint.config, record, checkpoint.parameters)
     (directory / native.MODEL_CARD_FILE_NAME).write_text(card, encoding="utf-8")
@@ -115,4 +116,5 @@ def _write_hugging_face(checkpoint: Checkpoint, directory: Path, do_lower_case: 
         checkpoint.labels,
         checkpoint.tensors,
         names,
+        checkpoint.multi_label,
     )

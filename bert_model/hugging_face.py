@@ -48,6 +48,9 @@ _ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh"
 # Keys that would make the model another one than BERT, at any other value.
 _FIXED_KEYS = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
 
+# The `problem_type` of a classifier whose texts may have several labels.
+_MULTI_LABEL = "multi_label_classification"
+
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
 _DECODER_BIAS = "cls.predictions.decoder.bias"
 _OUTPUT_BIAS = "cls.predictions.bias"
@@ -63,11 +66,13 @@ class Description:
         config: shape of the model.
         task: which head, None if the file names no class of transformers.
         labels: names of the classes, None if they have only numbers.
+        multi_label: whether a text may have several of them.
     """
 
     config: BertConfig
     task: str | None
     labels: tuple[str, ...] | None
+    multi_label: bool
 
 
 def is_model(directory: Path) -> bool:
@@ -91,8 +96,6 @@ def describe(directory: Path) -> Description:
     if activation not in _ACTIVATIONS_READ:
         known = ", ".join(_ACTIVATIONS_READ)
         raise CheckpointError(f"{path} sets hidden_act to {activation!r}; BERT is known with {known}")
-    if content.get("problem_type") == "multi_label_classification":
-        raise CheckpointError(f"{path} is of a multi-label classifier, which no task here is; give another model")
     fields = {field.name for field in dataclasses.fields(BertConfig)}
     values = {key: value for key, value in content.items() if key in fields}
     try:
@@ -104,14 +107,17 @@ def describe(directory: Path) -> Description:
     task = _TASKS.get(str(classes[0]))
     if classes[0] is not None and task is None:
         raise CheckpointError(f"{path} names the class {classes[0]}; give one of {', '.join(_TASKS)}")
+    problem = content.get("problem_type")
+    multi_label = task == "classification" and problem == _MULTI_LABEL
+    # transformers takes a single class for a regression where nothing else is said.
     if task == "classification" and (
-        content.get("problem_type") == "regression" or (labels is not None and len(labels) == 1)
+        problem == "regression" or (labels is not None and len(labels) == 1 and not multi_label)
     ):
         task = "regression"
     # LABEL_0, LABEL_1, ... are what transformers puts where nobody named the classes.
     if labels == _numbered(len(labels or ())):
         labels = None
-    return Description(config, task, labels)
+    return Description(config, task, labels, multi_label)
 
 
 def read(directory: Path) -> dict[str, StoredTensor]:
@@ -171,6 +177,7 @@ def write(
     labels: Sequence[str] | None,
     tensors: Mapping[str, StoredTensor],
     names: Iterable[VariableName],
+    multi_label: bool = False,
 ) -> list[str]:
     """Writes `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
 
@@ -182,6 +189,7 @@ def write(
         labels: names of the classes, None for LABEL_0, LABEL_1, ...
         tensors: by TF1 name.
         names: the table of that task.
+        multi_label: whether a text may have several labels.
 
     Returns:
         The TF1 names that transformers' class has no place for, and which were left out.
@@ -197,7 +205,7 @@ def write(
             key = name.hugging_face.removeprefix("bert.") if kind == "BertModel" else name.hugging_face
             state[key] = transposed(tensors[name.tf1]) if _is_kernel(name) else tensors[name.tf1]
     safetensors_file.write(directory / WEIGHTS_FILE_NAME, state)
-    content = _config_json(config, kind, task, num_labels, labels)
+    content = _config_json(config, kind, task, num_labels, labels, multi_label)
     (directory / CONFIG_FILE_NAME).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return left_out
 
@@ -274,7 +282,12 @@ def _is_kernel(name: VariableName) -> bool:
 
 
 def _config_json(
-    config: BertConfig, kind: str, task: str, num_labels: int | None, labels: Sequence[str] | None
+    config: BertConfig,
+    kind: str,
+    task: str,
+    num_labels: int | None,
+    labels: Sequence[str] | None,
+    multi_label: bool,
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
         **dataclasses.asdict(config),
@@ -288,8 +301,10 @@ def _config_json(
     if task in ("classification", "regression", "token_classification"):
         content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 1)))
         content["label2id"] = {label: number for number, label in content["id2label"].items()}
-    if task in ("classification", "regression"):
-        content["problem_type"] = "regression" if task == "regression" else "single_label_classification"
+    if task == "regression":
+        content["problem_type"] = "regression"
+    if task == "classification":
+        content["problem_type"] = _MULTI_LABEL if multi_label else "single_label_classification"
     return content
 
 

@@ -31,6 +31,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
     facts = [
         ("Task", record.task),
         ("Classes", labels or record.num_labels),
+        ("Classes of a text", "any number of them" if record.multi_label else None),
         ("Parameters", f"{parameters:,}"),
         ("Layers, hidden size, heads", _shape(config)),
         ("Vocabulary", f"{config.vocab_size:,} pieces, {_CASES[record.do_lower_case]}"),

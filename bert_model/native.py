@@ -33,6 +33,7 @@ class ModelRecord:
         metrics: of its evaluation.
         origin: what it was converted from, or began its training with; None if neither.
         left_to_right: whether a position sees only itself and those before it, which no other format can say.
+        multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
     """
 
     task: str
@@ -45,6 +46,7 @@ class ModelRecord:
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     origin: str | None = None
     left_to_right: bool = False
+    multi_label: bool = False
 
     def to_json(self) -> str:
         """Serialises to the text of `beambert.json`, keys sorted."""
@@ -63,7 +65,8 @@ def load(directory: Path) -> ModelRecord | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
             raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
-        content.setdefault("left_to_right", False)  # Older files do not have it.
+        # Older files do not have these.
+        content = {"left_to_right": False, "multi_label": False, **content}
         values = {field.name: content[field.name] for field in dataclasses.fields(ModelRecord)}
         if values["labels"] is not None:
             values["labels"] = tuple(values["labels"])

@@ -103,3 +103,5 @@ def _say_written(
         )
     if kind == "tf1" and checkpoint.labels:
         say(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
+    if kind == "tf1" and checkpoint.multi_label:
+        warn("TF1 cannot say that a text may have several labels: whoever reads it will take the most probable alone")

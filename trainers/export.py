@@ -23,12 +23,8 @@ KINDS = ("savedmodel", "onnx", "litert")
 MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
 VOCABULARY_NAME = "vocab.txt"
 LABELS_NAME = "labels.json"
-# As long as the released run_squad.py reads; the other tasks are cut where the model was trained to.
-SPAN_LENGTH = 384
 # The newest that every runtime of the last years reads.
 ONNX_OPSET = 17
-# Question, context and three special tokens.
-LEAST_LENGTH = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="pieces that are read of a text; the rest is cut, or for answer spans read in further windows (default: "
-        f"what the model was trained with or can read, for answer spans {SPAN_LENGTH} at most)",
+        f"what the model was trained with or can read, for answer spans {inference.SPAN_LENGTH} at most)",
     )
     parser.add_argument("--top_k", type=int, default=5, metavar="K", help="candidates of the signature fill_mask")
     inference.add_arguments(parser)
@@ -71,10 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise TrainingError(
             f"--to {args.to} has no BiLSTM, which {args.source} ends in (task {opened.task}); give --to savedmodel"
         )
-    length = args.max_seq_length
-    if length is None:
-        length = min(opened.max_seq_length, SPAN_LENGTH) if opened.task == "span" else opened.max_seq_length
-    inference.check_max_seq_length(length, opened.config, LEAST_LENGTH)
+    length = inference.text_length(opened, args.max_seq_length)
     if not 1 <= args.top_k <= len(opened.vocabulary):
         raise TrainingError(f"--top_k is {args.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")
     destination.parent.mkdir(parents=True, exist_ok=True)

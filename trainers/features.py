@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -14,22 +14,19 @@ from tokenizer.tokenizer import Tokenizer
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.feature_files import FORMATS, Features, FeatureWriter, Layout, format_of
-from trainers.inference import InferenceModel, load_model, padded
+from trainers.inference import InferenceModel, load_model
 from trainers.progress import TextProgress
 from trainers.startup import start_tensorflow
+from trainers.text_inputs import LINES_A_CHUNK, TextLines, batches_by_length, encode_texts, model_inputs, split_pair
 
 DESCRIPTION = (
     "Writes the hidden states of a model for every line of a text file: each token's, as extract_features.py of the "
     "released code does, or one vector a text with --pooling. 'A text ||| another' is a pair."
 )
-PAIR_SEPARATOR = " ||| "
 POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
-# Lines that are sorted by length together, and bytes of results that may wait until all of them are in order again.
-LINES_A_CHUNK = 4096
+# Results that may wait until all of them are in order again.
 BYTES_A_WINDOW = 2**28
-# Lengths are rounded up to a multiple of this, so that few shapes are met.
-LENGTH_MULTIPLE = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +162,9 @@ class FeatureExtractor:
         count = 0
         remaining = iter(lines)
         while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
-            rows, segments = self._inputs(chunk)
+            firsts, seconds = zip(*map(split_pair, chunk), strict=True)
+            rows, segments, cut = encode_texts(self.tokenizer, firsts, seconds, self.max_seq_length)
+            self.cut += cut
             # What is sorted together shall not be too large when it waits to be in order again.
             kept = np.array([1 if self.layout.pooled else len(row) for row in rows])
             size = np.cumsum(kept) * 4 * self.layout.hidden_size * len(self.layout.layers)  # bytes
@@ -180,9 +179,7 @@ class FeatureExtractor:
         row_splits = np.concatenate([[0], np.cumsum(kept)])
         shape = (int(row_splits[-1]), self.layout.hidden_size)
         values = [np.empty(shape, np.float32) for _ in self.layout.layers]  # [rows, H]
-        order = np.argsort(lengths, kind="stable")
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size].tolist()
+        for batch in batches_by_length(lengths.tolist(), self.batch_size):
             states = self._states([rows[i] for i in batch], [segments[i] for i in batch])
             for layer, state in zip(values, states, strict=True):
                 for place, i in enumerate(batch):
@@ -192,64 +189,12 @@ class FeatureExtractor:
 
     def _states(self, rows: list[np.ndarray], segments: list[np.ndarray]) -> list[np.ndarray]:
         """Of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
-        input_ids = padded(rows, self.vocabulary.pad_id, LENGTH_MULTIPLE)[:, : self.max_seq_length]  # [B, S]
-        input_mask = np.arange(input_ids.shape[1]) < np.array([[len(row)] for row in rows])
-        segment_ids = padded(segments, 0, LENGTH_MULTIPLE)[:, : self.max_seq_length]
-        return [state.numpy() for state in self._encode(input_ids, input_mask.astype(np.int32), segment_ids)]
-
-    def _inputs(self, lines: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """input_ids and segment_ids of each line, int32 [S_i]."""
-        firsts, seconds = zip(*map(split_pair, lines), strict=True)
-        ids, splits = self.tokenizer.encode_batch([*firsts, *(second or "" for second in seconds)])
-        first, second = np.diff(splits)[: len(lines)], np.diff(splits)[len(lines) :]
-        # Taken from the longer, and from the pair of equals, until all fits (_truncate_seq_pair of the released code).
-        room = self.max_seq_length - 2 - (second > 0)
-        self.cut += int(np.sum(first + second > room))
-        cut_first = np.minimum(first, np.maximum((room + 1) // 2, room - second))
-        cut_second = np.minimum(second, np.maximum(room // 2, room - first))
-        cls, sep = [self.vocabulary.cls_id], [self.vocabulary.sep_id]
-        rows, segments = [], []
-        for i in range(len(lines)):
-            parts: list[Any] = [cls, ids[splits[i] :][: cut_first[i]], sep]
-            if second[i]:
-                parts += [ids[splits[len(lines) + i] :][: cut_second[i]], sep]
-            row = np.concatenate(parts).astype(np.int32)
-            rows.append(row)
-            segments.append((np.arange(len(row)) >= cut_first[i] + 2).astype(np.int32))
-        return rows, segments
-
-
-def split_pair(line: str) -> tuple[str, str | None]:
-    """A line without the white space around it, and the second text if it is a pair."""
-    first, separator, second = line.strip().rpartition(PAIR_SEPARATOR)
-    return (first, second) if separator else (second, None)
+        inputs = model_inputs(rows, segments, self.vocabulary.pad_id, self.max_seq_length)
+        return [state.numpy() for state in self._encode(*inputs)]
 
 
 def _shown(layers: Sequence[int]) -> str:
     return ",".join(map(str, layers))
-
-
-class TextLines:
-    """The lines of a file of bytes, decoded.
-
-    Attributes:
-        bytes_read: so far.
-        damaged: lines so far with bytes that are not UTF-8, which become U+FFFD and are dropped by the tokenizer.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.bytes_read = 0
-        self.damaged = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._file:
-            self.bytes_read += len(line)
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                self.damaged += 1
-                yield line.decode("utf-8", errors="replace")
 
 
 def _encoding_function(opened: InferenceModel, layers: Sequence[int], pooling: str) -> Callable[..., list[Any]]:

@@ -12,6 +12,7 @@ from trainers import inference
 from trainers.errors import TrainingError
 from trainers.inference import MASKED_LM, load_model, padded
 from trainers.startup import start_tensorflow
+from trainers.text_inputs import batches_by_length
 
 DESCRIPTION = "Fills every [MASK] of a text with the pieces that a pretrained model finds likely."
 MASK = "[MASK]"
@@ -86,11 +87,8 @@ def fill_masks(
         raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model that has one")
     tokenizer = Tokenizer(vocabulary, opened.do_lower_case, never_split=[MASK])
     rows = [encode(text, tokenizer, opened.max_seq_length) for text in texts]
-    # Texts of like length together, so that little is padding; the order of the answers is that of the texts.
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     answers: dict[int, list[list[Filling]]] = {}
-    for start in range(0, len(order), BATCH_SIZE):
-        batch = order[start : start + BATCH_SIZE]
+    for batch in batches_by_length([len(row) for row in rows], BATCH_SIZE):
         answers.update(zip(batch, _fillings(opened.model, [rows[i] for i in batch], vocabulary, top_k), strict=True))
     return [answers[i] for i in range(len(rows))]
 

@@ -24,6 +24,10 @@ from trainers.initial_checkpoint import load_weights
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
 NEXT_SENTENCE = "cls/seq_relationship/"
+# As long as the released run_squad.py reads; the other tasks are cut where the model was trained to.
+SPAN_LENGTH = 384
+# Question, context and three special tokens.
+LEAST_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,7 @@ class InferenceModel:
         task: "pretraining" or the task of a `BertForTask`.
         labels: names of the classes, as many as there are; their numbers where nothing names them; empty for a task
             without classes.
+        multi_label: whether a text may have several of them: a sigmoid a label in place of the softmax.
         vocabulary: its pieces.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: longest sequence it was trained on, or can read where that is not known.
@@ -47,6 +52,7 @@ class InferenceModel:
     model: Any
     task: str
     labels: tuple[str, ...]
+    multi_label: bool
     vocabulary: Vocabulary
     do_lower_case: bool
     max_seq_length: int
@@ -134,12 +140,30 @@ def load_model(
             model=model,
             task=checkpoint.task,
             labels=_labels(checkpoint),
+            multi_label=checkpoint.multi_label,
             vocabulary=vocabulary,
             do_lower_case=lower_casing_of(checkpoint, vocabulary) if do_lower_case is None else do_lower_case,
             max_seq_length=known or config.max_position_embeddings,
             missing=missing,
             layers=wanted,
         )
+
+
+def text_length(opened: InferenceModel, max_seq_length: int | None) -> int:
+    """Pieces that a model is to read of a text, or of a window of a context.
+
+    Args:
+        opened: the model.
+        max_seq_length: as asked for; None for what it was trained with or can read, for answer spans 384 at most.
+
+    Raises:
+        TrainingError: the model cannot read as many, or they are too few for a question.
+    """
+    if max_seq_length is None:
+        trained = opened.max_seq_length
+        max_seq_length = min(trained, SPAN_LENGTH) if opened.task == "span" else trained
+    check_max_seq_length(max_seq_length, opened.config, LEAST_LENGTH)
+    return max_seq_length
 
 
 def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:

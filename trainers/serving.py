@@ -47,7 +47,7 @@ def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tup
         if name not in opened.missing or name.startswith(POOLER)
     ]
     reader = _TextReader(module.tokenizer, tf.constant(opened.vocabulary.pieces), max_seq_length)
-    forward = _forward(opened)
+    forward = forward_function(opened)
     if opened.task == PRETRAINING:
         signatures = _pretraining(reader, forward, opened, top_k)
     else:
@@ -55,8 +55,8 @@ def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tup
     return module, {**signatures, IDS_SIGNATURE: ids_function(opened, forward)}
 
 
-def _forward(opened: InferenceModel) -> Forward:
-    """The model as one function of the graph, which all signatures call."""
+def forward_function(opened: InferenceModel) -> Forward:
+    """The model as one function of the graph, from input_ids, input_mask and segment_ids, for all signatures."""
     model = opened.model
     ids = tf.TensorSpec(_ids_shape(opened), tf.int32)
 
@@ -78,7 +78,7 @@ def plain_forward(opened: InferenceModel) -> Forward:
 
     def forward(features: Features) -> Any:
         if opened.task not in ("classification", "regression", "multiple_choice"):
-            return _forward(opened)(features)
+            return forward_function(opened)(features)
         shape = tf.shape(features["input_ids"])
         flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
         logits = model.head(model.encoder(**flat, left_to_right=model.left_to_right)[1])  # [B or B * C, n]
@@ -127,7 +127,7 @@ def _text_function(body: Callable[..., dict[str, tf.Tensor]], *names: str) -> An
 def ids_function(opened: InferenceModel, forward: Forward) -> Any:
     """The signature that takes input_ids, input_mask and segment_ids int32 [B, S], or [B, C, S] for multiple choice.
 
-    Its outputs: classification probabilities [B, n] and label [B]; regression score [B]; token_classification, with
+    Its outputs: classification probabilities [B, n]; regression score [B]; token_classification, with
     a BiLSTM or without, probabilities [B, S, n]; multiple_choice probabilities [B, C]; span start_logits and
     end_logits [B, S]; a pretrained model embeddings [B, S, H], cls_embedding and mean_embedding [B, H], and
     pooled_output [B, H] if it has a pooler.
@@ -141,7 +141,9 @@ def ids_function(opened: InferenceModel, forward: Forward) -> Any:
             return {"embeddings": hidden, **_embeddings(opened, hidden, pooled, input_mask)}
         if opened.task == "span":
             return {"start_logits": outputs[0], "end_logits": outputs[1]}
-        return {"score": outputs} if opened.task == "regression" else {"probabilities": tf.nn.softmax(outputs)}
+        if opened.task == "regression":
+            return {"score": outputs}
+        return {"probabilities": tf.sigmoid(outputs) if opened.multi_label else tf.nn.softmax(outputs)}
 
     return _function(answer, **dict.fromkeys(INPUTS, (_ids_shape(opened), tf.int32)))
 
@@ -199,6 +201,9 @@ def _classification(reader: _TextReader, forward: Forward, opened: InferenceMode
 
     def classify(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         logits = forward(reader.features(text, text_pair))  # [B, n]
+        if opened.multi_label:
+            # Each label by itself; which are meant is for who asks to say, usually those above a half.
+            return {"probabilities": tf.sigmoid(logits)}
         return {"probabilities": tf.nn.softmax(logits), "label": tf.gather(labels, tf.argmax(logits, axis=-1))}
 
     return {

@@ -6,13 +6,14 @@ from html import escape
 from pipelines.reporting.style import STYLE
 
 
-def page(title: str, head: str, sections: Sequence[tuple[str, str, str]]) -> str:
+def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:
     """A whole page.
 
     Args:
         title: its name.
         head: HTML under the title.
         sections: (id, title, HTML) of each, in order; the page begins with links to them.
+        style: rules that only this kind of page needs.
     """
     links = "".join(f'<a href="#{name}">{escape(heading)}</a>' for name, heading, _ in sections)
     body = "".join(
@@ -21,7 +22,7 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]]) -> str
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head><body><header><h1>{escape(title)}</h1>{head}"
+        f"<style>{STYLE}{style}</style></head><body><header><h1>{escape(title)}</h1>{head}"
         f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
     )
 

@@ -149,7 +149,6 @@ def test_a_decoder_is_read_if_it_is_tied_and_refused_if_not(release):
         ({"is_decoder": True}, "sets is_decoder to True"),
         ({"position_embedding_type": "relative_key"}, "sets position_embedding_type"),
         ({"hidden_act": "silu"}, "sets hidden_act to 'silu'"),
-        ({"problem_type": "multi_label_classification"}, "multi-label"),
         ({"architectures": ["BertLMHeadModel"]}, "names the class BertLMHeadModel"),
         ({"hidden_size": 7}, "hidden_size 7 is not a multiple"),
         ({"hidden_size": "8"}, "hidden_size is '8'"),

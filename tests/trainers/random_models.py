@@ -38,6 +38,7 @@ def write_model(
     labels: tuple[str, ...] | None = None,
     without: tuple[str, ...] = (),
     left_to_right: bool = False,
+    multi_label: bool = False,
 ) -> Path:
     """Writes a native model.
 
@@ -46,7 +47,7 @@ def write_model(
         task: of `names.TASKS`, or "pretraining".
         labels: for classes.
         without: starts of the TF1 names of weights to leave out.
-        left_to_right: as of `ModelRecord`.
+        left_to_right, multi_label: as of `ModelRecord`.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)
@@ -58,7 +59,12 @@ def write_model(
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
     tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
     record = native.ModelRecord(
-        task=task, num_labels=num_labels, labels=labels, do_lower_case=True, left_to_right=left_to_right
+        task=task,
+        num_labels=num_labels,
+        labels=labels,
+        do_lower_case=True,
+        left_to_right=left_to_right,
+        multi_label=multi_label,
     )
     (directory / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")

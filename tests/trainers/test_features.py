@@ -14,8 +14,9 @@ from tokenizer.tokenizer import Tokenizer
 from trainers import features
 from trainers.errors import TrainingError
 from trainers.feature_files import rounded_to_6_decimals
-from trainers.features import FeatureExtractor, split_pair
+from trainers.features import FeatureExtractor
 from trainers.inference import load_model
+from trainers.text_inputs import split_pair
 
 MODEL = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
 LINES = ["a tea sun", "", "rain a ||| no rain", "a ||| b ||| c", "  tea  ", "q " * 40, "z " * 9 + "||| " + "q " * 30]

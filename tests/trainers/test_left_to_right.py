@@ -22,7 +22,7 @@ def inputs(ids):
     return {"input_ids": tf.constant(ids), "input_mask": tf.constant(ONES), "segment_ids": tf.constant(ZEROS)}
 
 
-@pytest.mark.parametrize("forward_of", [serving._forward, serving.plain_forward])
+@pytest.mark.parametrize("forward_of", [serving.forward_function, serving.plain_forward])
 @pytest.mark.parametrize("left_to_right", [False, True])
 def test_exports_attend_as_the_model_says(tmp_path, forward_of, left_to_right):
     """With later pieces changed, earlier positions stay as they are if and only if they cannot see them."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_model import native
 from bert_model.model_card import model_card
-from bert_model.names import variables_by_tf1_name
+from bert_model.names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.size import parameter_counts, training_flops_per_token
 from bert_model.tasks import BertForTask
 from trainers import best_checkpoint, checkpointing, run_record
@@ -46,8 +46,7 @@ from trainers.trainer import Trainer
 from trainers.watching import Watch
 from trainers.whole_files import write_whole
 
-# The one head whose encoder is not trained.
-FEATURE_BASED = "token_classification_bilstm"
+# What is not trained under the head of the feature-based route.
 FROZEN_PREFIX = "bert/"
 # What the report shows of the evaluation beside its numbers.
 DETAILS_NAME = "evaluation.json"

@@ -1,6 +1,7 @@
 """`report.html` of a run: how training went, from the files in its directory alone.
 
-It names no metric but to label it, so that it serves every task that writes `metrics.jsonl`.
+It names no metric but to label it, so that it serves every task that writes `metrics.jsonl`. A fine-tuned run leaves
+`evaluation.json` too, which `trainers.finetuning.report_sections` shows.
 """
 
 import dataclasses
@@ -18,6 +19,9 @@ from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
 from trainers import best_checkpoint, metrics_log, run_record
 from trainers.filled_masks import FILLED
+from trainers.finetuning import report_sections
+from trainers.finetuning.published import IN_PERCENT
+from trainers.finetuning.report_style import STYLE
 from trainers.metrics_log import TIMING_FIELDS
 from trainers.progress import duration
 from trainers.run_report.curves import curve
@@ -26,6 +30,7 @@ from trainers.whole_files import write_whole
 
 FILE_NAME = "report.html"
 RESULTS_NAME = "eval_results.json"
+EVALUATION_NAME = "evaluation.json"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
 # Fields of metrics.jsonl that are no metrics.
 _COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks"} | TIMING_FIELDS
@@ -58,6 +63,7 @@ class Run:
         best: of best.json: step, metric, value.
         checkpoints: (step, bytes) of the whole checkpoints, oldest first.
         initial: lines of init_checkpoint.txt: what became of the weights that the run began with.
+        evaluation: of evaluation.json: what a fine-tuned model answered.
     """
 
     record: Mapping[str, Any]
@@ -68,12 +74,19 @@ class Run:
     best: Mapping[str, Any]
     checkpoints: Sequence[tuple[int, int]]
     initial: Sequence[str]
+    evaluation: Mapping[str, Any]
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The command's options."""
         options = self.record.get("options")
         return options if isinstance(options, dict) else {}
+
+    @property
+    def task(self) -> str | None:
+        """What the model was fine-tuned for; None for pretraining."""
+        found = [name for name in (self.options.get("task"), self.evaluation.get("task")) if isinstance(name, str)]
+        return found[0] if found else None
 
     @property
     def step(self) -> int:
@@ -105,17 +118,24 @@ def read_run(output: Path) -> Run:
         config=_json(output / native.CONFIG_FILE_NAME),
         train=[line for line in lines if line["split"] == "train"],
         validation=[line for line in lines if line["split"] == "validation"],
-        results=_json(output / RESULTS_NAME),
+        results=_results(output / RESULTS_NAME),
         best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
+        evaluation=_json(output / EVALUATION_NAME),
     )
 
 
 def render(run: Run) -> str:
     """The page."""
+    warnings = warnings_of(run.options, run.train, run.validation)
     sections = [
-        ("warnings", "What to look at", warning_list(warnings_of(run.options, run.train, run.validation))),
+        (
+            "warnings",
+            "What to look at",
+            warning_list([*warnings, *report_sections.warnings_of_details(run.evaluation)]),
+        ),
+        *report_sections.sections(run.evaluation, run.results),
         ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
         ("speed", "Speed", _curves(run, _SPEEDS)),
         ("evaluation", "Evaluation", _evaluation(run)),
@@ -126,7 +146,8 @@ def render(run: Run) -> str:
         ("options", "Options", _facts(run.options)),
         ("versions", "Versions", _facts(run.record.get("versions", {}))),
     ]
-    return page("Training run", _head(run), [section for section in sections if section[2]])
+    title = f"Fine-tuning: {run.task}" if run.task else "Training run"
+    return page(title, _head(run), [section for section in sections if section[2]], STYLE if run.task else "")
 
 
 def _head(run: Run) -> str:
@@ -148,14 +169,14 @@ def _head(run: Run) -> str:
     results = run.results or (run.validation[-1] if run.validation else {})
     for name in _metrics(run):
         if isinstance(results.get(name), int | float) and len(numbers) < 12:
-            numbers.append((f"held-out {_label(name)}", _shown(name, results[name])))
+            numbers.append((f"{'dev' if run.task else 'held-out'} {_label(name)}", _shown(name, results[name])))
     model = run.options.get("model")
     about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]
     return f'<p class="soft">{escape(", ".join(filter(None, about)))}</p>{tiles(numbers)}'
 
 
 def _metrics(run: Run) -> list[str]:
-    """Names of all metrics there are, the known ones first."""
+    """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
     lines = [*run.train, *run.validation, run.results]
     found = {
         name
@@ -163,17 +184,23 @@ def _metrics(run: Run) -> list[str]:
         for name, value in line.items()
         if isinstance(value, int | float) and name not in _COUNTS and name != "global_step"
     }
-    return [name for name in _LABELS if name in found] + sorted(found - _LABELS.keys())
+    known = [name for name in _LABELS if name in found]
+    later = known.index("learning_rate") if "learning_rate" in known else len(known)
+    return [*known[:later], *sorted(found - _LABELS.keys()), *known[later:]]
 
 
 def _label(name: str) -> str:
-    return _LABELS.get(name, name.replace("_", " "))
+    return _LABELS.get(name) or report_sections.metric_label(name)
 
 
 def _shown(name: str, value: float) -> str:
     """A value in words that fit its metric."""
     if name.endswith(("_share", "_utilization")):
         return percent(value)
+    if name in IN_PERCENT:
+        return f"{value:.2f}%"
+    if isinstance(value, int):
+        return f"{value:,}"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
@@ -286,6 +313,14 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return str(value)
+
+
+def _results(path: Path) -> dict[str, Any]:
+    """Of eval_results.json; the loss, which the released run_classifier.py gives two names, once."""
+    results = _json(path)
+    if "eval_loss" in results:
+        results["loss"] = results.pop("eval_loss")
+    return results
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""`beambert predict`: what a fine-tuned model says of texts."""
+
+import argparse
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from bert_model.names import TASKS
+from trainers import inference
+from trainers.errors import TrainingError
+from trainers.inference import load_model
+from trainers.predictions import OUTSIDE, WORDS_AT, Answer, Predictor
+from trainers.progress import TextProgress, warn
+from trainers.startup import start_tensorflow
+from trainers.text_inputs import LINES_A_CHUNK, TextLines
+
+DESCRIPTION = (
+    "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
+    "||| a choice ||| another choice', for a question 'question ||| context', or give it with --question."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        help="a fine-tuned model of any kind: what `beambert finetune` wrote, a TF1 checkpoint, a Hugging Face model",
+    )
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text in quotes")
+    parser.add_argument("--input_file", metavar="FILE", help="a text a line, in place of TEXT; - for stdin")
+    parser.add_argument(
+        "--output_file", metavar="FILE", help="written whole or not at all (default: lines as they are done, to stdout)"
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON object a line, with all that is known")
+    parser.add_argument("--question", metavar="TEXT", help="what a model of answer spans is asked about each text")
+    parser.add_argument(
+        "--null_score_diff_threshold",
+        type=float,
+        metavar="X",
+        help="say that a question has no answer where null_score - score exceeds this, for models trained with such "
+        "questions (default: always answer)",
+    )
+    parser.add_argument(
+        "--words_at",
+        choices=WORDS_AT,
+        help="where the words of a token classifier end: at white space and punctuation, or, for texts that were split "
+        "as the training data, at white space alone (default: punctuation)",
+    )
+    parser.add_argument("--top_k", type=int, default=5, metavar="K", help="labels of a text, the likeliest")
+    parser.add_argument(
+        "--task",
+        choices=tuple(TASKS),
+        help="which head DIR has; needed where the files do not tell, as a TF1 checkpoint of a token classifier",
+    )
+    parser.add_argument(
+        "--max_seq_length",
+        type=int,
+        metavar="N",
+        help="pieces that are read of a text; the rest is cut, or for answer spans and token classification read in "
+        "further windows (default: what the model was trained with or can read)",
+    )
+    parser.add_argument("--batch_size", type=int, default=32, metavar="N", help="texts computed together")
+    inference.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answers.
+
+    Raises:
+        CheckpointError, ConfigError, TrainingError, VocabularyError: one line for the user.
+    """
+    if bool(args.texts) == bool(args.input_file):
+        raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
+    source = _opened_source(args.input_file)
+    start_tensorflow()
+    predictor = Predictor(
+        load_model(Path(args.directory), task=args.task, **inference.options(args)),
+        max_seq_length=args.max_seq_length,
+        batch_size=args.batch_size,
+        top_k=args.top_k,
+        question=args.question,
+        null_score_diff_threshold=args.null_score_diff_threshold,
+        words_at=args.words_at,
+    )
+    try:
+        with _destination(args.output_file) as output:
+            if source is None:
+                # What a shell gives that is not UTF-8 comes as half a character.
+                texts = [text.encode(errors="surrogateescape").decode(errors="replace") for text in args.texts]
+                _write(predictor, texts, [f"{text[:40]!r}" for text in texts], args.json, output)
+                count = len(texts)
+            else:
+                with source:
+                    count = _predict_lines(predictor, source, args, output)
+            output.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough; what Python still holds back goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if predictor.cut:
+        warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
+    return 0
+
+
+def _opened_source(input_file: str | None) -> BinaryIO | None:
+    if input_file is None:
+        return None
+    return sys.stdin.buffer if input_file == "-" else Path(input_file).open("rb")
+
+
+@contextmanager
+def _destination(output_file: str | None) -> Iterator[TextIO]:
+    """Where lines are written: stdout, or a file that is there when all went well."""
+    if output_file is None:
+        yield sys.stdout
+        return
+    path = Path(output_file)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            yield file
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _predict_lines(predictor: Predictor, source: BinaryIO, args: argparse.Namespace, output: TextIO) -> int:
+    """Answers every line of a file, many at a time; how many there were."""
+    name = "stdin" if args.input_file == "-" else args.input_file
+    lines = TextLines(source)
+    remaining, count = iter(lines), 0
+    # Of an answer that stands on the screen the progress would be a part.
+    is_seen = args.output_file is None and sys.stdout.isatty()
+    progress = None if is_seen else TextProgress(None if name == "stdin" else Path(name).stat().st_size)
+    while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
+        places = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
+        _write(predictor, chunk, places, args.json, output)
+        count += len(chunk)
+        if progress:
+            progress.update(len(chunk), lines.bytes_read)
+    if progress:
+        progress.finish(f"{count:,} texts")
+    if lines.damaged:
+        warn(f"{lines.damaged:,} of {count:,} lines were not UTF-8; the bytes that are not were left out")
+    return count
+
+
+def _write(predictor: Predictor, texts: list[str], places: list[str], as_json: bool, output: TextIO) -> None:
+    for text, answer in zip(texts, predictor.answers(texts, places), strict=True):
+        if as_json:
+            output.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        else:
+            output.write("\n".join([text.strip(), *(f"  {line}" for line in shown(answer))]) + "\n")
+
+
+def shown(answer: Answer) -> list[str]:
+    """An answer of a `Predictor` for a person, in lines."""
+    if "labels" in answer:
+        lines = [f"{found['probability']:6.1%}  {found['label']}" for found in answer["labels"]]
+        return lines or ["no label is likely"]
+    if "choices" in answer:
+        order = sorted(range(len(answer["choices"])), key=lambda i: -answer["probabilities"][i])
+        return [f"{answer['probabilities'][i]:6.1%}  {answer['choices'][i]}" for i in order]
+    if "context" in answer:
+        if answer["end"] < 0:
+            return [f"no answer  (null score {answer['null_score']:.2f}, best answer {answer['score']:.2f})"]
+        place = f"{answer['start']} to {answer['end']}, score {answer['score']:.2f}, null {answer['null_score']:.2f}"
+        return [f"{answer['answer']}  ({place})"]
+    if "words" in answer:
+        words = [
+            f"{word['word']} [{word['label']}]" if word["label"] != OUTSIDE else word["word"]
+            for word in answer["words"]
+        ]
+        entities = [
+            f"{entity['type']}  {entity['text']}  ({entity['start']} to {entity['end']})"
+            for entity in answer["entities"]
+        ]
+        return [" ".join(words), *entities] if words else []
+    return [f"{answer['score']:.4g}"]

@@ -1,0 +1,105 @@
+"""Lines of text as rows that a model reads, for the commands that ask a model about many texts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from tokenizer.tokenizer import Tokenizer
+from trainers.inference import padded
+
+PAIR_SEPARATOR = " ||| "
+# Lines that are sorted by length together.
+LINES_A_CHUNK = 4096
+# Lengths are rounded up to a multiple of this, so that few shapes are met.
+LENGTH_MULTIPLE = 8
+
+
+class TextLines:
+    """The lines of a file of bytes, decoded.
+
+    Attributes:
+        bytes_read: so far.
+        damaged: lines so far with bytes that are not UTF-8, which become U+FFFD and are dropped by the tokenizer.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.bytes_read = 0
+        self.damaged = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.bytes_read += len(line)
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                self.damaged += 1
+                yield line.decode("utf-8", errors="replace")
+
+
+def split_pair(line: str) -> tuple[str, str | None]:
+    """A line without the white space around it, and the second text if it is a pair, split at the last " ||| "."""
+    first, separator, second = line.strip().rpartition(PAIR_SEPARATOR)
+    return (first, second) if separator else (second, None)
+
+
+class EncodedTexts(NamedTuple):
+    """N texts or pairs as a model reads them.
+
+    Attributes:
+        rows: input_ids int32 [S_i] of each, with [CLS] and [SEP] and without padding.
+        segments: segment_ids int32 [S_i] of each.
+        cut: how many of them were too long.
+    """
+
+    rows: list[np.ndarray]
+    segments: list[np.ndarray]
+    cut: int
+
+
+def encode_texts(
+    tokenizer: Tokenizer, firsts: Sequence[str], seconds: Sequence[str | None], max_seq_length: int
+) -> EncodedTexts:
+    """Texts, or pairs, as `Tokenizer.encode` gives them one by one, without its padding.
+
+    Args:
+        tokenizer: the model's own.
+        firsts: N texts.
+        seconds: N texts that follow them; None or "" where there is none.
+        max_seq_length: pieces of a row; the rest is cut, of a pair from the longer text.
+    """
+    count = len(firsts)
+    ids, splits = tokenizer.encode_batch([*firsts, *(second or "" for second in seconds)])
+    first, second = np.diff(splits)[:count], np.diff(splits)[count:]
+    # Taken from the longer, and from the pair of equals, until all fits (_truncate_seq_pair of the released code).
+    room = max_seq_length - 2 - (second > 0)
+    cut_first = np.minimum(first, np.maximum((room + 1) // 2, room - second))
+    cut_second = np.minimum(second, np.maximum(room // 2, room - first))
+    cls, sep = [tokenizer.vocabulary.cls_id], [tokenizer.vocabulary.sep_id]
+    rows, segments = [], []
+    for i in range(count):
+        parts: list[Any] = [cls, ids[splits[i] :][: cut_first[i]], sep]
+        if second[i]:
+            parts += [ids[splits[count + i] :][: cut_second[i]], sep]
+        row = np.concatenate(parts).astype(np.int32)
+        rows.append(row)
+        segments.append((np.arange(len(row)) >= cut_first[i] + 2).astype(np.int32))
+    return EncodedTexts(rows, segments, int(np.sum(first + second > room)))
+
+
+def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Places of things of like length, so that little is padding; every place once, the short ones first."""
+    order = np.argsort(lengths, kind="stable").tolist()
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def model_inputs(
+    rows: Sequence[np.ndarray], segments: Sequence[np.ndarray], pad_id: int, max_seq_length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """input_ids, input_mask and segment_ids, int32 [B, S], of rows int32 [S_i] of at most max_seq_length pieces."""
+    input_ids = padded(rows, pad_id, LENGTH_MULTIPLE)[:, :max_seq_length]  # [B, S]
+    input_mask = np.arange(input_ids.shape[1]) < np.array([[len(row)] for row in rows])
+    segment_ids = padded(segments, 0, LENGTH_MULTIPLE)[:, :max_seq_length]
+    return input_ids, input_mask.astype(np.int32), segment_ids
