@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from trainers.whole_files import write_whole
 # The null odds of a question for which there is no text at all; the released code crashes.
 ONLY_NULL = 1e6
 _CHUNK = 2048  # Rows that are searched at a time.
+_BLOCK = 32  # Candidates whose text is found at a time.
 
 
 class Candidate(NamedTuple):
@@ -135,29 +136,31 @@ def write_answers(
     Returns:
         The files.
     """
-    ids = [question.id for question in file.questions]
-    contents: dict[str, object] = {
-        "predictions.json": {i: answer.chosen(threshold).text for i, answer in zip(ids, answers, strict=True)},
-        "nbest_predictions.json": {
-            i: [
-                {
-                    "text": candidate.text,
-                    "probability": probability,
-                    "start_logit": candidate.start_logit,
-                    "end_logit": candidate.end_logit,
-                }
-                for candidate, probability in zip(answer.n_best, answer.probabilities(), strict=True)
-            ]
-            for i, answer in zip(ids, answers, strict=True)
-        },
-    }
+    by_id = {question.id: answer for question, answer in zip(file.questions, answers, strict=True)}
+    texts = {i: answer.chosen(threshold).text for i, answer in by_id.items()}
+    contents = {"predictions.json": json.dumps(texts, indent=4), "nbest_predictions.json": _n_best_json(by_id)}
     if any(answer.null_odds is not None for answer in answers):
-        contents["null_odds.json"] = {i: answer.null_odds for i, answer in zip(ids, answers, strict=True)}
+        contents["null_odds.json"] = json.dumps({i: answer.null_odds for i, answer in by_id.items()}, indent=4)
     paths = []
     for name, content in contents.items():
         paths.append(output / f"{prefix}{name}")
-        write_whole(paths[-1], (json.dumps(content, indent=4) + "\n").encode())
+        write_whole(paths[-1], f"{content}\n".encode())
     return paths
+
+
+def _n_best_json(answers: Mapping[str, Answers]) -> str:
+    """What `json.dumps` with an indent of 4 makes of the n best, many times faster."""
+    questions = []
+    for question_id, answer in answers.items():
+        candidates = [
+            f'        {{\n            "text": {json.dumps(candidate.text)},\n'
+            f'            "probability": {json.dumps(probability)},\n'
+            f'            "start_logit": {json.dumps(candidate.start_logit)},\n'
+            f'            "end_logit": {json.dumps(candidate.end_logit)}\n        }}'
+            for candidate, probability in zip(answer.n_best, answer.probabilities(), strict=True)
+        ]
+        questions.append(f"    {json.dumps(question_id)}: [\n" + ",\n".join(candidates) + "\n    ]")
+    return "{\n" + ",\n".join(questions) + "\n}"
 
 
 class _Candidates(NamedTuple):
@@ -214,7 +217,7 @@ def _candidates(
 
 def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate | None, n_best_size: int) -> Answers:
     """The n best of a question."""
-    ordered: Iterator[Candidate] = (texts.candidate(found, place) for place in places)
+    ordered = texts.candidates(found, places)
     if null is not None:
         # Behind those of the same score.
         better = int(np.searchsorted(-found.scores[places.start : places.stop], -null.score, "right"))
@@ -229,7 +232,7 @@ def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate
                 break
     best = next((candidate for candidate in n_best if candidate.text), None)
     if best is None and places:  # n_best_size is 1.
-        best = texts.candidate(found, places.start)
+        best = next(texts.candidates(found, places))
     if null is None:
         return Answers(tuple(n_best) or (Candidate("empty", 0.0, 0.0, None),), best, None)
     if null.text not in seen:
@@ -276,36 +279,35 @@ class _Texts:
         self.solid_before = np.concatenate([[0], np.cumsum(in_word)])
         self.solid = np.flatnonzero(in_word)
 
-    def candidate(self, found: _Candidates, place: int) -> Candidate:
-        """The candidate at a place of those that were found."""
-        context = self.contexts[found.questions[place]]
-        first, last = found.firsts[place] + self.splits[context], found.lasts[place] + self.splits[context]
-        start, end = self._span(first, last)
-        text = SPACING.sub(" ", self.words.text[start:end])
-        origin = self.words.context_starts[context]
-        return Candidate(
-            text,
-            float(found.start_logits[place]),
-            float(found.end_logits[place]),
-            (int(start - origin), int(end - origin)),
-        )
+    def candidates(self, found: _Candidates, places: range) -> Iterator[Candidate]:
+        """The candidates at some places of those that were found."""
+        for begin in range(places.start, places.stop, _BLOCK):
+            yield from self._block(found, slice(begin, min(begin + _BLOCK, places.stop)))
 
-    def _span(self, first: int, last: int) -> tuple[int, int]:
-        """Start and end of the final text of pieces, in the contexts joined."""
+    def _block(self, found: _Candidates, block: slice) -> Iterator[Candidate]:
+        context = self.contexts[found.questions[block]]
+        first, last = found.firsts[block] + self.splits[context], found.lasts[block] + self.splits[context]
+        # The words, and where they stand in the normal text.
         first_word, last_word = self.word[first], self.word[last]
-        whole = self.words.starts[first_word], self.words.ends[last_word]
-        # The words in the normal text.
-        begin = self.places[self.first_piece[first_word], 0]
-        stop = self.places[self.first_piece[last_word + 1] - 1, 1]
-        if self.unknown_before[last + 1] > self.unknown_before[first]:
-            return whole  # "[UNK]" does not stand in a text.
-        before = self.normal_before[begin]
-        if self.normal_before[stop] - before != self.solid_before[whole[1]] - self.solid_before[whole[0]]:
-            return whole
-        pieces = self.normal[self.places[first, 0] : self.places[last, 1]]
-        at = self.normal.find(pieces, begin, stop)
-        origin = self.solid_before[whole[0]] - before
-        return (
-            self.solid[origin + self.normal_before[at]],
-            self.solid[origin + self.normal_before[at + len(pieces) - 1]] + 1,
+        start, end = self.words.starts[first_word], self.words.ends[last_word]
+        begin, stop = self.places[self.first_piece[first_word], 0], self.places[self.first_piece[last_word + 1] - 1, 1]
+        # "[UNK]" does not stand in a text.
+        known = self.unknown_before[last + 1] == self.unknown_before[first]
+        solid, normal = self.solid_before[start], self.normal_before[begin]
+        aligned = known & (self.normal_before[stop] - normal == self.solid_before[end] - solid)
+        columns = (
+            *(values[block] for values in (found.start_logits, found.end_logits)),
+            *(self.words.context_starts[context], start, end, aligned, begin, stop),
+            *(self.places[first, 0], self.places[last, 1], solid - normal),
         )
+        lists = (column.tolist() for column in columns)
+        for start_logit, end_logit, origin, a, b, is_aligned, lowest, highest, piece, piece_end, shift in zip(
+            *lists, strict=True
+        ):
+            if is_aligned:
+                # Not always where the pieces stand: what is looked for may stand before them in the same word.
+                at = self.normal.find(self.normal[piece:piece_end], lowest, highest)
+                a = self.solid.item(shift + self.normal_before.item(at))
+                b = self.solid.item(shift + self.normal_before.item(at + piece_end - piece - 1)) + 1
+            text = SPACING.sub(" ", self.words.text[a:b])
+            yield Candidate(text, start_logit, end_logit, (a - origin, b - origin))
