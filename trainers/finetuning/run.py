@@ -82,7 +82,8 @@ class FinetuningRun:
         self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
         labels = plan.task.labels
         with distribution.scope():
-            self.model = _model(plan, None if labels is None else len(labels))
+            num_labels = None if labels is None else len(labels)
+            self.model = BertForTask(plan.config, plan.task.head, num_labels, left_to_right=plan.left_to_right)
         recompute(self.model.encoder, args.recompute)
         self.variables = {name: variable.value for name, variable in variables_by_tf1_name(self.model).items()}
         self.task = finetuning_task(
@@ -353,11 +354,3 @@ def _train_batches(
     rows: Rows, head: str, seed: int, width: Width, stage: Stage, step: int, share: Share
 ) -> tf.data.Dataset:
     return train_batches(rows, head, seed, stage, step, share, width)
-
-
-def _model(plan: Plan, num_labels: int | None) -> Any:
-    if plan.task.head == FEATURE_BASED:
-        from bert_model.feature_based import FeatureBasedTagger
-
-        return FeatureBasedTagger(plan.config, num_labels, left_to_right=plan.left_to_right)
-    return BertForTask(plan.config, plan.task.head, num_labels, left_to_right=plan.left_to_right)

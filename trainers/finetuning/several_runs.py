@@ -8,16 +8,15 @@ import argparse
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bert_model import native
 from trainers import run_record
-from trainers.best_checkpoint import lower_is_better
 from trainers.errors import TrainingError
 from trainers.finetune import FEATURES_NAME, run_once
-from trainers.finetuning.runs_report import RunOutcome, summary_lines, write_runs_report
+from trainers.finetuning.runs_report import RunOutcome, shown, summary, summary_line, write_runs_report
 from trainers.progress import say, warn
 from trainers.whole_files import write_whole
 
@@ -85,13 +84,15 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     if all(outcome.metrics is None for outcome in done):
         raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
     metric = _metric(output, outcomes)
-    title = f"Fine-tuning {args.task}: {len(runs)} runs"
-    report = write_runs_report(output, title, done, metric)
-    for line in summary_lines(done, metric):
-        say(line)
-    best = _best(done, metric)
-    say(f"Best         {output / best}")
-    say(f"Report       {report}")
+    found = summary(done, metric)
+    if found is None:
+        raise TrainingError(f"no run of {output} has a finite {metric}; try a lower learning rate")
+    for outcome in done:
+        value = (outcome.metrics or {}).get(metric)
+        say(f"{outcome.name:<40} {'failed' if value is None else shown(metric, value)}")
+    say(summary_line(done, metric))
+    say(f"Best         {output / done[found.best].name}")
+    say(f"Report       {write_runs_report(output, f'Fine-tuning {args.task}: {len(runs)} runs', done, metric)}")
     return 0
 
 
@@ -104,17 +105,13 @@ def _metric(output: Path, outcomes: Mapping[str, Any]) -> str:
     return record.options["best_metric"]
 
 
-def _best(outcomes: Sequence[RunOutcome], metric: str) -> str:
-    """Name of the run with the best value; of equals, the first."""
-    sign = -1 if lower_is_better(metric) else 1
-    values = {outcome.name: sign * outcome.metrics[metric] for outcome in outcomes if outcome.metrics is not None}
-    return max(values, key=lambda name: values[name])
-
-
 def _keep_best(output: Path, outcomes: Mapping[str, Any]) -> None:
     """Removes the checkpoints of all runs but the best so far."""
-    done = [_outcome(name, outcome) for name, outcome in outcomes.items() if outcome["metrics"] is not None]
-    best = _best(done, _metric(output, outcomes)) if done else None
+    done = [_outcome(name, outcome) for name, outcome in outcomes.items()]
+    if all(outcome.metrics is None for outcome in done):
+        return
+    found = summary(done, _metric(output, outcomes))
+    best = None if found is None else done[found.best].name
     for name in outcomes:
         if name != best:
             shutil.rmtree(output / name / native.CHECKPOINTS_NAME, ignore_errors=True)
