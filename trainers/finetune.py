@@ -276,7 +276,7 @@ def _stages(args: argparse.Namespace, rows: Rows | None) -> list[Stage]:
 def _say_what_was_cut(rows: Mapping[str, Rows], max_seq_length: int) -> None:
     for split, some in rows.items():
         if some.truncated:
-            warn(f"{some.truncated} of {len(some)} {split} examples were cut to --max_seq_length {max_seq_length}")
+            warn(f"{some.truncated} of {len(some)} {split} examples are longer than --max_seq_length {max_seq_length}")
         if some.skipped:
             warn(
                 f"{some.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"

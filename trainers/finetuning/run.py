@@ -181,7 +181,9 @@ class FinetuningRun:
         if not self.distribution.is_chief:
             return metrics
         step = 0 if checkpoint is None else checkpoint.step
-        if checkpoint is not None:
+        last = checkpointing.checkpoints(self.checkpoint_directory)[-1:]
+        # What is logged of an earlier checkpoint was logged when it was the last.
+        if checkpoint is not None and last == [checkpoint]:
             with self._watch(step, checkpointing.state_of(checkpoint)) as watch:
                 watch.evaluated(step, metrics)
             if self.args.do_train:
