@@ -43,6 +43,7 @@ def test_the_best_label_of_the_first_piece():
     rows = tagging_rows(words, np.array([0, 3, 4]), None, None, TOKENIZER, 32)
     logits = [np.zeros((size, 4), np.float32) for size in np.diff(rows.row_splits)]
     logits[0][1, 1] = logits[0][2, 3] = logits[0][3, 1] = logits[1][1, 2] = 1
+    logits[1][-1, 3] = 1  # Of [SEP], which is no word's.
     assert word_labels(rows, logits, 0).tolist() == [1, 3, 0, 2]
 
 

@@ -125,8 +125,8 @@ def test_details(folder):
     first, second, third = details["entities"][:3]
     assert first["where"] == "eng.testa, line 36"
     assert first["words"][:2] == ["Jonas", "Lindqvist"]
-    assert first["labels"] == [[0, 2, "PER"], [7, 8, "MISC"]]
-    assert first["predictions"] == [[0, 2, "LOC"], [7, 8, "MISC"]]
+    assert first["labels"] == [[0, 2, "PER"], [8, 9, "MISC"]]
+    assert first["predictions"] == [[0, 2, "LOC"], [8, 9, "MISC"]]
     assert second["words"][3:5] == ["Svea", "Trust"]
     assert (second["labels"][1], second["predictions"][1]) == ([3, 5, "ORG"], [3, 4, "ORG"])
     assert third["labels"] == third["predictions"] != []
