@@ -1,13 +1,20 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from small_models import CONFIG, encoder_inputs, randomise
 
+from bert_model import native, tf1_checkpoint
+from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
 from bert_model.feature_based import BidirectionalLstm
 from bert_model.names import FEATURE_BASED, variable_names, variables_by_tf1_name
+from bert_model.stored_tensors import StoredTensor
 from bert_model.tasks import BertForTask
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from trainers.inference import load_model
 
 SEED = np.array([5, 0])
 
@@ -63,8 +70,6 @@ def test_the_last_layers_under_two_bidirectional_ones(model):
 
 
 def test_four_layers_of_more():
-    import dataclasses
-
     config = dataclasses.replace(CONFIG, num_hidden_layers=5)
     model = BertForTask(config, FEATURE_BASED, 3)
     inputs = encoder_inputs((2, 6))
@@ -134,13 +139,31 @@ def test_float32_whatever_the_policy():
 
 
 def test_base_has_768_units_a_direction():
-    from bert_model.config import BertConfig
-
     shapes = {name.tf1: name.shape for name in variable_names(BertConfig.preset("base", 30522), FEATURE_BASED, 9)}
     assert shapes["bilstm/layer_0/forward/kernel"] == (4 * 768, 4 * 768)
     assert shapes["bilstm/layer_0/backward/recurrent_kernel"] == (768, 4 * 768)
     assert shapes["bilstm/layer_1/backward/kernel"] == (2 * 768, 4 * 768)
     assert shapes["output_weights"] == (9, 2 * 768)
+
+
+def test_saved_and_opened_again(model, tmp_path):
+    weights = randomise(model, seed=3)
+    tensors = {
+        name: StoredTensor(value.shape, "float32", lambda value=value: value.astype(np.float32))
+        for name, value in weights.items()
+    }
+    tf1_checkpoint.write(tmp_path / native.CHECKPOINT_NAME, tensors)
+    (tmp_path / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
+    record = native.ModelRecord(task=FEATURE_BASED, num_labels=4, labels=("O", "B-X", "I-X", "B-Y"), do_lower_case=True)
+    (tmp_path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
+    pieces = (*SPECIAL_TOKENS, *(f"p{number}" for number in range(CONFIG.vocab_size - len(SPECIAL_TOKENS))))
+    (tmp_path / native.VOCAB_FILE_NAME).write_bytes(Vocabulary(pieces).to_bytes())
+    opened = load_model(tmp_path)
+    assert (opened.task, opened.labels, opened.missing) == (FEATURE_BASED, record.labels, ())
+    inputs = encoder_inputs((3, 12))
+    np.testing.assert_array_equal(np.array(opened.model(inputs)), np.array(model(inputs)))
+    # Its layers are asked for as those of any other model.
+    assert load_model(tmp_path, layers=[0]).missing == ()
 
 
 def test_it_learns_what_stands_on_both_sides():

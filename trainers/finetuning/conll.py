@@ -3,6 +3,7 @@
 The layout of the shared task of CoNLL-2003 (Tjong Kim Sang and De Meulder): word, part of speech, chunk, entity.
 """
 
+import codecs
 import dataclasses
 import re
 from pathlib import Path
@@ -154,7 +155,7 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     width = len(table[0])
     for values, number, row in zip(table, line_numbers, rows, strict=True):
         if len(values) != width:
-            hint = '; if it is a comment, give --comment_prefix "#"' if row.startswith("#") else ""
+            hint = '; if it is a comment, give --comment_prefix "#"' if "#" in (row[0], rows[0][0]) else ""
             raise TaskDataError(
                 f"{path.name}, line {number}: {_count(len(values))} where line {line_numbers[0]} has {width}: "
                 f"{row[:60]!r}{hint or '; mend it, or put a blank line where a sentence ends'}"
@@ -225,6 +226,8 @@ def _text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise TaskDataError(f"{path} cannot be read ({error.strerror})") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TaskDataError(f"{path.name} is UTF-16; write it anew with: iconv -f UTF-16 -t UTF-8 {path.name}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
