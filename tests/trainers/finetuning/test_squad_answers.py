@@ -181,6 +181,14 @@ def test_answers_lost_on_the_way_are_inside_words_of_one_piece(shared_data, rele
     assert find_answers(file, rows, perfect_logits(rows))[0].n_best[0].text == "japanese"
 
 
+def test_the_text_is_looked_for_in_its_words():
+    """Of "Aa" the second piece gives the first letter, as published."""
+    file = squad_file(["Aa"], [("b", 0, [])])
+    rows = window_rows(file, Tokenizer(SMALL), 9, training=False)
+    values = np.array([[0, 0, 0, 0, 5, 0]] * 2, np.float32)  # [CLS] b [SEP] a ##a [SEP]
+    assert find_answers(file, rows, [values])[0].n_best[0][::3] == ("A", (0, 1))
+
+
 def test_the_text_is_that_of_the_context_with_single_spaces():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "cafe", "noir", "(", ")", "s", "'", "##x"))
     file = squad_file(["(Café \n Noir's)"], [("noir", 0, [("Café \n Noir", 1)])])
