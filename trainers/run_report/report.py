@@ -33,7 +33,9 @@ RESULTS_NAME = "eval_results.json"
 EVALUATION_NAME = "evaluation.json"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
 # Fields of metrics.jsonl that are no metrics.
-_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks"} | TIMING_FIELDS
+_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks", "global_step"} | TIMING_FIELDS
+# As those that SQuAD's script counts, which are the same after every evaluation.
+_COUNTS |= {"total", "HasAns_total", "NoAns_total"}
 # Metrics that have other words than their name, and come first.
 _LABELS = {
     "loss": "loss",
@@ -179,10 +181,7 @@ def _metrics(run: Run) -> list[str]:
     """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
     lines = [*run.train, *run.validation, run.results]
     found = {
-        name
-        for line in lines
-        for name, value in line.items()
-        if isinstance(value, int | float) and name not in _COUNTS and name != "global_step"
+        name for line in lines for name, value in line.items() if isinstance(value, int | float) and name not in _COUNTS
     }
     known = [name for name in _LABELS if name in found]
     later = known.index("learning_rate") if "learning_rate" in known else len(known)
@@ -199,8 +198,6 @@ def _shown(name: str, value: float) -> str:
         return percent(value)
     if name in IN_PERCENT:
         return f"{value:.2f}%"
-    if isinstance(value, int):
-        return f"{value:,}"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
