@@ -16,6 +16,8 @@ COMMANDS = {
     "inspect": ("deploy.inspect", "the examples of a shard as text, masked words marked"),
     "vocab": ("deploy.vocab", "a vocabulary alone, learnt from text"),
     "pretrain": ("trainers.pretrain", "train and evaluate BERT on what build made"),
+    "finetune": ("trainers.finetune", "train a pretrained model on a task: GLUE, SQuAD, NER, SWAG, your own table"),
+    "tune": ("trainers.tune", "finetune with every combination of batch size, learning rate and epochs"),
     "predict": ("trainers.predict", "what a fine-tuned model says of your texts"),
     "features": ("trainers.features", "hidden states of a model for every line of a text file"),
     "export": ("trainers.export", "a model as a SavedModel that takes text"),

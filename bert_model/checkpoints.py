@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bert_model import archive, hugging_face, native, tf1_checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import TASKS, variable_names
+from bert_model.names import FEATURE_BASED, TASKS, variable_names
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 GLOBAL_STEP = "global_step"
@@ -83,7 +83,7 @@ def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | No
 def _opened(path: Path, place: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
     directory = place if place.is_dir() else place.parent
     if place.is_dir() and native.load(place):
-        return _open_named(path, place, native.checkpoint(place), task, config)
+        return _open_named(path, place, native.model_checkpoint(place), task, config)
     if hugging_face.is_model(directory) and (place.is_dir() or place.is_file()):
         return _open_hugging_face(path, directory, task)
     prefix = place.with_suffix("") if place.suffix == ".index" else place
@@ -212,6 +212,8 @@ def _task_of(tensors: Mapping[str, StoredTensor]) -> str:
     """The task that the heads of the released code tell of; a classifier of tokens looks as one of texts."""
     if "cls/squad/output_weights" in tensors:
         return "span"
+    if any(name.startswith("bilstm/") for name in tensors):
+        return FEATURE_BASED
     if "output_weights" in tensors:
         return "regression" if tensors["output_weights"].shape[:1] == (1,) else "classification"
     return "pretraining"

@@ -67,14 +67,22 @@ class LinearHead(keras.layers.Layer):
         config: shape of the model.
         num_labels: logits of each input, n.
         dropout_rate: of the inputs in training.
+        input_size: of the inputs, where it is not the hidden size.
     """
 
-    def __init__(self, config: BertConfig, num_labels: int, dropout_rate: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        dropout_rate: float = 0.0,
+        input_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.dropout_rate = dropout_rate
         # Labels first, as in the released code.
         self.output_weights = self.add_weight(
-            (num_labels, config.hidden_size), truncated_normal(config), name="output_weights"
+            (num_labels, input_size or config.hidden_size), truncated_normal(config), name="output_weights"
         )
         self.output_bias = self.add_weight((num_labels,), "zeros", name="output_bias")
         self.built = True
@@ -83,7 +91,7 @@ class LinearHead(keras.layers.Layer):
         """Scores the labels.
 
         Args:
-            inputs: float [..., H].
+            inputs: float [..., H], or of the other input size.
             seed: int32 [2] of the dropout, or None.
 
         Returns:

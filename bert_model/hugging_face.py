@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_model import pytorch_file, safetensors_file
 from bert_model.config import BertConfig, ConfigError
-from bert_model.names import VariableName
+from bert_model.names import FEATURE_BASED, VariableName
 from bert_model.stored_tensors import CheckpointError, StoredTensor, transposed
 
 CONFIG_FILE_NAME = "config.json"
@@ -152,7 +152,13 @@ def by_tf1_name(
 
 
 def architecture(task: str, tf1_names: Iterable[str]) -> str:
-    """The class of transformers that has a task's head; for pretraining, the heads that are there."""
+    """The class of transformers that has a task's head; for pretraining, the heads that are there.
+
+    Raises:
+        CheckpointError: it has none for the task.
+    """
+    if task == FEATURE_BASED:
+        raise CheckpointError(f"transformers has no class for {task}, BERT under a BiLSTM; give --to native or tf1")
     if task == "regression":
         return "BertForSequenceClassification"
     if task != "pretraining":

@@ -14,6 +14,7 @@ _PIPELINE_TAGS = {
     "regression": "text-classification",
     "span": "question-answering",
     "token_classification": "token-classification",
+    "token_classification_bilstm": "token-classification",
     "multiple_choice": "multiple-choice",
 }
 

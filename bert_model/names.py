@@ -14,9 +14,14 @@ TASKS: dict[str, int | None] = {
     "regression": 1,
     "span": 2,
     "token_classification": None,
+    "token_classification_bilstm": None,
     "multiple_choice": 1,
 }
 PRETRAINING = "pretraining"
+# The paper's feature-based route (`feature_based.py`), which transformers has no class for.
+FEATURE_BASED = "token_classification_bilstm"
+FEATURE_LAYERS = 4
+BILSTM_LAYERS = 2
 
 
 class VariableName(NamedTuple):
@@ -101,6 +106,17 @@ head.           cls/squad/      qa_outputs.
 output_weights  output_weights  weight  n,H
 output_bias     output_bias     bias    n
 """
+# Of no other code. Shapes: F features of a position, G gates of a direction, D the output of both directions.
+_BILSTM_LAYER = """
+bilstm.layers.N.           bilstm/layer_N/            bilstm.layers.N.
+
+forward.kernel             forward/kernel             forward.kernel             F,G
+forward.recurrent_kernel   forward/recurrent_kernel   forward.recurrent_kernel   H,G
+forward.bias               forward/bias               forward.bias               G
+backward.kernel            backward/kernel            backward.kernel            F,G
+backward.recurrent_kernel  backward/recurrent_kernel  backward.recurrent_kernel  H,G
+backward.bias              backward/bias              backward.bias              G
+"""
 
 
 def label_count(task: str, num_labels: int | None = None) -> int:
@@ -122,6 +138,11 @@ def label_count(task: str, num_labels: int | None = None) -> int:
         needed = "a number of at least 1" if fixed is None else f"{fixed}, or nothing"
         raise ConfigError(f"num_labels of the task {task} is {num_labels}; give {needed}")
     return num_labels
+
+
+def feature_size(config: BertConfig) -> int:
+    """Numbers of a position that the BiLSTM of the feature-based route reads."""
+    return min(FEATURE_LAYERS, config.num_hidden_layers) * config.hidden_size
 
 
 def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> list[VariableName]:
@@ -151,8 +172,12 @@ def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int 
     else:
         sizes["n"] = label_count(task, num_labels)
         heads = [_SPAN if task == "span" else _CLASSIFIER]
+    if task == FEATURE_BASED:
+        sizes |= {"F": feature_size(config), "G": 4 * config.hidden_size, "D": 2 * config.hidden_size}
+        upper = [_numbered(_BILSTM_LAYER.replace("F,G", "D,G"), index) for index in range(1, BILSTM_LAYERS)]
+        heads = [_numbered(_BILSTM_LAYER, 0), *upper, _CLASSIFIER.replace("n,H", "n,D")]
 
-    layers = [_LAYER.replace("N.", f"{index}.").replace("N/", f"{index}/") for index in range(config.num_hidden_layers)]
+    layers = [_numbered(_LAYER, index) for index in range(config.num_hidden_layers)]
     names = []
     for group in (_EMBEDDINGS, *layers, _POOLER, *heads):
         head, rows = group.strip().split("\n\n")
@@ -162,6 +187,10 @@ def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int 
             ours, tf1, hugging_face = (prefix + column for prefix, column in zip(prefixes, columns, strict=True))
             names.append(VariableName(ours, tf1, hugging_face, tuple(sizes[letter] for letter in shape.split(","))))
     return names
+
+
+def _numbered(layer: str, index: int) -> str:
+    return layer.replace("N.", f"{index}.").replace("N/", f"{index}/")
 
 
 def variables_by_tf1_name(model: Any) -> dict[str, Any]:

@@ -79,6 +79,20 @@ def load(directory: Path) -> ModelRecord | None:
         raise CheckpointError(f"{path} cannot be read ({error!r}); take the model from its source again") from error
 
 
+def model_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint that is the model, without `.index`: that of the record's `steps`, else the last; None if none.
+
+    Raises:
+        CheckpointError: the record cannot be read.
+    """
+    record = load(directory)
+    if record is not None and record.steps is not None:
+        path = directory / CHECKPOINTS_NAME / f"{CHECKPOINT_NAME}-{record.steps}"
+        if path.with_name(f"{path.name}.index").is_file():
+            return path
+    return checkpoint(directory)
+
+
 def checkpoint(directory: Path) -> Path | None:
     """The last checkpoint of a model's directory, without `.index`; None if there is none."""
     return tf1_checkpoint.find(directory / CHECKPOINTS_NAME) or tf1_checkpoint.find(directory)

@@ -1,5 +1,7 @@
 """BERT as it is fine-tuned: the encoder with one linear head (paper, section 4; run_classifier.py and run_squad.py).
 
+One task leaves the encoder as it is and has a BiLSTM under its head (`feature_based.py`; paper, section 5.3).
+
 Letters in shapes: B examples, C choices, S positions, H hidden size, n labels.
 """
 
@@ -11,8 +13,9 @@ from keras import ops
 from bert_model.config import BertConfig
 from bert_model.dropout import fold_in
 from bert_model.encoder import BertEncoder
+from bert_model.feature_based import FeatureBasedLayers, frozen_features
 from bert_model.heads import LinearHead
-from bert_model.names import label_count
+from bert_model.names import BILSTM_LAYERS, FEATURE_BASED, label_count
 
 Tensor = Any
 Features = dict[str, Tensor]
@@ -27,6 +30,7 @@ class BertForTask(keras.layers.Layer):
     | regression | [B], from the pooled output |
     | span | start and end, [B, S] each, from every position |
     | token_classification | [B, S, n], from every position |
+    | token_classification_bilstm | [B, S, n], from every position; the encoder has neither gradient nor dropout |
     | multiple_choice | [B, C], from the pooled output of every choice; features of shape [B, C, S] |
 
     Args:
@@ -62,7 +66,9 @@ class BertForTask(keras.layers.Layer):
         self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
         # Dropout before the head as in the released code, which has none for spans.
         rate = 0.0 if task == "span" else config.hidden_dropout_prob
-        self.head = LinearHead(config, self.num_labels, rate, name="head")
+        self.bilstm = FeatureBasedLayers(config, name="bilstm") if task == FEATURE_BASED else None
+        input_size = 2 * config.hidden_size if task == FEATURE_BASED else None
+        self.head = LinearHead(config, self.num_labels, rate, input_size, name="head")
         self.built = True
 
     def call(self, features: Features, seed: Tensor | None = None) -> Any:
@@ -78,6 +84,10 @@ class BertForTask(keras.layers.Layer):
         """
         inputs = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
         head_seed = fold_in(seed, self.encoder.dropout_sites)
+        if self.bilstm is not None:
+            frozen = frozen_features(self.encoder, *inputs, left_to_right=self.left_to_right)  # [B, S, 4 H]
+            hidden = self.bilstm(frozen, inputs[1], head_seed)  # [B, S, 2 H]
+            return self.head(hidden, fold_in(head_seed, BILSTM_LAYERS))  # [B, S, n]
         if self.task in ("span", "token_classification"):
             hidden, _ = self.encoder(*inputs, seed, left_to_right=self.left_to_right)  # [B, S, H]
             logits = self.head(hidden, head_seed)  # [B, S, n]

@@ -108,6 +108,14 @@ class Distribution:
         """The sum over replicas of each tensor of a structure that `run` returned."""
         return tf.nest.map_structure(lambda value: self._strategy.reduce("SUM", value, axis=None), values)
 
+    def gather(self, values: Any) -> Any:
+        """What `run` returned of every replica, one behind the other along the first dimension, on this process.
+
+        Args:
+            values: a structure of tensors a replica, alike in all but their first dimension.
+        """
+        return tf.nest.map_structure(lambda value: self._strategy.gather(value, axis=0), values)
+
     def meet(self) -> None:
         """Returns when every process has called it; what any of them wrote before, the others then find."""
         if self.several_processes:

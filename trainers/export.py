@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_model.conversion import check_destination
-from bert_model.names import PRETRAINING, TASKS
+from bert_model.names import FEATURE_BASED, PRETRAINING, TASKS
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.inference import InferenceModel, load_model
@@ -63,6 +63,10 @@ def run(args: argparse.Namespace) -> int:
     check_destination(destination)
     start_tensorflow()
     opened = load_model(Path(args.source), task=args.task, **inference.options(args))
+    if opened.task == FEATURE_BASED and args.to != "savedmodel":
+        raise TrainingError(
+            f"--to {args.to} has no BiLSTM, which {args.source} ends in (task {opened.task}); give --to savedmodel"
+        )
     length = inference.text_length(opened, args.max_seq_length)
     if not 1 <= args.top_k <= len(opened.vocabulary):
         raise TrainingError(f"--top_k is {args.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")

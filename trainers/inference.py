@@ -15,7 +15,7 @@ from beambert_flags import boolean
 from bert_model import checkpoints
 from bert_model.checkpoints import Checkpoint
 from bert_model.config import BertConfig
-from bert_model.names import PRETRAINING, variables_by_tf1_name
+from bert_model.names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
@@ -124,7 +124,8 @@ def load_model(
         vocabulary = vocabulary_of(checkpoint, vocab_file)
         config = checkpoint.config
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
-        if wanted:
+        # The BiLSTM of the feature-based route reads the last layers, wanted or not.
+        if wanted and checkpoint.task != FEATURE_BASED:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
         left_to_right = checkpoint.record is not None and checkpoint.record.left_to_right
         if checkpoint.task == PRETRAINING:

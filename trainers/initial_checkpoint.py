@@ -1,7 +1,7 @@
 """`--init_checkpoint`: the weights of any checkpoint, as far as a model has the same ones."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_model.checkpoints import Checkpoint
@@ -61,18 +61,19 @@ def check_same_model(checkpoint: Checkpoint, config: BertConfig) -> None:
         )
 
 
-def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any]) -> LoadedWeights:
+def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any], leave: Collection[str] = ()) -> LoadedWeights:
     """Assigns what a checkpoint and a model have in common.
 
     Args:
         checkpoint: open.
         variables: of the model, by TF1 name; rows that pad the vocabulary are filled with zeros.
+        leave: names that are not taken from the checkpoint though it has them.
 
     Raises:
         CheckpointError: the checkpoint turns out damaged.
         TrainingError: a tensor has another shape than the variable.
     """
-    loaded = tuple(name for name in variables if name in checkpoint.tensors)
+    loaded = tuple(name for name in variables if name in checkpoint.tensors and name not in leave)
     for name in loaded:
         variable, value = variables[name], checkpoint.tensors[name].read()
         value = with_padding(name, value, list(variable.shape))
@@ -84,6 +85,6 @@ def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any]) -> Loaded
         variable.assign(value.astype("float32"))
     return LoadedWeights(
         loaded,
-        tuple(name for name in variables if name not in checkpoint.tensors),
-        tuple(name for name in checkpoint.tensors if name not in variables) + checkpoint.ignored,
+        tuple(name for name in variables if name not in loaded),
+        tuple(name for name in checkpoint.tensors if name not in loaded) + checkpoint.ignored,
     )

@@ -40,6 +40,7 @@ class Rhythm:
         eval_steps: updates between evaluations, 0 for none.
         keeping: which checkpoints stay.
         best_metric: the metric of evaluations that the best checkpoint is chosen by.
+        patience: evaluations in a row without a better one that end the run; 0 to go on to the last update.
     """
 
     iterations_per_loop: int
@@ -47,6 +48,7 @@ class Rhythm:
     eval_steps: int = 0
     keeping: Keeping = field(default_factory=Keeping)
     best_metric: str = "loss"
+    patience: int = 0
 
 
 class Source(NamedTuple):
@@ -91,7 +93,7 @@ def train(
             nothing to evaluate on. What comes after the last update is the caller's to do.
 
     Returns:
-        None when done, or the number of the signal that stopped it, after saving.
+        None when done or out of patience, or the number of the signal that stopped it, after saving.
 
     Raises:
         TrainingError: the loss or the gradient became NaN or infinite, or a checkpoint cannot be written.
@@ -107,6 +109,9 @@ def train(
             watch.evaluated(step, metrics, lines)
             if distribution.is_chief:
                 record_evaluation(checkpoint_directory, step, rhythm, metrics)
+        distribution.meet()
+        if _out_of_patience(step, rhythm, checkpoint_directory):
+            return None
     with noticed() as interruption:
         while step < num_train_steps:
             stage = stage_at(stages, step)
@@ -149,6 +154,9 @@ def train(
                 if due or stop or evaluation is not None:
                     with watch.pause():
                         prefix = _save(trainer, step, rhythm, checkpoint_directory, watch.state(), evaluation)
+                if evaluation is not None and _out_of_patience(step, rhythm, checkpoint_directory):
+                    say(f"Ended after step {step}: {rhythm.patience} evaluations without a better {rhythm.best_metric}")
+                    return None
                 if stop:
                     say(f"Stopped: {prefix} holds the state after step {step}; the same command goes on from it")
                     return interruption.signal_number or signal.SIGTERM
@@ -202,6 +210,12 @@ def _next_stop(step: int, rhythm: Rhythm, watch: Watch) -> int:
 def _evaluation_due(step: int, rhythm: Rhythm, num_train_steps: int) -> bool:
     """Whether to evaluate after so many updates; what comes after the last one is not the loop's to decide."""
     return rhythm.eval_steps > 0 and step % rhythm.eval_steps == 0 and 0 < step < num_train_steps
+
+
+def _out_of_patience(step: int, rhythm: Rhythm, directory: Path) -> bool:
+    """Whether the evaluation of this step was the last of too many that were no better than the best."""
+    record = best(directory) if rhythm.patience else None
+    return record is not None and step - record.step >= rhythm.patience * rhythm.eval_steps
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:

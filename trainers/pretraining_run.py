@@ -2,12 +2,10 @@
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import keras
 import tensorflow as tf
 
 from bert_model import native
@@ -17,26 +15,35 @@ from bert_model.pretraining import BertForPretraining
 from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from trainers import checkpointing, run_record
-from trainers.checkpointing import Checkpoint, Keeping
+from trainers.checkpointing import Checkpoint
 from trainers.distribution import Distribution, Share
 from trainers.errors import TrainingError
 from trainers.evaluation import evaluation_of
 from trainers.filled_masks import filled_masks
 from trainers.initial_checkpoint import load_weights
 from trainers.input import reading_errors, train_batches, validation_batches
-from trainers.loop import Rhythm, Source, record_evaluation, train
-from trainers.optimizer_flags import optimizer_options
+from trainers.loop import Source, record_evaluation, train
 from trainers.pretrain import Plan
 from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
 from trainers.run_report.report import write_report
+from trainers.run_setup import (
+    eval_batch_size_of,
+    is_accelerated,
+    open_devices,
+    peak_flops_of,
+    rhythm_of,
+    settings_of,
+    uses_xla,
+    write_results,
+)
 from trainers.shard_reader import Damage
 from trainers.stages import Stage, check_batch_sizes
 from trainers.static_shapes import with_static_lengths
 from trainers.task import Features, Task
-from trainers.throughput import Work, peak_flops, rows_of, work_of_update
-from trainers.trainer import Settings, Trainer
+from trainers.throughput import Work, rows_of, work_of_update
+from trainers.trainer import Trainer
 from trainers.watching import Watch
 from trainers.whole_files import write_whole
 
@@ -53,10 +60,7 @@ def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
     Raises:
         DatasetError, TrainingError: one line for the user.
     """
-    keras.utils.set_random_seed(args.seed)
-    keras.config.set_dtype_policy("mixed_bfloat16" if args.precision == "bfloat16" else "float32")
-    strategy = "mirrored" if args.strategy == "auto" and args.cpu_devices > 1 else args.strategy
-    distribution = Distribution.open(strategy, args.tpu_name, args.tpu_zone, args.gcp_project)
+    distribution = open_devices(args)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
     with distribution.machine_errors():
         return PretrainingRun(args, plan, distribution).run()
@@ -75,23 +79,16 @@ class PretrainingRun:
         self.args, self.plan, self.distribution = args, plan, distribution
         self.output = plan.output
         self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
-        self.accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
         with distribution.scope():
             # Matrix units want rows by the 128; on a CPU the padding made no difference.
             self.model = BertForPretraining(
-                plan.config, pad_vocabulary=self.accelerated, left_to_right=plan.left_to_right
+                plan.config, pad_vocabulary=is_accelerated(), left_to_right=plan.left_to_right
             )
         recompute(self.model.encoder, args.recompute)
         self.task = pretraining_task(self.model, next_sentence=not args.no_next_sentence)
         # Two, since each counts by its own batches.
         self.damage, self.validation_damage = (Damage(skip=args.on_corrupt == "skip") for _ in range(2))
-        self.rhythm = Rhythm(
-            iterations_per_loop=args.iterations_per_loop or (100 if self.accelerated else 1),
-            save_checkpoints_steps=args.save_checkpoints_steps,
-            eval_steps=args.eval_steps,
-            keeping=Keeping(args.keep_checkpoint_max, args.keep_checkpoint_every_n_hours),
-            best_metric=args.best_metric,
-        )
+        self.rhythm = rhythm_of(args)
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
         self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
 
@@ -127,7 +124,7 @@ class PretrainingRun:
             The metrics, and a few filled masks; nothing if there are no validation examples.
         """
         directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
-        batch_size = self._eval_batch_size()
+        batch_size = eval_batch_size_of(self.args, self.distribution)
         max_steps = self.args.max_eval_steps
 
         def batches(share: Share) -> tf.data.Dataset:
@@ -160,17 +157,9 @@ class PretrainingRun:
         # XLA compiles every length of rows for itself, and a TPU sees one.
         return (
             self.task
-            if self._xla() or self.distribution.is_tpu
+            if uses_xla(self.args) or self.distribution.is_tpu
             else with_static_lengths(self.task, self.plan.datasets[index])
         )
-
-    def _xla(self) -> bool:
-        return self.args.xla == "on" or (self.args.xla == "auto" and self.accelerated)
-
-    def _eval_batch_size(self) -> int:
-        """--eval_batch_size, made to be divisible by the devices."""
-        replicas = self.distribution.replicas
-        return -(-self.args.eval_batch_size // replicas) * replicas
 
     def _write_beginning(self) -> None:
         """What makes the run's directory one, before the first update."""
@@ -208,24 +197,15 @@ class PretrainingRun:
         if saved and saved[-1].step >= args.num_train_steps:
             say(f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
             return None
-        optimizer = optimizer_options(args)
-        settings = Settings(
-            num_train_steps=args.num_train_steps,
-            num_warmup_steps=args.num_warmup_steps,
-            learning_rate=args.learning_rate,
-            seed=args.seed,
-            lr_decay_power=args.lr_decay_power,
-            gradient_accumulation_steps=args.gradient_accumulation_steps,
-            clip_per_replica=optimizer.clip == "per_shard",
-            skip_not_finite=args.on_not_finite == "skip",
-            xla=self._xla(),
-            optimizer=optimizer,
-        )
-        trainer = Trainer(self.task, settings, self.distribution)
+        trainer = Trainer(self.task, settings_of(args), self.distribution)
         state: dict = {}
         if saved:
             checkpointing.restore(saved[-1].prefix, trainer.saved_variables, self.task.vocab_size)
             state = checkpointing.state_of(saved[-1])
+            model = native.load(self.output)
+            if model is not None and self.distribution.is_chief:
+                # Until it is trained, the model is the last checkpoint and not the one that was evaluated before.
+                self._write_model(dataclasses.replace(model, steps=None, metrics={}))
             say(f"Resuming {self.output} from step {saved[-1].step} of {args.num_train_steps}")
         else:
             self._begin()
@@ -285,17 +265,14 @@ class PretrainingRun:
 
     def _watch(self, step: int, state: Mapping) -> Watch:
         output = self.output if self.distribution.is_chief else None
-        return Watch(output, self.args.num_train_steps, SHOWN_METRICS, state, step=step, peak_flops=self._peak_flops())
-
-    def _peak_flops(self) -> float | None:
-        """Of all devices together, in operations a second; None where it is not known."""
-        if self.args.peak_tflops is not None:
-            return self.args.peak_tflops * 1e12 * self.distribution.replicas
-        for gpu in tf.config.list_physical_devices("GPU"):
-            name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
-            peak = peak_flops(name, self.args.precision)
-            return None if peak is None else peak * self.distribution.replicas
-        return None
+        return Watch(
+            output,
+            self.args.num_train_steps,
+            SHOWN_METRICS,
+            state,
+            step=step,
+            peak_flops=peak_flops_of(self.args, self.distribution),
+        )
 
     def _last_checkpoint(self) -> Checkpoint:
         saved = checkpointing.checkpoints(self.checkpoint_directory)
@@ -321,9 +298,7 @@ class PretrainingRun:
         if self.args.do_train:
             record_evaluation(self.checkpoint_directory, checkpoint.step, self.rhythm, metrics)
         results = {"global_step": checkpoint.step, **metrics}
-        text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
-        write_whole(self.output / "eval_results.txt", text.encode())
-        write_whole(self.output / "eval_results.json", json.dumps(results, indent=2, sort_keys=True).encode() + b"\n")
+        write_results(self.output, results)
         return results
 
     def _filled_masks(self, batches: tf.data.Dataset) -> list[str]:

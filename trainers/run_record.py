@@ -22,11 +22,11 @@ from trainers.stages import Stage, stage_at, stages_before
 FILE_NAME = "run.json"
 # What became of every weight of --init_checkpoint.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
-FORMAT = "beambert-pretraining-run"
-FORMAT_VERSION = 2
+FORMAT = "beambert-run"
+FORMAT_VERSION = 3
 
 # Options that make a run another one, whenever they change.
-_FIXED = ("seed", "optimizer", "no_next_sentence", "left_to_right")
+_FIXED = ("task", "seed", "optimizer", "no_next_sentence", "left_to_right")
 # Options that may change when a run goes on, which is then told: those that change the course of the updates to come,
 _COURSE = (
     "num_train_steps",
@@ -45,6 +45,7 @@ _COURSE = (
     "layerwise_lr_decay",
     "lr_multiplier",
     "on_not_finite",
+    "class_weights",
     "on_corrupt",
 )
 # and those that change how numbers are rounded alone.
@@ -64,8 +65,8 @@ class RunRecord:
     """The content of `run.json`.
 
     Attributes:
-        data_fingerprints: of each --data directory, hex digest of all that the manifest says of the shards and the
-            vocabulary.
+        data_fingerprints: hex digest of what the training reads: of each --data directory all that the manifest says of
+            the shards and the vocabulary; of a fine-tuning task its rows.
         vocab_sha256: hex digest of `vocab.txt`.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: longest sequence the model is trained on.
@@ -191,7 +192,7 @@ def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[s
         there, here = stage_at(before, first), stage_at(now, first)
         data = old.data_fingerprints[there.data], new.data_fingerprints[here.data]
         if data[0] != data[1]:
-            return [f"the data of --data at update {first} ({_short(data[0])} there, {_short(data[1])} now)"], ""
+            return [f"the data at update {first} ({_short(data[0])} there, {_short(data[1])} now)"], ""
         if there.batch_size != here.batch_size:
             ramp = ",".join(f"{stage.batch_size}:{stage.end_step}" for stage in before)
             return (

@@ -127,10 +127,10 @@ def _text_function(body: Callable[..., dict[str, tf.Tensor]], *names: str) -> An
 def ids_function(opened: InferenceModel, forward: Forward) -> Any:
     """The signature that takes input_ids, input_mask and segment_ids int32 [B, S], or [B, C, S] for multiple choice.
 
-    Its outputs: classification probabilities [B, n]; regression score [B]; token_classification
-    probabilities [B, S, n]; multiple_choice probabilities [B, C]; span start_logits and end_logits [B, S]; a
-    pretrained model embeddings [B, S, H], cls_embedding and mean_embedding [B, H], and pooled_output [B, H] if it
-    has a pooler.
+    Its outputs: classification probabilities [B, n]; regression score [B]; token_classification, with
+    a BiLSTM or without, probabilities [B, S, n]; multiple_choice probabilities [B, C]; span start_logits and
+    end_logits [B, S]; a pretrained model embeddings [B, S, H], cls_embedding and mean_embedding [B, H], and
+    pooled_output [B, H] if it has a pooler.
     """
 
     def answer(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -271,6 +271,7 @@ _SIGNATURES_OF_TASK: dict[str, Callable[[_TextReader, Forward, InferenceModel], 
     "classification": _classification,
     "regression": _regression,
     "token_classification": _token_classification,
+    "token_classification_bilstm": _token_classification,
     "multiple_choice": _multiple_choice,
     "span": _span,
 }

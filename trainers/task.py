@@ -1,7 +1,7 @@
 """What the loop trains: variables, and a function from features to the sums that loss and metrics are made of."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
@@ -22,10 +22,12 @@ class Task:
             rows that only fill a batch up.
         weights: from features alone to the denominators of the terms of the loss, by their names in `sums`. The loss
             of an update is the sum over terms of numerator by denominator, each summed over the whole batch before.
+        frozen: variables that are not trained but belong to the model, and so to its checkpoints, by TF1 name.
         vocab_size: rows that checkpoints hold of variables with a row for every piece; None if none is padded.
     """
 
     variables: Mapping[str, tf.Variable]
     sums: Callable[[Features, tf.Tensor | None], Sums]
     weights: Callable[[Features], dict[str, tf.Tensor]]
+    frozen: Mapping[str, tf.Variable] = field(default_factory=dict)
     vocab_size: int | None = None

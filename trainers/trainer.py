@@ -84,7 +84,12 @@ class Trainer:
     @property
     def saved_variables(self) -> dict[str, tf.Variable]:
         """Weights, optimizer slots and step, by the names they are saved under."""
-        return {**self.task.variables, **self.optimizer.slots, checkpointing.GLOBAL_STEP: self.global_step}
+        return {
+            **self.task.frozen,
+            **self.task.variables,
+            **self.optimizer.slots,
+            checkpointing.GLOBAL_STEP: self.global_step,
+        }
 
     def step(self, backward: Callable[..., Any], features: Features) -> Sums:
         """Makes one update; to be called on every replica (`Distribution.run`), in a graph.

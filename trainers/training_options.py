@@ -14,12 +14,12 @@ PRECISIONS = ("float32", "bfloat16")
 RECOMPUTATIONS = ("none", "layer", "attention")
 
 
-def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str) -> None:
+def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:
     """Adds the options; names are those of the released code's flags where it has them.
 
     Args:
         parser: of a command.
-        best_metric: default of --best_metric.
+        best_metric: default of --best_metric; None where it depends on what is trained.
     """
     _add_device_arguments(parser)
     _add_number_arguments(parser)
@@ -127,7 +127,7 @@ def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_checkpoint_arguments(parser: argparse.ArgumentParser, best_metric: str) -> None:
+def _add_checkpoint_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:
     group = parser.add_argument_group("checkpoints and evaluation")
     group.add_argument(
         "--save_checkpoints_steps",
@@ -167,5 +167,6 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser, best_metric: str)
         "--best_metric",
         default=best_metric,
         metavar="NAME",
-        help="metric of the evaluation that decides which checkpoint is the best (default: %(default)s)",
+        help="metric of the evaluation that decides which checkpoint is the best (default: "
+        f"{best_metric or 'that of the task'})",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from bert_model import conversion, native, tf1_checkpoint
 from bert_model.checkpoints import open_checkpoint
-from bert_model.names import TASKS
+from bert_model.names import FEATURE_BASED, TASKS
 from bert_model.stored_tensors import CheckpointError
 from tests.converted_models import CONFIG, PIECES, assert_same_bytes, stored_values, write_release, zipped
 
@@ -73,7 +73,7 @@ def test_the_optimizer_is_dropped_unless_kept(tmp_path):
     assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.parametrize(("task", "num_labels"), HEADS)
+@pytest.mark.parametrize(("task", "num_labels"), [head for head in HEADS if head[0] != FEATURE_BASED])
 def test_tf1_to_hugging_face_and_back(tmp_path, task, num_labels):
     values = write_release(tmp_path / "a", task, num_labels)
     convert(tmp_path / "a", tmp_path / "b", "huggingface", task)
@@ -83,12 +83,20 @@ def test_tf1_to_hugging_face_and_back(tmp_path, task, num_labels):
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), kept)
 
 
+def test_hugging_face_has_no_bilstm(tmp_path):
+    write_release(tmp_path / "a", FEATURE_BASED, 3)
+    with pytest.raises(CheckpointError, match="transformers has no class for token_classification_bilstm"):
+        convert(tmp_path / "a", tmp_path / "b", "huggingface")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_the_head_tells_the_task(tmp_path):
     for number, (task, num_labels, seen) in enumerate(
         [
             ("pretraining", None, ("pretraining", None)),
             ("classification", 4, ("classification", 4)),
             ("token_classification", 4, ("classification", 4)),
+            ("token_classification_bilstm", 4, ("token_classification_bilstm", 4)),
             ("regression", 1, ("regression", None)),
             ("span", 2, ("span", None)),
         ]

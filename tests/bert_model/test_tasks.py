@@ -7,7 +7,7 @@ from small_models import CONFIG, encoder_inputs, randomise
 
 from bert_model.config import ConfigError
 from bert_model.dropout import dropout, fold_in
-from bert_model.names import TASKS, variable_names, variables_by_tf1_name
+from bert_model.names import FEATURE_BASED, TASKS, variable_names, variables_by_tf1_name
 from bert_model.tasks import BertForTask
 
 SEED = np.array([5, 0])
@@ -108,10 +108,12 @@ def test_the_table_names_every_variable_once(task):
     assert [tuple(variable.shape) for variable in variables.values()] == [name.shape for name in names]
     assert sorted(id(variable) for variable in variables.values()) == sorted(id(v) for v in model.variables)
     tf1, hugging_face = ("cls/squad/", "qa_outputs.") if task == "span" else ("", "classifier.")
-    assert names[-2][1:] == (f"{tf1}output_weights", f"{hugging_face}weight", (labels, CONFIG.hidden_size))
+    size = CONFIG.hidden_size * (2 if task == FEATURE_BASED else 1)
+    assert names[-2][1:] == (f"{tf1}output_weights", f"{hugging_face}weight", (labels, size))
     assert names[-1][1:] == (f"{tf1}output_bias", f"{hugging_face}bias", (labels,))
     # The encoder's names are those of pretraining.
-    assert names[:-2] == variable_names(CONFIG)[:-7]
+    heads = 2 + 12 * (task == FEATURE_BASED)
+    assert names[:-heads] == variable_names(CONFIG)[:-7]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ TASKS = {
     "classification": LABELS,
     "regression": None,
     "token_classification": LABELS,
+    "token_classification_bilstm": LABELS,
     "multiple_choice": None,
     "span": None,
 }
@@ -50,6 +51,7 @@ CALLS = [
     ("regression", "serving_default", {"text": SINGLE}),
     ("regression", "pair", {"text": SINGLE, "text_pair": PAIRS}),
     ("token_classification", "serving_default", {"text": SINGLE}),
+    ("token_classification_bilstm", "serving_default", {"text": SINGLE}),
     ("multiple_choice", "serving_default", {"text": SINGLE, "choices": CHOICES}),
     ("span", "serving_default", {"question": QUESTIONS, "context": CONTEXTS}),
 ]
@@ -187,8 +189,9 @@ def test_classes_and_scores(folder, answers, task, signature, pairs):
     assert [label.decode() for label in found["label"]] == [LABELS[i] for i in logits.argmax(-1)]
 
 
-def test_labels_of_tokens_and_their_places(folder, answers):
-    asked, found = Asked(folder, "token_classification"), answer_to(answers, "token_classification", "serving_default")
+@pytest.mark.parametrize("task", ["token_classification", "token_classification_bilstm"])
+def test_labels_of_tokens_and_their_places(folder, answers, task):
+    asked, found = Asked(folder, task), answer_to(answers, task, "serving_default")
     ids, splits, offsets = asked.tokenizer.encode_batch_with_offsets(SINGLE)
     for row, text in enumerate(SINGLE):
         logits = asked.logits(text)[1:-1]
@@ -372,6 +375,14 @@ def ids_inputs(task):
     mask = np.ones(shape, np.int32)
     mask[0, ..., 6:] = 0
     return {"input_ids": ids, "input_mask": mask, "segment_ids": generator.integers(0, 2, shape).astype(np.int32)}
+
+
+@pytest.mark.parametrize("kind", ["onnx", "litert"])
+def test_a_bilstm_is_for_tensorflow_alone(folder, tmp_path, capsys, kind):
+    source = str(folder / "token_classification_bilstm")
+    assert beambert.main(["export", source, str(tmp_path / "out"), "--to", kind]) == 1
+    assert f"--to {kind} has no BiLSTM" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("task", ["pretraining", "classification", "multiple_choice", "span"])

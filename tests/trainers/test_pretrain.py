@@ -207,7 +207,7 @@ def test_another_run_in_the_output_is_refused(tmp_path, data, options):
     with pytest.raises(TrainingError, match=r"hidden_size of the model \(32 there, 128 now\)"):
         pretrain.run(options("--model", "tiny"))
     write_dataset(data, seed=5)
-    with pytest.raises(TrainingError, match=r"the data of --data at update 0 \("):
+    with pytest.raises(TrainingError, match=r"the data at update 0 \("):
         pretrain.run(options())
     assert (output / "run.json").read_bytes() == before
 

@@ -21,7 +21,7 @@ TRAIN, DEV, TEST = "train", "dev", "test"
 #   multiple_choice       float32 [N, C]
 #   span                  N arrays float32 [2, S_i], start and end
 #   token_classification  N arrays float32 [S_i, n]
-Logits = Sequence[np.ndarray]
+Logits = Sequence[np.ndarray] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Rows:
     Attributes:
         ids: int32 [T].
         segment_ids: int32 [T].
-        row_splits: int64 [N * C + 1]; row i has `ids[row_splits[i]:row_splits[i + 1]]`. The choices of a row follow each
-            other.
+        row_splits: int64 [N * C + 1]; row i has `ids[row_splits[i]:row_splits[i + 1]]`. The choices of a row follow
+            each other.
         targets: what the loss compares with; empty where the file has no labels.
             classification: label_ids int32 [N], or label_values float32 [N, n] where a row may have several labels;
             regression: label_values float32 [N]; multiple_choice: label_ids int32 [N];

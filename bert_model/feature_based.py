@@ -1,0 +1,151 @@
+"""The paper's feature-based route (section 5.3): BERT as it is, and a bidirectional LSTM trained on its hidden states.
+
+The paper says "two-layer 768-dimensional" of the base model. Here each direction has as many units as the encoder's
+hidden size, 768 in base. It reads every piece in order; what is predicted of a word is what stands at its first.
+
+Letters in shapes: B examples, S positions, H hidden size, I size of an input, U units of a direction.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_model.config import BertConfig
+from bert_model.dropout import dropout, fold_in
+from bert_model.encoder import BertEncoder
+from bert_model.names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
+
+Tensor = Any
+
+
+def frozen_features(
+    encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, left_to_right: bool = False
+) -> Tensor:
+    """The hidden states of the last four layers side by side, the first of the four first.
+
+    Nothing of the encoder is dropped out, and no gradient reaches it.
+
+    Args:
+        encoder: with four layers or more; of a smaller one, those that there are.
+        input_ids, input_mask, segment_ids: int [B, S].
+        left_to_right: as of the encoder.
+
+    Returns:
+        float32 [B, S, 4 H].
+    """
+    output = encoder(input_ids, input_mask, segment_ids, left_to_right=left_to_right, all_hidden=True)
+    layers = output.all_hidden[1:][-FEATURE_LAYERS:]
+    return ops.stop_gradient(ops.concatenate(layers, axis=-1))
+
+
+class LstmDirection(keras.layers.Layer):
+    """The parameters of one direction, the four gates side by side: input, forget, candidate, output.
+
+    Initial values as is usual: kernels with Glorot's bounds, orthogonal recurrent kernels, and biases of zero but of
+    one for the forget gate.
+
+    Args:
+        input_size: I.
+        units: U.
+    """
+
+    def __init__(self, input_size: int, units: int, **kwargs: Any) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.kernel = self.add_weight((input_size, 4 * units), "glorot_uniform", name="kernel")
+        self.recurrent_kernel = self.add_weight((units, 4 * units), "orthogonal", name="recurrent_kernel")
+        self.bias = self.add_weight((4 * units,), _forget_gate_of_one, name="bias")
+        self.built = True
+
+
+class BidirectionalLstm(keras.layers.Layer):
+    """One layer, in float32 whatever the policy (Hochreiter and Schmidhuber, 1997; with forget gates).
+
+    Args:
+        input_size: I.
+        units: of each direction, U.
+    """
+
+    def __init__(self, input_size: int, units: int, **kwargs: Any) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.units = units
+        self.forward = LstmDirection(input_size, units, name="forward")
+        self.backward = LstmDirection(input_size, units, name="backward")
+        self.built = True
+
+    def call(self, inputs: Tensor, input_mask: Tensor) -> Tensor:
+        """Runs over every example in both directions at once.
+
+        Args:
+            inputs: float32 [B, S, I].
+            input_mask: int [B, S], 1 for real positions; at the others the state stays what it is, so that those of
+                the padding change nothing.
+
+        Returns:
+            float32 [B, S, 2 U], forward and backward.
+        """
+        batch = ops.shape(inputs)[0]
+        # What a step needs as one tensor: of two, Keras's scan needs to know the length beforehand.
+        real = ops.expand_dims(ops.cast(input_mask, "float32"), -1)  # [B, S, 1]
+        steps = [
+            ops.concatenate([ops.matmul(inputs, direction.kernel) + direction.bias, real], axis=-1)
+            for direction in (self.forward, self.backward)
+        ]  # [B, S, 4 U + 1]
+        both = ops.stack([steps[0], ops.flip(steps[1], axis=1)])  # [2, B, S, 4 U + 1]
+        kernels = (self.forward.recurrent_kernel, self.backward.recurrent_kernel)
+        recurrent = ops.stack([ops.cast(kernel, "float32") for kernel in kernels])  # [2, U, 4 U]
+
+        def step(state: tuple[Tensor, Tensor], inputs: Tensor) -> tuple[Any, Any]:
+            output, cell = state  # [2, B, U]
+            gates = inputs[..., :-1] + ops.matmul(output, recurrent)  # [2, B, 4 U]
+            enter, forget, candidate, leave = ops.split(gates, 4, axis=-1)  # [2, B, U]
+            new_cell = ops.sigmoid(forget) * cell + ops.sigmoid(enter) * ops.tanh(candidate)
+            new_output = ops.sigmoid(leave) * ops.tanh(new_cell)
+            moves = inputs[..., -1:] > 0  # [2, B, 1]
+            state = (ops.where(moves, new_output, output), ops.where(moves, new_cell, cell))
+            return state, state
+
+        zeros = ops.zeros((2, batch, self.units), "float32")
+        _, (outputs, _) = ops.scan(step, (zeros, zeros), ops.transpose(both, (2, 0, 1, 3)))  # [S, 2, B, U]
+        forward, backward = ops.transpose(outputs[:, 0], (1, 0, 2)), ops.transpose(outputs[:, 1], (1, 0, 2))
+        return ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)  # [B, S, 2 U]
+
+
+class FeatureBasedLayers(keras.layers.Layer):
+    """What stands between the encoder and the head: two bidirectional layers, with dropout before each.
+
+    Uses `BILSTM_LAYERS` consecutive dropout seeds. The paper does not tell its dropout; this is the encoder's own.
+
+    Args:
+        config: shape of the encoder.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(dtype="float32", **kwargs)
+        self.dropout_rate = config.hidden_dropout_prob
+        sizes = [feature_size(config), *[2 * config.hidden_size] * (BILSTM_LAYERS - 1)]
+        self.layers = [
+            BidirectionalLstm(size, config.hidden_size, name=f"layer_{index}") for index, size in enumerate(sizes)
+        ]
+        self.built = True
+
+    def call(self, features: Tensor, input_mask: Tensor, seed: Tensor | None = None) -> Tensor:
+        """Runs the layers.
+
+        Args:
+            features: float32 [B, S, 4 H], of `frozen_features`.
+            input_mask: int [B, S], 1 for real positions.
+            seed: int32 [2], the first of the dropout seeds, or None.
+
+        Returns:
+            float32 [B, S, 2 H].
+        """
+        hidden = ops.cast(features, "float32")
+        for index, layer in enumerate(self.layers):
+            hidden = layer(dropout(hidden, self.dropout_rate, fold_in(seed, index)), input_mask)
+        return hidden
+
+
+def _forget_gate_of_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+    units = shape[0] // 4
+    return ops.concatenate([ops.zeros(units, dtype), ops.ones(units, dtype), ops.zeros(2 * units, dtype)])

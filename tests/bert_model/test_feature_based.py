@@ -1,0 +1,174 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_models import CONFIG, encoder_inputs, randomise
+
+from bert_model.dropout import dropout, fold_in
+from bert_model.feature_based import BidirectionalLstm
+from bert_model.names import FEATURE_BASED, variable_names, variables_by_tf1_name
+from bert_model.tasks import BertForTask
+
+SEED = np.array([5, 0])
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = BertForTask(CONFIG, FEATURE_BASED, 4)
+    randomise(model)
+    return model
+
+
+def sigmoid(values):
+    return 1 / (1 + np.exp(-values))
+
+
+def lstm(weights, inputs):
+    """The outputs of a direction over the inputs [S, I] of one example, a position and a gate at a time."""
+    kernel, recurrent, bias = (np.split(value, 4, axis=-1) for value in weights)
+    output = cell = np.zeros(len(recurrent[0]))
+    outputs = []
+    for position in inputs:
+        enter, forget, candidate, leave = (
+            position @ one + output @ two + three for one, two, three in zip(kernel, recurrent, bias, strict=True)
+        )
+        cell = sigmoid(forget) * cell + sigmoid(enter) * np.tanh(candidate)
+        output = sigmoid(leave) * np.tanh(cell)
+        outputs.append(output)
+    return np.array(outputs)
+
+
+def reference(weights, features):
+    """Logits [S, n] of the features [S, F] of one example without padding."""
+    for layer in range(2):
+        forward, backward = (
+            [weights[f"bilstm/layer_{layer}/{way}/{name}"] for name in ("kernel", "recurrent_kernel", "bias")]
+            for way in ("forward", "backward")
+        )
+        features = np.concatenate([lstm(forward, features), lstm(backward, features[::-1])[::-1]], axis=-1)
+    return features @ weights["output_weights"].T + weights["output_bias"]
+
+
+def test_the_last_layers_under_two_bidirectional_ones(model):
+    weights = randomise(model)
+    inputs = encoder_inputs((4, 12))
+    logits = np.array(model(inputs))
+    assert logits.shape == (4, 12, 4)
+    # The model has three layers, all of which are among the last four; the embeddings are none.
+    layers = model.encoder(**inputs, all_hidden=True).all_hidden[1:]
+    features = np.concatenate(layers, axis=-1)
+    for example, (mask, values) in enumerate(zip(inputs["input_mask"], features, strict=True)):
+        size = mask.sum()
+        np.testing.assert_allclose(logits[example, :size], reference(weights, values[:size]), rtol=1e-4, atol=1e-4)
+
+
+def test_four_layers_of_more():
+    import dataclasses
+
+    config = dataclasses.replace(CONFIG, num_hidden_layers=5)
+    model = BertForTask(config, FEATURE_BASED, 3)
+    inputs = encoder_inputs((2, 6))
+    inputs["input_mask"][:] = 1
+    weights = randomise(model)
+    features = np.concatenate(model.encoder(**inputs, all_hidden=True).all_hidden[2:], axis=-1)
+    assert features.shape[-1] == 4 * config.hidden_size
+    wanted = [reference(weights, example) for example in features]
+    np.testing.assert_allclose(np.array(model(inputs)), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_is_that_of_keras():
+    ours = BidirectionalLstm(6, 5)
+    theirs = keras.layers.Bidirectional(keras.layers.LSTM(5, return_sequences=True))
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(3, 8, 6)).astype(np.float32)
+    mask = np.arange(8) < np.array([[8], [3], [5]])
+    theirs.build(inputs.shape)
+    for mine, other in ((ours.forward, theirs.forward_layer), (ours.backward, theirs.backward_layer)):
+        # Initial biases of a usual LSTM too.
+        np.testing.assert_array_equal(mine.bias, other.cell.bias)
+        mine.bias.assign(generator.normal(size=20))
+        other.set_weights([mine.kernel, mine.recurrent_kernel, mine.bias])
+    found, wanted = np.array(ours(inputs, mask.astype(np.int32))), np.array(theirs(inputs, mask=mask))
+    np.testing.assert_allclose(found[mask], wanted[mask], rtol=1e-5, atol=1e-6)
+
+
+def test_padding_changes_nothing(model):
+    graph = tf.function(lambda features: model(features), reduce_retracing=True)
+    inputs = encoder_inputs((3, 12))
+    logits = np.array(graph(inputs))
+    for example in range(3):
+        size = inputs["input_mask"][example].sum()
+        alone = {name: values[example : example + 1, :size] for name, values in inputs.items()}
+        np.testing.assert_allclose(logits[example, :size], graph(alone)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_new_layers_have_gradients_and_dropout(model):
+    inputs = encoder_inputs((3, 12))
+    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(inputs, seed=SEED) ** 2)
+    gradients = dict(zip(variables, tape.gradient(loss, list(variables.values())), strict=True))
+    trained = [name for name in variables if not name.startswith("bert/")]
+    assert len(trained) == 14
+    assert [name for name, gradient in gradients.items() if gradient is not None] == trained
+    assert all(np.any(gradients[name]) for name in trained)
+    # Seeds that follow those of the encoder: before each layer, and before the head.
+    seed = fold_in(SEED, model.encoder.dropout_sites)
+    rate = CONFIG.hidden_dropout_prob
+    hidden = np.concatenate(model.encoder(**inputs, all_hidden=True).all_hidden[1:], axis=-1)
+    for place, layer in enumerate(model.bilstm.layers):
+        hidden = layer(dropout(hidden, rate, fold_in(seed, place)), inputs["input_mask"])
+    wanted = model.head(dropout(hidden, rate, fold_in(seed, 2)))
+    np.testing.assert_allclose(np.array(model(inputs, seed=SEED)), np.array(wanted), rtol=1e-4, atol=1e-4)
+
+
+def test_float32_whatever_the_policy():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = BertForTask(CONFIG, FEATURE_BASED, 3)
+        logits = model(encoder_inputs((2, 6)), seed=SEED)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert logits.dtype == "float32"
+    assert {variable.dtype for variable in model.variables} == {"float32"}
+
+
+def test_base_has_768_units_a_direction():
+    from bert_model.config import BertConfig
+
+    shapes = {name.tf1: name.shape for name in variable_names(BertConfig.preset("base", 30522), FEATURE_BASED, 9)}
+    assert shapes["bilstm/layer_0/forward/kernel"] == (4 * 768, 4 * 768)
+    assert shapes["bilstm/layer_0/backward/recurrent_kernel"] == (768, 4 * 768)
+    assert shapes["bilstm/layer_1/backward/kernel"] == (2 * 768, 4 * 768)
+    assert shapes["output_weights"] == (9, 2 * 768)
+
+
+def test_it_learns_what_stands_on_both_sides():
+    """Tags that say whether a piece occurs before and whether it occurs after: no single state of a side tells."""
+    generator = np.random.default_rng(0)
+    ids = generator.integers(5, 11, (32, 10)).astype(np.int32)
+    mask = (np.arange(10) < generator.integers(5, 11, 32)[:, None]).astype(np.int32)
+    inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+    wanted = (np.cumsum(ids == 7, axis=1) > 0) * 2 + (np.cumsum(((ids == 8) & (mask > 0))[:, ::-1], axis=1) > 0)[
+        :, ::-1
+    ]
+    keras.utils.set_random_seed(1)
+    model = BertForTask(CONFIG, FEATURE_BASED, 4)
+    before = [variable.numpy() for variable in model.encoder.variables]
+    variables = [v.value for name, v in variables_by_tf1_name(model).items() if not name.startswith("bert/")]
+    optimizer = tf.keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def update():
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, model(inputs))
+            loss = tf.reduce_sum(losses * mask) / mask.sum()
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    for _ in range(60):
+        update()
+    right = np.argmax(np.array(model(inputs)), -1) == wanted
+    assert right[mask > 0].mean() > 0.95
+    for variable, value in zip(model.encoder.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)

@@ -1,0 +1,51 @@
+"""Rows with random pieces and targets for every head."""
+
+import numpy as np
+
+from bert_model.config import BertConfig
+from trainers.finetuning.contract import Rows
+
+LABELS = 3
+CHOICES = 4
+CONFIG = BertConfig(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=24,
+)
+# Head and whether a row may have several labels.
+HEADS = (
+    ("classification", False),
+    ("classification", True),
+    ("regression", False),
+    ("multiple_choice", False),
+    ("span", False),
+    ("token_classification", False),
+)
+
+
+def random_rows(head: str, count: int = 10, multi_label: bool = False, seed: int = 0) -> Rows:
+    """Rows of 4 to 24 pieces."""
+    generator = np.random.default_rng(seed)
+    choices = CHOICES if head == "multiple_choice" else 1
+    lengths = generator.integers(4, 25, count * choices)
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    total = int(splits[-1])
+    if head == "regression":
+        targets = {"label_values": generator.normal(size=count).astype(np.float32)}
+    elif multi_label:
+        targets = {"label_values": generator.integers(0, 2, (count, LABELS)).astype(np.float32)}
+    elif head == "span":
+        targets = {
+            name: (generator.integers(0, 1 << 30, count) % lengths).astype(np.int32)
+            for name in ("start_positions", "end_positions")
+        }
+    elif head == "token_classification":
+        labels = generator.integers(0, LABELS, total)
+        targets = {"label_ids": np.where(generator.random(total) < 0.4, -1, labels).astype(np.int32)}
+    else:
+        targets = {"label_ids": generator.integers(0, max(choices, LABELS), count).astype(np.int32) % LABELS}
+    ids = generator.integers(5, CONFIG.vocab_size, total).astype(np.int32)
+    return Rows(ids, generator.integers(0, 2, total).astype(np.int32), splits, targets, choices)

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rows_of_random_text import CHOICES, HEADS, random_rows
+
+from trainers.distribution import Share
+from trainers.finetuning.batches import (
+    EpochOrder,
+    Width,
+    evaluation_batches,
+    evaluation_order,
+    features_of,
+    mean_width,
+    train_batches,
+)
+from trainers.stages import Stage
+
+DYNAMIC, FIXED = Width(24, False), Width(24, True)
+
+
+@given(st.integers(1, 30), st.integers(0, 2**31 - 1), st.integers(1, 50))
+def test_every_epoch_has_every_row_once_and_batches_run_on(count, seed, size):
+    order = EpochOrder(count, seed)
+    one_by_one = np.concatenate([EpochOrder(count, seed).rows(position, 1) for position in range(3 * count)])
+    for epoch in range(3):
+        assert sorted(one_by_one[epoch * count : (epoch + 1) * count]) == list(range(count))
+    for first in range(0, 3 * count - size, size):
+        assert order.rows(first, size).tolist() == one_by_one[first : first + size].tolist()
+
+
+def test_epochs_and_seeds_have_other_orders():
+    orders = {tuple(EpochOrder(50, seed).rows(epoch * 50, 50)) for seed in range(5) for epoch in range(5)}
+    assert len(orders) == 25
+
+
+@pytest.mark.parametrize(("head", "multi_label"), HEADS)
+def test_features_are_the_rows_padded(head, multi_label):
+    rows = random_rows(head, multi_label=multi_label)
+    features = features_of(rows, head, np.array([3, 0, 7]), 26)
+    for place, row in enumerate([3, 0, 7]):
+        for choice in range(rows.choices):
+            start, end = rows.row_splits[row * rows.choices + choice : row * rows.choices + choice + 2]
+            at = (place, choice) if head == "multiple_choice" else (place,)
+            padding = [0] * (26 - (end - start))
+            assert features["input_ids"][at].tolist() == [*rows.ids[start:end], *padding]
+            assert features["segment_ids"][at].tolist() == [*rows.segment_ids[start:end], *padding]
+            assert features["input_mask"][at].tolist() == [1] * (end - start) + padding
+            if head == "token_classification":
+                nothing = [-1] * len(padding)
+                assert features["label_ids"][at].tolist() == [*rows.targets["label_ids"][start:end], *nothing]
+        if head != "token_classification":
+            for name, values in rows.targets.items():
+                assert np.array_equal(features[name][place], values[row])
+    assert len(features) == 3 + len(rows.targets)
+
+
+def test_a_batch_is_as_wide_as_its_longest_row_needs():
+    rows = random_rows("classification", 40)
+    lengths = np.diff(rows.row_splits)
+    for chosen in (np.array([0, 1]), np.array([5]), np.arange(40)):
+        longest = int(lengths[chosen].max())
+        assert DYNAMIC.of(rows, chosen) == min(-(-longest // 8) * 8, 24)
+        assert FIXED.of(rows, chosen) == 24
+    assert Width(21, False).of(rows, np.arange(40)) == 21
+    assert 4 <= mean_width(rows, 4, DYNAMIC) <= 24
+    assert mean_width(rows, 4, FIXED) == 24
+
+
+@pytest.mark.parametrize("width", [DYNAMIC, FIXED])
+def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
+    rows = random_rows("classification", 7)
+    stage = Stage(0, 4, 0, 6, 0)
+
+    def read(step, share):
+        return [
+            {name: values.numpy() for name, values in batch.items()}
+            for batch in train_batches(rows, "classification", 3, stage, step, share, width)
+        ]
+
+    whole = read(0, Share())
+    assert len(whole) == 6
+    parts = [read(0, Share(2, replica, 1)) for replica in range(2)]
+    both = read(0, Share(2, 0, 2))
+    for step, batch in enumerate(whole):
+        for name, values in batch.items():
+            halves = [part[step][name] for part in parts]
+            assert np.array_equal(np.concatenate(halves), values)
+            assert np.array_equal(both[2 * step][name], halves[0])
+            assert np.array_equal(both[2 * step + 1][name], halves[1])
+    for step in (1, 4, 5):
+        for batch, later in zip(whole[step:], read(step, Share()), strict=True):
+            assert all(np.array_equal(values, later[name]) for name, values in batch.items())
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(10, 4), (3, 8), (8, 8)])
+def test_evaluation_has_every_row_once_the_longest_first_and_full_batches(count, batch_size):
+    rows = random_rows("multiple_choice", count)
+    batches = list(evaluation_batches(rows, "multiple_choice", batch_size, Share(), DYNAMIC))
+    assert all(batch["input_ids"].shape[:2] == (batch_size, CHOICES) for batch in batches)
+    assert all("label_ids" not in batch for batch in batches)
+    order = evaluation_order(rows)
+    assert sorted(order) == list(range(count))
+    lengths = np.diff(rows.row_splits).reshape(-1, CHOICES).max(axis=1)
+    assert list(lengths[order]) == sorted(lengths, reverse=True)
+    seen = np.concatenate([batch["input_mask"].numpy().sum(axis=-1).max(axis=-1) for batch in batches])
+    assert seen[:count].tolist() == lengths[order].tolist()

@@ -1,0 +1,91 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from random_models import VOCABULARY
+from rows_of_random_text import random_rows
+
+from tokenizer.tokenizer import Tokenizer
+from trainers.errors import TrainingError
+from trainers.finetuning.class_weights import class_weights_of
+from trainers.finetuning.row_cache import encoded, fingerprint
+
+
+class CountedTask:
+    """A task that counts how often its rows are made."""
+
+    name, labels, multi_label = "counted", ("a", "b", "c"), False
+
+    def __init__(self, digest="1"):
+        self.digest, self.made = digest, 0
+
+    def fingerprint(self, split):
+        return self.digest + split
+
+    def rows(self, split, tokenizer, max_seq_length):
+        self.made += 1
+        return dataclasses.replace(
+            random_rows("classification"), truncated=3, skipped=2, extras={"places": np.arange(4, dtype=np.int64)}
+        )
+
+
+def test_rows_are_made_once_for_the_same_of_everything(tmp_path):
+    task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
+    first = encoded(task, "train", tokenizer, 16, tmp_path / "features")
+    again = encoded(task, "train", tokenizer, 16, tmp_path / "features")
+    assert task.made == 1
+    for name in ("ids", "segment_ids", "row_splits"):
+        assert np.array_equal(getattr(first, name), getattr(again, name))
+        assert getattr(first, name).dtype == getattr(again, name).dtype
+    assert (again.truncated, again.skipped, again.choices) == (3, 2, 1)
+    assert np.array_equal(again.targets["label_ids"], first.targets["label_ids"])
+    assert np.array_equal(again.extras["places"], np.arange(4))
+    encoded(task, "dev", tokenizer, 16, tmp_path / "features")
+    encoded(task, "train", tokenizer, 17, tmp_path / "features")
+    encoded(task, "train", Tokenizer(VOCABULARY, do_lower_case=False), 16, tmp_path / "features")
+    assert task.made == 4
+    other = CountedTask("2")
+    encoded(other, "train", tokenizer, 16, tmp_path / "features")
+    assert other.made == 1
+
+
+def test_a_damaged_file_is_made_anew(tmp_path):
+    task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
+    encoded(task, "train", tokenizer, 16, tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    for damaged in (b"", content[:100], content[:-30], b"no archive"):
+        path.write_bytes(damaged)
+        before = task.made
+        encoded(task, "train", tokenizer, 16, tmp_path)
+        assert task.made == before + 1
+        assert path.read_bytes() == content
+
+
+def test_the_fingerprint_is_of_everything_that_is_trained_on():
+    rows = random_rows("classification")
+    digests = {fingerprint(rows), fingerprint(random_rows("classification", seed=1))}
+    for name in ("ids", "segment_ids"):
+        values = getattr(rows, name).copy()
+        values[3] ^= 1
+        digests.add(fingerprint(dataclasses.replace(rows, **{name: values})))
+    other = rows.targets["label_ids"].copy()
+    other[0] = (other[0] + 1) % 3
+    digests.add(fingerprint(dataclasses.replace(rows, targets={"label_ids": other})))
+    assert len(digests) == 5
+    assert fingerprint(rows) == fingerprint(dataclasses.replace(rows, truncated=5))
+
+
+def test_class_weights():
+    task, rows = CountedTask(), random_rows("classification", 100)
+    counts = [int((rows.targets["label_ids"] == label).sum()) for label in range(3)]
+    balanced = class_weights_of("balanced", task, rows)
+    assert balanced == pytest.approx([100 / (3 * count) for count in counts])
+    assert sum(weight * count for weight, count in zip(balanced, counts, strict=True)) == pytest.approx(100)
+    assert class_weights_of("b=2.5,c=0", task, rows) == (1.0, 2.5, 0.0)
+    for text, said in (("d=1", "names 'd'"), ("a", "'a' is not LABEL=WEIGHT"), ("a=-1", "'a=-1' is not"), ("=1", "''")):
+        with pytest.raises(TrainingError, match=said):
+            class_weights_of(text, task, rows)
+    task.labels = None
+    with pytest.raises(TrainingError, match="counted does not have"):
+        class_weights_of("balanced", task, rows)

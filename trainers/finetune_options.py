@@ -1,0 +1,147 @@
+"""The options of `beambert finetune` and `beambert tune`. This file imports neither Keras nor TensorFlow."""
+
+import argparse
+
+from beambert_flags import boolean, number, positive_float, positive_int, seed
+from trainers.finetuning.tasks import TASKS, add_task_arguments
+from trainers.optimizer_flags import add_optimizer_arguments
+from trainers.training_options import add_training_arguments
+
+# Of run_classifier.py and run_squad.py.
+DEFAULT_BATCH_SIZE = 32
+DEFAULT_LEARNING_RATE = 5e-5
+DEFAULT_EPOCHS = 3.0
+
+
+def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what is fine-tuned on what."""
+    parser.add_argument("task", choices=tuple(TASKS), metavar="TASK", help=f"one of {', '.join(TASKS)}")
+    parser.add_argument(
+        "--data_dir", metavar="DIR", help="directory with the task's files as they are published; see the groups below"
+    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="directory for the model and all results")
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--init_checkpoint",
+        metavar="PATH",
+        help="the pretrained model: a directory of `beambert pretrain` or `convert`, a checkpoint or zip archive of "
+        "the released BERT, or a Hugging Face directory",
+    )
+    group.add_argument(
+        "--model",
+        metavar="NAME|FILE.json",
+        help="without --init_checkpoint: begin with random weights of a model of this shape, to see what pretraining "
+        "is worth; needs --vocab_file",
+    )
+    group.add_argument("--vocab_file", metavar="FILE", help="the vocabulary, where the checkpoint has no vocab.txt")
+    group.add_argument(
+        "--do_lower_case",
+        type=boolean,
+        metavar="true|false",
+        help="whether text is lower-cased (default: what the checkpoint says, else whether its vocabulary lacks "
+        "capitals)",
+    )
+    group.add_argument(
+        "--bert_config_file",
+        metavar="FILE",
+        help="the checkpoint's bert_config.json, where a TF1 checkpoint has none beside it",
+    )
+
+
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that every fine-tuning run has."""
+    group = parser.add_argument_group("examples")
+    group.add_argument(
+        "--max_seq_length",
+        type=positive_int,
+        metavar="N",
+        help="pieces of a row, [CLS] and [SEP] among them; longer texts are cut and counted (default: 128, 384 for "
+        "squad)",
+    )
+    for name in ("train", "eval", "predict"):
+        group.add_argument(
+            f"--max_{name}_samples",
+            type=positive_int,
+            metavar="N",
+            help=f"use the first N {'training' if name == 'train' else name} examples alone (default: all)",
+        )
+    group.add_argument(
+        "--class_weights",
+        metavar="balanced|LABEL=W,...",
+        help="how much an example counts in the loss by its label; balanced: inversely to how often the label occurs "
+        "(default: 1 for each)",
+    )
+    group.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="where encoded examples are kept, to be read again by the next run on the same files (default: features "
+        "in --output)",
+    )
+    group = parser.add_argument_group("course of training")
+    group.add_argument(
+        "--warmup_proportion",
+        type=number(0.0, 1.0),
+        default=0.1,
+        metavar="SHARE",
+        help="share of the updates over which the learning rate climbs to its peak, from where it falls in a line to 0 "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--seed",
+        type=seed,
+        default=12345,
+        metavar="N",
+        help="of the head's random weights, the order of the examples and dropout (default: %(default)s)",
+    )
+    group.add_argument(
+        "--early_stopping",
+        type=positive_int,
+        metavar="N",
+        help="end after N evaluations in a row without a better --best_metric; evaluates every epoch unless "
+        "--eval_steps says otherwise, and the best checkpoint becomes the model (default: off)",
+    )
+    add_optimizer_arguments(parser)
+    add_training_arguments(parser, best_metric=None)
+    add_task_arguments(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `finetune`; names and defaults are those of run_classifier.py and run_squad.py."""
+    add_task_and_model_arguments(parser)
+    parser.add_argument(
+        "--do_train", action="store_true", help="train; with none of the three, training and evaluation are done"
+    )
+    parser.add_argument("--do_eval", action="store_true", help="score the model on the development examples")
+    parser.add_argument("--do_predict", action="store_true", help="write the model's answers for the test examples")
+    group = parser.add_argument_group("updates")
+    group.add_argument(
+        "--train_batch_size",
+        type=positive_int,
+        default=DEFAULT_BATCH_SIZE,
+        metavar="N",
+        help="examples an update, over all devices (default: %(default)s)",
+    )
+    group.add_argument(
+        "--learning_rate",
+        type=positive_float,
+        default=DEFAULT_LEARNING_RATE,
+        metavar="RATE",
+        help="peak learning rate; the paper tried 5e-5, 3e-5 and 2e-5. Models smaller than base want more "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--num_train_epochs",
+        type=positive_float,
+        default=DEFAULT_EPOCHS,
+        metavar="N",
+        help="times that every example is seen (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seeds",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="train N times, with --seed and the N - 1 seeds after it, each in a directory of its own in --output, and "
+        "report mean, deviation and best (default: %(default)s)",
+    )
+    add_shared_arguments(parser)

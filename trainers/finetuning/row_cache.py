@@ -1,0 +1,88 @@
+"""Encoded rows kept in a file whose name is a digest of all that they were made from."""
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tokenizer.tokenizer import Tokenizer
+from trainers.finetuning.contract import FinetuningTask, Rows
+
+# To be raised whenever the same texts become other rows.
+_FORMAT = 1
+_NUMBERS = ("choices", "truncated", "skipped")
+
+
+def encoded(
+    task: FinetuningTask, split: str, tokenizer: Tokenizer, max_seq_length: int, directory: Path | None
+) -> Rows:
+    """The rows of a split, from the file if it is there, else made and kept.
+
+    Args:
+        task: with the split read.
+        split: of it.
+        tokenizer: of the model.
+        max_seq_length: of a row.
+        directory: of the files; None to keep nothing.
+    """
+    if directory is None:
+        return task.rows(split, tokenizer, max_seq_length)
+    parts = (
+        str(_FORMAT),
+        task.name,
+        task.fingerprint(split),
+        tokenizer.vocabulary.sha256,
+        str(tokenizer.do_lower_case),
+        str(max_seq_length),
+    )
+    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    path = directory / f"{split}-{digest}.npz"
+    rows = _read(path)
+    if rows is None:
+        rows = task.rows(split, tokenizer, max_seq_length)
+        _write(path, rows)
+    return rows
+
+
+def fingerprint(rows: Rows) -> str:
+    """Hex digest of what the model is trained on: ids, segments and targets."""
+    digest = hashlib.sha256()
+    arrays = {"ids": rows.ids, "segment_ids": rows.segment_ids, "row_splits": rows.row_splits, **rows.targets}
+    for name, values in sorted(arrays.items()):
+        digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _write(path: Path, rows: Rows) -> None:
+    arrays = {
+        "ids": rows.ids,
+        "segment_ids": rows.segment_ids,
+        "row_splits": rows.row_splits,
+        **{f"target.{name}": values for name, values in rows.targets.items()},
+        **{f"extra.{name}": values for name, values in rows.extras.items()},
+        **{name: np.array(getattr(rows, name)) for name in _NUMBERS},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    unfinished.replace(path)
+
+
+def _read(path: Path) -> Rows | None:
+    """The rows, or None where there are none or the file is damaged: then they are made anew."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return Rows(
+            arrays["ids"],
+            arrays["segment_ids"],
+            arrays["row_splits"],
+            {name.removeprefix("target."): values for name, values in arrays.items() if name.startswith("target.")},
+            **{name: int(arrays[name]) for name in _NUMBERS},
+            extras={name.removeprefix("extra."): arrays[name] for name in arrays if name.startswith("extra.")},
+        )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None

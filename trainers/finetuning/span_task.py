@@ -1,0 +1,275 @@
+"""Fine-tuning on questions whose answer is a span of a text: SQuAD 1.1 and 2.0 (paper, sections 4.2 and 4.3)."""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from beambert_flags import boolean, positive_int
+from tokenizer.tokenizer import Tokenizer
+from trainers.errors import TaskDataError
+from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
+from trainers.finetuning.squad_answers import Answers, find_answers, write_answers
+from trainers.finetuning.squad_files import SquadFile, read_squad
+from trainers.finetuning.squad_scores import best_threshold, question_scores, scores_of_1_1, scores_of_2_0
+from trainers.finetuning.squad_windows import window_rows
+
+DEFAULT_MAX_SEQ_LENGTH = 384
+# In place of a number for --null_score_diff_threshold.
+BEST = "best"
+# Answers that the report shows, and how many of them may be wrong.
+SHOWN, SHOWN_WRONG = 30, 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this task, by the names that run_squad.py has for them."""
+    group = parser.add_argument_group("squad")
+    group.add_argument(
+        "--train_file",
+        metavar="FILE",
+        help="questions to train on (default: train-v1.1.json in --data_dir, train-v2.0.json with "
+        "--version_2_with_negative, or train.json)",
+    )
+    group.add_argument(
+        "--predict_file",
+        metavar="FILE",
+        help="questions to evaluate on and to predict for, with or without answers (default: dev-v1.1.json, "
+        "dev-v2.0.json or dev.json, and for predictions a test file by such a name too)",
+    )
+    group.add_argument(
+        "--version_2_with_negative",
+        type=boolean,
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="true|false",
+        help="questions may have no answer, as in SQuAD 2.0",
+    )
+    group.add_argument(
+        "--doc_stride",
+        type=positive_int,
+        default=128,
+        metavar="N",
+        help="pieces between the starts of two windows over a long text (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max_query_length",
+        type=positive_int,
+        default=64,
+        metavar="N",
+        help="pieces of a question that are read (default: %(default)s)",
+    )
+    group.add_argument(
+        "--n_best_size",
+        type=positive_int,
+        default=20,
+        metavar="N",
+        help="answers a question in nbest_predictions.json, and starts and ends tried a window (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max_answer_length",
+        type=positive_int,
+        default=30,
+        metavar="N",
+        help="pieces of the longest answer (default: %(default)s)",
+    )
+    group.add_argument(
+        "--null_score_diff_threshold",
+        type=_threshold,
+        default=0.0,
+        metavar="NUMBER|best",
+        help="say that a question has no answer where null_odds.json has more than this for it; best: what is best "
+        "for the f1 of the questions evaluated on (default: %(default)s)",
+    )
+
+
+def _threshold(text: str) -> float | str:
+    if text == BEST:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {BEST}") from None
+
+
+class SpanTask:
+    """See `contract.FinetuningTask`.
+
+    Args:
+        files: by split.
+        args: the flags of `add_arguments`.
+    """
+
+    name = "squad"
+    head = "span"
+    labels = None
+    multi_label = False
+    best_metric = "f1"
+
+    def __init__(self, files: Mapping[str, SquadFile], args: argparse.Namespace) -> None:
+        self.files = dict(files)
+        self.version_2: bool = args.version_2_with_negative
+        self.windows = {"doc_stride": args.doc_stride, "max_query_length": args.max_query_length}
+        self.search = {
+            "n_best_size": args.n_best_size,
+            "max_answer_length": args.max_answer_length,
+            "version_2": self.version_2,
+        }
+        self.threshold: float | str = args.null_score_diff_threshold
+        self.splits = tuple(self.files)
+        self.predict_splits = tuple(split for split in self.files if split != TRAIN)
+        self.eval_splits = tuple(split for split in self.predict_splits if split == DEV)
+
+    def fingerprint(self, split: str) -> str:
+        """Hex digest over questions, contexts, answers and the options of the windows."""
+        content = json.dumps([self.files[split].digest(), split == TRAIN, self.windows], sort_keys=True)
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
+        """A row a window; see `squad_windows.window_rows`."""
+        return window_rows(self.files[split], tokenizer, max_seq_length, training=split == TRAIN, **self.windows)
+
+    def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
+        """exact_match and f1, or with --version_2_with_negative the keys of `squad_scores.scores_of_2_0`."""
+        answers = self._answers(split, rows, logits)
+        threshold = self._used_threshold(split, answers)
+        golds = self._golds(split)
+        texts = [answer.chosen(threshold).text for answer in answers]
+        if not self.version_2:
+            return scores_of_1_1(golds, texts)
+        return scores_of_2_0(golds, texts, _null_odds(answers))
+
+    def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
+        """predictions.json and so on; with "test_" before them for a test file, where there is a dev file too."""
+        answers = self._answers(split, rows, logits)
+        prefix = "test_" if split == TEST and DEV in self.files else ""
+        return write_answers(self.files[split], answers, output, self._used_threshold(split, answers), prefix)
+
+    def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
+        """A sample of the answers: the most confident wrong ones first, then the most confident right ones."""
+        file = self.files[split]
+        answers = self._answers(split, rows, logits)
+        threshold = self._used_threshold(split, answers)
+        chosen = [answer.chosen(threshold) for answer in answers]
+        exact = question_scores(self._golds(split), [candidate.text for candidate in chosen]).exact
+        probabilities = [
+            answer.probabilities()[answer.n_best.index(candidate)] if candidate in answer.n_best else 0.0
+            for answer, candidate in zip(answers, chosen, strict=True)
+        ]
+        order = sorted(range(len(answers)), key=lambda number: -probabilities[number])
+        right = [number for number in order if exact[number]]
+        wrong = [number for number in order if not exact[number]]
+        wrong = wrong[: max(SHOWN_WRONG, SHOWN - len(right))]
+        return {
+            "answers": [
+                {
+                    "where": file.where(number),
+                    "question": file.questions[number].text,
+                    "context": file.contexts[file.questions[number].context],
+                    "answers": _gold_spans(file, number),
+                    "prediction": list(span) if (span := chosen[number].span) else None,
+                    "text": chosen[number].text,
+                    "probability": probabilities[number],
+                    "exact": bool(exact[number]),
+                }
+                for number in [*wrong, *right[: SHOWN - len(wrong)]]
+            ]
+        }
+
+    def _answers(self, split: str, rows: Rows, logits: Logits) -> list[Answers]:
+        return find_answers(self.files[split], rows, logits, **self.search)
+
+    def _golds(self, split: str) -> list[list[str]]:
+        return [[answer.text for answer in question.answers] for question in self.files[split].questions]
+
+    def _used_threshold(self, split: str, answers: Sequence[Answers]) -> float:
+        """The threshold as a number: that of the flag, or what is best for f1 whatever it is."""
+        if not isinstance(self.threshold, str):
+            return self.threshold
+        texts = [answer.best.text if answer.best else "" for answer in answers]
+        scores = question_scores(self._golds(split), texts)
+        return best_threshold(scores.f1, scores.has_answer, texts, _null_odds(answers))[1]
+
+
+def open_task(args: argparse.Namespace, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001
+    """Reads and checks the files.
+
+    Where the test split is wanted, the predict file is read too, and a test file only if there is one: SQuAD's own is
+    not public. A predict file without answers is the test split.
+
+    Args:
+        args: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        wanted: of "train", "dev", "test".
+        labels: of no use here.
+
+    Raises:
+        TaskDataError: a file is missing or cannot be used, or the threshold is to be the best one without answers to
+            find it from.
+    """
+    if args.null_score_diff_threshold != 0.0 and not args.version_2_with_negative:
+        raise TaskDataError(
+            "--null_score_diff_threshold is for questions without answers; add --version_2_with_negative"
+        )
+    version_2 = args.version_2_with_negative
+    files: dict[str, SquadFile] = {}
+    if TRAIN in wanted:
+        path = _path(args, "train_file", TRAIN)
+        files[TRAIN] = read_squad(path, version_2=version_2, training=True).first(args.max_train_samples)
+    test = _found(args, TEST) if TEST in wanted and not args.predict_file else None
+    if DEV in wanted or (TEST in wanted and (args.predict_file or _found(args, DEV) or not test)):
+        file = read_squad(_path(args, "predict_file", DEV), version_2=version_2)
+        if file.labelled:
+            files[DEV] = file.first(args.max_eval_samples)
+        elif getattr(args, "do_eval", False):
+            raise TaskDataError(f"{file.path} has no answers to evaluate on; leave --do_eval out or give another file")
+        else:
+            files[TEST] = file.first(args.max_predict_samples)
+    if test and TEST not in files:
+        files[TEST] = read_squad(test, version_2=version_2).first(args.max_predict_samples)
+    if args.null_score_diff_threshold == BEST and TEST in files:
+        raise TaskDataError(
+            f"{files[TEST].path} is predicted for with the threshold found on other questions; give "
+            f"--null_score_diff_threshold as a number, such as best_f1_thresh of an evaluation, not as {BEST!r}"
+        )
+    return SpanTask(files, args)
+
+
+def _names(args: argparse.Namespace, split: str) -> tuple[str, str]:
+    return f"{split}-v{'2.0' if args.version_2_with_negative else '1.1'}.json", f"{split}.json"
+
+
+def _found(args: argparse.Namespace, split: str) -> Path | None:
+    if args.data_dir is None:
+        return None
+    paths = [Path(args.data_dir, name) for name in _names(args, split)]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _path(args: argparse.Namespace, flag: str, split: str) -> Path:
+    given = getattr(args, flag)
+    if given:
+        return Path(given)
+    path = _found(args, split)
+    if path is None:
+        where = f"{args.data_dir} has" if args.data_dir is not None else "there is no --data_dir with"
+        raise TaskDataError(f"{where} no {' or '.join(_names(args, split))}; put it there or give --{flag}")
+    return path
+
+
+def _null_odds(answers: Sequence[Answers]) -> list[float]:
+    return [answer.null_odds or 0.0 for answer in answers]
+
+
+def _gold_spans(file: SquadFile, number: int) -> list[list[int]]:
+    """Where the answers of a question stand in its context; those that stand nowhere are left out."""
+    question = file.questions[number]
+    context = file.contexts[question.context]
+    spans = []
+    for text, start in question.answers:
+        if start is None or context[start : start + len(text)] != text:
+            start = context.find(text)
+        if start >= 0 and text and [start, start + len(text)] not in spans:
+            spans.append([start, start + len(text)])
+    return spans

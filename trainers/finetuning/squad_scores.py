@@ -1,0 +1,143 @@
+"""Exact match and F1 of answers, by the rules of the official evaluation scripts of SQuAD 1.1 and 2.0.
+
+The scripts are evaluate-v1.1.py and evaluate-v2.0.py of https://rajpurkar.github.io/SQuAD-explorer/.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+@lru_cache(maxsize=2**16)
+def normalized(text: str) -> str:
+    """An answer as it is compared: lower case, without ASCII punctuation and articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def exact_match(gold: str, prediction: str) -> float:
+    """1 for answers that are equal when normalized, else 0."""
+    return float(normalized(gold) == normalized(prediction))
+
+
+def f1_score(gold: str, prediction: str) -> float:
+    """F1 of the words of two normalized answers, each counted as often as it occurs; 0 without a common word."""
+    gold_words, words = normalized(gold).split(), normalized(prediction).split()
+    common = sum((Counter(gold_words) & Counter(words)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(words), common / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def scores_of_1_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
+    """The scores of SQuAD 1.1, in percent.
+
+    Args:
+        golds: of each question the answers that people gave, one or more.
+        predictions: of each question the answer.
+
+    Returns:
+        exact_match and f1: of each question that of the answer that fits best, averaged.
+    """
+    pairs = list(zip(golds, predictions, strict=True))
+    exact = [max(exact_match(gold, prediction) for gold in answers) for answers, prediction in pairs]
+    f1 = [max(f1_score(gold, prediction) for gold in answers) for answers, prediction in pairs]
+    return {"exact_match": _percent(exact), "f1": _percent(f1)}
+
+
+class Scores(NamedTuple):
+    """Scores of SQuAD 2.0 by question, float64 [Q] from 0 to 1; and whether a question has an answer, bool [Q]."""
+
+    exact: np.ndarray
+    f1: np.ndarray
+    has_answer: np.ndarray
+
+
+def question_scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> Scores:
+    """Scores each question by the rules of SQuAD 2.0.
+
+    Args:
+        golds: of each question the answers that people gave; none where it has none.
+        predictions: of each question the answer, "" for none.
+    """
+    exact, f1 = [], []
+    for answers, prediction in zip(golds, predictions, strict=True):
+        # Answers such as "the" say nothing; without any other, no answer is right.
+        answers = [answer for answer in answers if normalized(answer)] or [""]
+        exact.append(max(exact_match(gold, prediction) for gold in answers))
+        f1.append(max(_f1_or_agreement(gold, prediction) for gold in answers))
+    has_answer = np.array([bool(answers) for answers in golds], bool)
+    return Scores(np.array(exact, np.float64), np.array(f1, np.float64), has_answer)
+
+
+def scores_of_2_0(
+    golds: Sequence[Sequence[str]], predictions: Sequence[str], null_odds: Sequence[float]
+) -> dict[str, float]:
+    """The scores of SQuAD 2.0, in percent, as the script gives them for predictions.json and null_odds.json.
+
+    The script's own option --na-prob-thresh is left aside, since the predictions have been decided.
+
+    Args:
+        golds, predictions: as of `question_scores`.
+        null_odds: of each question how much is to be said for no answer.
+
+    Returns:
+        exact, f1, total; the same after HasAns_ and NoAns_, of questions with and without answer where there are such;
+        best_exact, best_exact_thresh, best_f1, best_f1_thresh of `best_threshold`.
+    """
+    scores = question_scores(golds, predictions)
+    groups = {"": np.full(len(golds), True), "HasAns_": scores.has_answer, "NoAns_": ~scores.has_answer}
+    results: dict[str, float] = {}
+    for prefix, group in groups.items():
+        if group.any():
+            results[f"{prefix}exact"] = _percent(scores.exact[group].tolist())
+            results[f"{prefix}f1"] = _percent(scores.f1[group].tolist())
+            results[f"{prefix}total"] = int(group.sum())
+    for name, values in (("exact", scores.exact), ("f1", scores.f1)):
+        best, threshold = best_threshold(values, scores.has_answer, predictions, null_odds)
+        results |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
+    return results
+
+
+def best_threshold(
+    scores: np.ndarray, has_answer: np.ndarray, predictions: Sequence[str], null_odds: Sequence[float]
+) -> tuple[float, float]:
+    """The threshold of the null odds that scores best, where questions above it are said to have no answer.
+
+    Args:
+        scores: float64 [Q], of the predictions.
+        has_answer: bool [Q].
+        predictions: where one is "", it stays so.
+        null_odds: of each question.
+
+    Returns:
+        The score in percent and the threshold, one of the null odds, the least of equals; 0 where it is best to answer
+        no question.
+    """
+    odds = np.array(null_odds, np.float64)
+    order = np.argsort(odds, kind="stable")
+    # What each question adds when it is answered, lowest odds first, from where none is.
+    answered = np.array([bool(prediction) for prediction in predictions], bool)
+    gains = np.where(has_answer, scores, -1.0 * answered)[order]
+    reached = np.cumsum([float((~has_answer).sum()), *gains])
+    best = int(np.argmax(reached))
+    return 100.0 * float(reached[best]) / len(scores), float(odds[order[best - 1]]) if best else 0.0
+
+
+def _f1_or_agreement(gold: str, prediction: str) -> float:
+    """F1; where one of both has no words, whether the other has none either."""
+    if not normalized(gold) or not normalized(prediction):
+        return float(normalized(gold) == normalized(prediction))
+    return f1_score(gold, prediction)
+
+
+def _percent(scores: Sequence[float]) -> float:
+    return 100.0 * sum(scores) / len(scores)

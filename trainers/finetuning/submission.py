@@ -1,0 +1,52 @@
+"""Answers as files: `test_results.tsv` of run_classifier.py, the files that the GLUE server takes, and answers to read.
+
+Letters in shapes: N examples, n classes.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+# What scores of STS-B, the one regression task of GLUE, lie between.
+LOWEST_SCORE, HIGHEST_SCORE = 0.0, 5.0
+
+
+def test_results(values: np.ndarray) -> bytes:
+    """`test_results.tsv` as run_classifier.py writes it: a line an example, without a header.
+
+    Args:
+        values: probabilities [N, n], tab-separated in the file, or scores [N].
+    """
+    rows = values.reshape(len(values), -1).astype(np.float32)
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
+
+
+def glue_submission(indices: Sequence[str], predictions: Sequence[str] | np.ndarray) -> bytes:
+    """The file of one task for the GLUE server: columns index and prediction.
+
+    Args:
+        indices: what the test file calls the examples, N; their places from 0 where it has no such column.
+        predictions: N labels as the training file writes them, or scores float [N], which are put between 0 and 5.
+    """
+    if isinstance(predictions, np.ndarray):
+        predictions = [str(score) for score in predictions.astype(np.float32).clip(LOWEST_SCORE, HIGHEST_SCORE)]
+    lines = [
+        f"{index or place}\t{prediction}\n"
+        for place, (index, prediction) in enumerate(zip(indices, predictions, strict=True))
+    ]
+    return "".join(["index\tprediction\n", *lines]).encode()
+
+
+def readable_predictions(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> bytes:
+    """A table with a header, a line a row: white space in a text becomes one space, so that no text has a tab or a line
+    end, and a text with a quotation mark is quoted as spreadsheets do.
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, delimiter="\t", lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(
+        [" ".join(cell.split()) if isinstance(cell, str) else f"{cell:.6g}" for cell in row] for row in rows
+    )
+    return lines.getvalue().encode("utf-8", "replace")
