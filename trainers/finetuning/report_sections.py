@@ -93,7 +93,11 @@ def beside_published(task: str, results: Mapping[str, Any]) -> str:
 
 def metric_label(name: str) -> str:
     """Words for a metric of a task."""
-    return _METRICS.get(name.removeprefix("eval_"), name.removeprefix("eval_").replace("_", " "))
+    name = name.removeprefix("eval_")
+    if name in _METRICS:
+        return _METRICS[name]
+    # Of a type of entities, "f1_LOC".
+    return f"F1, {name.removeprefix('f1_')}" if name.startswith("f1_") else name.replace("_", " ")
 
 
 _METRICS = {

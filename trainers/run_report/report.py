@@ -113,14 +113,14 @@ def write_report(output: Path) -> Path:
 
 def read_run(output: Path) -> Run:
     """Reads what a run has left; what is missing or damaged is left out."""
-    lines = sorted(metrics_log.read(output / metrics_log.FILE_NAME), key=lambda line: line["step"])
+    lines = sorted(map(_with_one_loss, metrics_log.read(output / metrics_log.FILE_NAME)), key=lambda line: line["step"])
     initial = output / run_record.INITIAL_WEIGHTS_NAME
     return Run(
         record=_json(output / run_record.FILE_NAME),
         config=_json(output / native.CONFIG_FILE_NAME),
         train=[line for line in lines if line["split"] == "train"],
         validation=[line for line in lines if line["split"] == "validation"],
-        results=_results(output / RESULTS_NAME),
+        results=_with_one_loss(_json(output / RESULTS_NAME)),
         best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
@@ -312,12 +312,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _results(path: Path) -> dict[str, Any]:
-    """Of eval_results.json; the loss, which the released run_classifier.py gives two names, once."""
-    results = _json(path)
-    if "eval_loss" in results:
-        results["loss"] = results.pop("eval_loss")
-    return results
+def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of an evaluation; the loss, which the released run_classifier.py gives two names, once."""
+    given = {name: value for name, value in metrics.items() if name != "eval_loss"}
+    return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -276,6 +276,7 @@ def test_choices_name_the_true_and_the_predicted_one(tmp_path):
 def test_labels_of_metrics():
     assert metric_label("eval_matthews") == "Matthews correlation"
     assert metric_label("eval_my_own_score") == "my own score"
+    assert metric_label("eval_f1_LOC") == "F1, LOC"
 
 
 @needs_chromium
