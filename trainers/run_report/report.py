@@ -6,7 +6,7 @@ It names no metric but to label it, so that it serves every task that writes `me
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -115,12 +115,15 @@ def read_run(output: Path) -> Run:
     """Reads what a run has left; what is missing or damaged is left out."""
     lines = sorted(map(_with_one_loss, metrics_log.read(output / metrics_log.FILE_NAME)), key=lambda line: line["step"])
     initial = output / run_record.INITIAL_WEIGHTS_NAME
+    results = _with_one_loss(_json(output / RESULTS_NAME))
+    validation = [line for line in lines if line["split"] == "validation"]
+    evaluated = {name for line in (*validation, results) for name in line}
     return Run(
         record=_json(output / run_record.FILE_NAME),
         config=_json(output / native.CONFIG_FILE_NAME),
-        train=[line for line in lines if line["split"] == "train"],
-        validation=[line for line in lines if line["split"] == "validation"],
-        results=_with_one_loss(_json(output / RESULTS_NAME)),
+        train=[_as_evaluated(line, evaluated) for line in lines if line["split"] == "train"],
+        validation=validation,
+        results=results,
         best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
@@ -312,9 +315,14 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _as_evaluated(line: Mapping[str, Any], evaluated: Collection[str]) -> dict[str, Any]:
+    """Metrics of training by the names that they have in an evaluation, so that a figure shows both."""
+    return {f"eval_{name}" if f"eval_{name}" in evaluated else name: value for name, value in line.items()}
+
+
 def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of an evaluation; the loss, which the released run_classifier.py gives two names, once."""
-    given = {name: value for name, value in metrics.items() if name != "eval_loss"}
+    """Metrics of fine-tuning; the loss, which has another name as that of the one task and of the evaluation, once."""
+    given = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
     return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
 
 

@@ -43,7 +43,8 @@ def write_run(output, kind, text="some text"):
     evaluation, results = evaluations(text)[kind]
     output.mkdir(parents=True, exist_ok=True)
     metrics = {name: value for name, value in results.items() if name not in ("eval_loss", "global_step", "total")}
-    lines = [{"split": "train", "step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (10, 20, 30)]
+    train = {"loss": 0.7, "task_loss": 0.7, "accuracy": 0.5, "learning_rate": 1e-5}
+    lines = [{"split": "train", "step": step, **train} for step in (10, 20, 30)]
     lines += [{"split": "validation", "step": step, **metrics} for step in (20, 30)]
     (output / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     record = {"options": {"task": evaluation["task"], "learning_rate": 2e-5}}
@@ -69,6 +70,15 @@ def test_a_run_has_the_sections_of_its_task(tmp_path, kind):
     assert tuple(checker.ids) == ("warnings", *OWN[kind], "curves", "evaluation", "options")
     assert f"Fine-tuning: {evaluations('')[kind][0]['task']}" in checker.text
     assert not re.search("pretrain|masked", text_of(page), re.IGNORECASE)
+
+
+def test_training_and_evaluation_share_the_figure_of_a_metric(tmp_path):
+    page = page_of(write_run(tmp_path, "mrpc"))
+    assert "accuracy of train and validation by step" in page
+    assert "loss of train and validation by step" in page
+    assert "task loss" not in page
+    # Loss, learning rate, accuracy, F1.
+    assert page.count("<svg") == 4
 
 
 def test_splits_have_sections_of_their_own(tmp_path):
