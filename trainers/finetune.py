@@ -113,10 +113,15 @@ def run_once(args: argparse.Namespace) -> int:
     trained = old is not None and model is not None and native.checkpoint(output) is not None
     if old is not None and trained:
         _take_over(args, old)
+    # The classes of a model that is there already are its own; else the files are read before TensorFlow is started.
+    task = _open_task(args, None) if args.do_train and not trained else None
     with _origin(args, output, trained) as origin:
         vocabulary, do_lower_case = _vocabulary(args, origin)
         config = _config(args, origin, vocabulary)
-        task = _open_task(args, origin)
+        if task is None:
+            assert origin is not None
+            task = _open_task(args, origin.labels)
+            _check_head(origin, task)
         args.best_metric = args.best_metric or task.best_metric
         lower_is_better(args.best_metric)
         max_seq_length = _max_seq_length(args, config)
@@ -203,8 +208,8 @@ def _config(args: argparse.Namespace, origin: OpenCheckpoint | None, vocabulary:
     return resolve(args.model, len(vocabulary)) if origin is None else origin.config
 
 
-def _open_task(args: argparse.Namespace, origin: OpenCheckpoint | None) -> FinetuningTask:
-    """Reads the files that are needed; the labels are those of a model that has the task's head already."""
+def _open_task(args: argparse.Namespace, labels: tuple[str, ...] | None) -> FinetuningTask:
+    """Reads the files that are needed."""
     wanted: set[str] = set()
     if args.do_train:
         wanted.add(TRAIN)
@@ -212,22 +217,17 @@ def _open_task(args: argparse.Namespace, origin: OpenCheckpoint | None) -> Finet
         wanted.add(DEV)
     if args.do_predict:
         wanted.add(TEST)
-    labels = origin.labels if origin is not None and not args.do_train else None
-    if origin is not None and origin.record is not None and origin.path == Path(args.output):
-        labels = origin.labels
-    task = module_of(args.task).open_task(args, wanted, labels)
-    _check_head(args, origin, task)
-    return task
+    return module_of(args.task).open_task(args, wanted, labels)
 
 
-def _check_head(args: argparse.Namespace, origin: OpenCheckpoint | None, task: FinetuningTask) -> None:
+def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
     """Refuses to use a model for a task that is not its own."""
-    if origin is None or (args.do_train and origin.path != Path(args.output)) or _same_head(origin, task):
+    if _same_head(origin, task):
         return
     theirs = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
     ours = f"{task.head} with labels {', '.join(task.labels)}" if task.labels else task.head
     raise TrainingError(
-        f"{origin.path} is a model for {theirs}, while {args.task} is {ours}; fine-tune it with --do_train, or give a "
+        f"{origin.path} is a model for {theirs}, while {task.name} is {ours}; fine-tune it with --do_train, or give a "
         "model of the task"
     )
 

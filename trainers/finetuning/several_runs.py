@@ -7,6 +7,7 @@ it stopped.
 import argparse
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +47,7 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     Raises:
         as of `run_once`, for what is wrong with every run.
     """
-    if args.strategy == "multi_worker":
+    if args.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
         raise TrainingError("several runs in one command need one machine; give each its own command on several")
     output = Path(args.output)
     if run_record.load(output) is not None or native.load(output) is not None:
