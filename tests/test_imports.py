@@ -32,7 +32,12 @@ FORBIDDEN = {
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),
     "trainers.finetune, trainers.tune": ("apache_beam", "tensorflow", "keras", "pyarrow", "deploy"),
     "trainers.finetuning.glue, trainers.finetuning.tabular, trainers.finetuning.multiple_choice, "
-    "trainers.finetuning.span_task, trainers.finetuning.tagging_task": ("apache_beam", "tensorflow", "keras", "pyarrow"),
+    "trainers.finetuning.span_task, trainers.finetuning.tagging_task": (
+        "apache_beam",
+        "tensorflow",
+        "keras",
+        "pyarrow",
+    ),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
 }
 

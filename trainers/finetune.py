@@ -98,6 +98,9 @@ def run_once(args: argparse.Namespace) -> int:
     args = argparse.Namespace(**vars(args))
     check_devices(args)
     check_task_arguments(args)
+    # The files of squad may be named one by one.
+    if args.data_dir is None and args.task != "squad":
+        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
     if args.model and args.init_checkpoint:
         raise TrainingError("--model is for random weights, --init_checkpoint for a pretrained model; give one of them")
     if not (args.do_train or args.do_eval or args.do_predict):

@@ -145,7 +145,8 @@ def _value(run: RunOutcome, metric: str) -> float | None:
 def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) -> str:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
     names = {name for run in runs for name in run.metrics or {} if name != "global_step"}
-    metrics = [metric, *sorted(names - {metric})]
+    # What google calls loss is eval_loss once more.
+    metrics = [metric, *sorted(names - {metric} - ({"loss"} if "eval_loss" in names else set()))]
     rows = []
     for place, run in enumerate(runs):
         values = [_value(run, name) for name in metrics]
