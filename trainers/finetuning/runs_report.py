@@ -173,9 +173,9 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
         if len(groups) < 2 or max(map(len, groups.values())) < 2:
             continue
         best = min if lower_is_better(metric) else max
-        for value, scores in groups.items():
+        for setting, scores in groups.items():
             mean, deviation = mean_and_deviation(scores)
             spread = "" if deviation is None else shown(metric, deviation)
             numbers = (shown(metric, mean), spread, shown(metric, best(scores)))
-            rows.append((option.replace("_", " "), value, f"{len(scores)}", *numbers))
+            rows.append((option.replace("_", " "), setting, f"{len(scores)}", *numbers))
     return table(("option", "value", "runs", "mean", "deviation", "best"), rows) if rows else ""

@@ -179,7 +179,7 @@ class SpanTask:
         }
 
     def _answers(self, split: str, rows: Rows, logits: Logits) -> list[Answers]:
-        return find_answers(self.files[split], rows, logits, **self.search)
+        return find_answers(self.files[split], rows, list(logits), **self.search)
 
     def _golds(self, split: str) -> list[list[str]]:
         return [[answer.text for answer in question.answers] for question in self.files[split].questions]
