@@ -181,18 +181,18 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(
-    rows: Rows, window: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
+    rows: Rows, some: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
 ) -> _Candidates:
     """The candidates of some rows; of equal scores first those of earlier windows, then of better starts and ends."""
-    extras, where = rows.extras, slice(window.start, window.stop)
-    lengths = np.diff(rows.row_splits[window.start : window.stop + 1])  # [n]
+    extras, where = rows.extras, slice(some.start, some.stop)
+    lengths = np.diff(rows.row_splits[some.start : some.stop + 1])  # [n]
     width = int(lengths.max(initial=0))
     inside = np.arange(width) < lengths[:, None]  # [n, S]
     flat = np.concatenate([np.zeros((2, 0), np.float32), *logits[where]], axis=1)  # [2, T]
     matrices = np.full((2, len(lengths), width), -np.inf, np.float32)
     matrices[:, inside] = flat
     is_max_context = np.zeros(inside.shape, bool)
-    is_max_context[inside] = rows.extras["max_context"][rows.row_splits[window.start] : rows.row_splits[window.stop]]
+    is_max_context[inside] = extras["max_context"][rows.row_splits[some.start] : rows.row_splits[some.stop]]
     starts, ends = np.argsort(-matrices, axis=2, kind="stable")[:, :, :n_best_size]  # [n, K] each
 
     before, end_of_context = extras["befores"][where], lengths - 1

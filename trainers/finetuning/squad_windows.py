@@ -48,6 +48,7 @@ class Words:
 
     @classmethod
     def of(cls, contexts: Sequence[str]) -> "Words":
+        """Finds the words of contexts."""
         text = "".join(f"{context}\n" for context in contexts)
         characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         spaces = np.isin(characters, [ord(space) for space in SPACES])

@@ -16,7 +16,7 @@ from trainers.finetuning.squad_files import read_squad
 from trainers.finetuning.squad_windows import window_rows
 
 PIECES = (*SPECIAL_TOKENS, *"abeßσς.(,)1#-", "##a", "##b", "##e", "##σ", "##ς", "##1", "ab", "##ab", "ᄀ", "##ᅡ", "中")
-LETTERS = "aabbé ..(,)1#-\u202f\u00a0\t\n\u2028\u200b\x1cΣßÅ가中x"
+LETTERS = "aAabbé ..(,)1#-\u202f\u00a0\t\n\u2028\u200b\x1cΣßÅ가中x"
 SMALL = Vocabulary(PIECES)
 
 
@@ -90,6 +90,8 @@ def files(draw):
 @given(files(), st.booleans(), st.integers(7, 20), st.integers(1, 9), st.integers(1, 3), st.booleans())
 @example(squad_file([" \n", "a b"], [("a", 0, []), ("b", 1, [("b", 2)])]), True, 9, 1, 1, False)
 @example(squad_file(["  ab"], [("a", 0, [("  ab", 0)]), ("a", 0, [("x", 0)])]), True, 9, 1, 1, True)
+@example(squad_file([" a b"], [("a", 0, [(" a b", 0)])]), True, 9, 1, 1, True)
+@example(squad_file(["  ab"], [("a", 0, [("ab", 0)])]), True, 9, 1, 1, True)
 @example(squad_file(["a \u200b b"], [("a", 0, [("\u200b", 2)])]), True, 9, 1, 1, True)
 def test_rows_of_made_up_files_equal_the_reference(file, lower, length, stride, longest_query, training):
     reference = PlainTokenizer(SMALL.pieces, lower)

@@ -1,0 +1,270 @@
+"""The command as a whole: what it refuses, how it goes on, what the model of its output is."""
+
+import dataclasses
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from forked import run
+from random_models import CONFIG, VOCABULARY, write_model
+from task_files import write_pairs
+
+import beambert
+from bert_model import native, tf1_checkpoint
+from trainers import checkpointing
+from trainers.best_checkpoint import best
+from trainers.finetuning import run as finetuning_run
+from trainers.watching import Watch
+
+
+def results(output):
+    return json.loads((output / "eval_results.json").read_text())
+
+
+def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
+    assert finetune() == 0
+    output = tmp_path / "output"
+    assert results(output).keys() == {"eval_accuracy", "eval_loss", "loss", "global_step"}
+    assert results(output)["global_step"] == 12
+    assert not list(output.glob("*test*"))
+    assert "Training 3" in capsys.readouterr().out
+    record = native.load(output)
+    assert (record.task, record.labels, record.max_seq_length) == (
+        "classification",
+        ("entailment", "not_entailment"),
+        48,
+    )
+    assert record.metrics["eval_accuracy"] == results(output)["eval_accuracy"]
+    assert "initialised output_weights" in (output / "init_checkpoint.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--doc_stride", "64"], "--doc_stride is for squad, not for rte; leave it out"),
+        (["--model", "tiny"], "give one of them"),
+        (["--max_seq_length", "65"], "--max_seq_length is 65; give 8 to 64"),
+        (["--train_batch_size", "100"], "24 training examples are not one update of --train_batch_size 100"),
+        (["--class_weights", "maybe=2"], "names 'maybe'; labels of rte are entailment, not_entailment"),
+        (["--best_metric", "speed"], "whether a high or a low speed is better is not known"),
+        (["--tpu_name", "x", "--strategy", "one"], "--tpu_name says where a TPU is"),
+        (["--train_batch_size", "6", "--gradient_accumulation_steps", "4"], "must be multiples of 4"),
+        (["--eval_steps", "4", "--best_metric", "eval_f1"], "--best_metric eval_f1 is not in the evaluation"),
+    ],
+)
+def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
+    assert finetune(*flags) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("beambert finetune: error: ")
+    assert said in line
+
+
+def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
+    def said(*flags):
+        assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(tmp_path / "o"), *flags]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "--init_checkpoint is missing: name a pretrained model" in said()
+    assert "holds no model to evaluate; train one with --do_train" in said("--do_eval")
+    assert "needs --vocab_file" in said("--do_train", "--model", "tiny")
+    assert "without --do_train" not in said("--do_train", "--init_checkpoint", str(tmp_path / "nothing"))
+    # A pretrained model has no head to be scored.
+    assert "is a model for pretraining" in said("--do_eval", "--init_checkpoint", str(initial))
+    assert not (tmp_path / "o").exists() or not list((tmp_path / "o").glob("*.json"))
+    with pytest.raises(SystemExit):
+        beambert.main(["finetune", "rta", "--output", "o"])
+    assert "invalid choice: 'rta'" in capsys.readouterr().err
+
+
+def test_random_weights_instead_of_a_checkpoint(rte, tmp_path):
+    model, vocabulary = tmp_path / "model.json", tmp_path / "vocab.txt"
+    model.write_text(CONFIG.to_json(), encoding="utf-8")
+    vocabulary.write_bytes(VOCABULARY.to_bytes())
+    output = tmp_path / "output"
+    given = ["finetune", "rte", "--data_dir", str(rte), "--model", str(model), "--vocab_file", str(vocabulary)]
+    assert beambert.main([*given, "--output", str(output), "--train_batch_size", "8", "--max_seq_length", "32"]) == 0
+    assert results(output)["global_step"] == 9
+    assert not (output / "init_checkpoint.txt").exists()
+
+
+def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path, capsys):
+    assert finetune() == 0
+    output = tmp_path / "output"
+    capsys.readouterr()
+
+    def said(*flags, task="rte"):
+        code = beambert.main(["finetune", task, "--data_dir", str(rte), "--output", str(output), *flags])
+        captured = capsys.readouterr()
+        assert code == 1, captured.out
+        return captured.err
+
+    assert "holds a run of rte, not of wnli" in said("--do_eval", task="wnli")
+    assert "--seed (12345 there, 1 now)" in said("--do_train", "--train_batch_size", "4", "--seed", "1")
+    assert "the batch size of update 0 (4 there, 8 now)" in said("--do_train", "--train_batch_size", "8")
+    given = ["--do_train", "--train_batch_size", "4", "--num_train_epochs", "2"]
+    assert "the data at update 0" in said(*given, "--max_seq_length", "16")
+    # Whatever is not said is as it was: the same run, done already.
+    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
+    assert "is already trained to step 12; more --num_train_epochs would go on" in capsys.readouterr().out
+    pretraining = write_model(tmp_path / "converted")
+    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
+    assert "holds a model that was converted" in capsys.readouterr().err
+
+
+def stopped(argv, step):
+    """What the process does: gets SIGTERM when so many updates are made, but for step 0."""
+    update = Watch.update
+
+    def updated(self, made, *arguments, **named):
+        result = update(self, made, *arguments, **named)
+        if made == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    Watch.update = updated
+    return beambert.main(argv)
+
+
+def weights(output, step):
+    return [
+        (output / f"checkpoints/model.ckpt-{step}.{kind}").read_bytes() for kind in ("index", "data-00000-of-00001")
+    ]
+
+
+def test_a_stopped_run_goes_on_to_the_same_bytes(rte, initial, tmp_path):
+    given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--max_seq_length", "48"]
+    given += ["--train_batch_size", "4", "--num_train_epochs", "2.5", "--eval_steps", "4", "--do_train", "--do_eval"]
+    outputs = [tmp_path / "straight", tmp_path / "stopped"]
+    log = tmp_path / "log"
+    assert run(log, stopped, [*given, "--output", str(outputs[0])], 0) == 0, log.read_text()
+    for step in (3, 8):
+        assert run(log, stopped, [*given, "--output", str(outputs[1])], step) == 143, log.read_text()
+        (saved,) = checkpointing.checkpoints(outputs[1] / "checkpoints")[-1:]
+        assert saved.step == step
+    assert run(log, stopped, [*given, "--output", str(outputs[1])], 0) == 0, log.read_text()
+    assert weights(outputs[0], 15) == weights(outputs[1], 15)
+    assert results(outputs[0]) == results(outputs[1])
+    lines = []
+    for output in outputs:
+        records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+        lines.append([{k: v for k, v in record.items() if "second" not in k and "wait" not in k} for record in records])
+    assert lines[0] == lines[1]
+
+
+def test_devices_share_the_evaluation(rte, initial, tmp_path):
+    for devices in (1, 2, 3):
+        output = tmp_path / f"devices{devices}"
+        given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(write(initial, tmp_path))]
+        given += ["--output", str(output), "--max_seq_length", "48", "--cpu_devices", str(devices)]
+        given += ["--eval_batch_size", str(5 + devices), "--train_batch_size", "6", "--num_train_epochs", "1"]
+        log = tmp_path / "log"
+        flags = ["--do_train", "--do_eval", "--do_predict"]
+        assert run(log, stopped, [*given, *flags], 0) == 0, log.read_text()
+    one = tmp_path / "devices1"
+    for other in (tmp_path / "devices2", tmp_path / "devices3"):
+        assert results(other) == pytest.approx(results(one), rel=1e-4)
+        first, second = (np.loadtxt(output / "test_results.tsv", delimiter="\t") for output in (one, other))
+        assert first.shape == (24, 2)
+        np.testing.assert_allclose(first, second, rtol=1e-3)
+
+
+def write(initial, tmp_path):
+    """The model without dropout, which differs by device."""
+    directory = tmp_path / "without_dropout"
+    if not directory.exists():
+        write_model(directory)
+        config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        (directory / native.CONFIG_FILE_NAME).write_text(config.to_json(), encoding="utf-8")
+    return directory
+
+
+def scored(monkeypatch, values):
+    """Lets the evaluations of training find these accuracies, one after the other, the last of them ever after."""
+    queue = list(values)
+    metrics = finetuning_run.FinetuningRun._metrics
+
+    def found(self, split, logits):
+        value = queue.pop(0) if len(queue) > 1 else queue[0]
+        return {**metrics(self, split, logits), "eval_accuracy": value}
+
+    monkeypatch.setattr(finetuning_run.FinetuningRun, "_metrics", found)
+
+
+def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetune, tmp_path, monkeypatch, capsys):
+    scored(monkeypatch, [0.5, 0.7, 0.6, 0.7, 0.65])
+    assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
+    output = tmp_path / "output"
+    # Best at step 4; steps 6 and 8 are no better, nor is the same value again.
+    assert [checkpoint.step for checkpoint in checkpointing.checkpoints(output / "checkpoints")][-1] == 8
+    assert best(output / "checkpoints").step == 4
+    said = capsys.readouterr().out
+    assert "Ended after step 8: 2 evaluations without a better eval_accuracy" in said
+    assert "is that of step 4: it becomes the model" in said
+    assert results(output)["global_step"] == 4
+    assert native.load(output).steps == 4
+    assert native.model_checkpoint(output).name == "model.ckpt-4"
+    logged = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in logged if line["split"] == "validation"] == [2, 4, 6, 8]
+    # The same command again finds it ended.
+    assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
+    assert checkpointing.checkpoints(output / "checkpoints")[-1].step == 8
+
+
+def test_without_evaluations_on_the_way_the_last_checkpoint_is_the_model(finetune, tmp_path):
+    assert finetune("--save_checkpoints_steps", "5") == 0
+    assert native.load(tmp_path / "output").steps == 12
+    assert native.model_checkpoint(tmp_path / "output").name == "model.ckpt-12"
+
+
+def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path, capsys):
+    assert finetune() == 0
+    output = tmp_path / "output"
+    given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(output), "--max_seq_length", "48"]
+    assert beambert.main([*given, "--output", str(tmp_path / "scored"), "--do_eval", "--do_predict"]) == 0
+    again = results(tmp_path / "scored")
+    assert {**again, "global_step": 12} == results(output)
+    assert not (tmp_path / "scored" / "beambert.json").exists()
+    capsys.readouterr()
+    assert beambert.main([*given, "--output", str(tmp_path / "more"), "--train_batch_size", "8"]) == 0
+    # Its head has the same labels and stays.
+    assert "initialised" not in capsys.readouterr().out
+    # One with other labels does not.
+    other = tmp_path / "three"
+    other.mkdir()
+    labels = ["neutral", "entailment", "contradiction"]
+    write_pairs(other, ("sentence1", "sentence2"), labels, ("train", "dev_matched", "dev_mismatched"))
+    given = ["finetune", "mnli", "--data_dir", str(other), "--init_checkpoint", str(output), "--train_batch_size", "8"]
+    assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_eval"]) == 1
+    said = capsys.readouterr().err
+    assert "is a model for entailment, not_entailment" in said
+    assert "fine-tune it with --do_train" in said
+    assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_train", "--do_eval"]) == 0
+    assert "initialised 2: output_weights, output_bias" in capsys.readouterr().out
+    assert "eval_mismatched_loss" in results(tmp_path / "mnli")
+
+
+def test_a_model_of_several_labels_goes_on_as_one(table, initial, tmp_path, capsys):
+    output = tmp_path / "output"
+    given = ["finetune", "csv", "--data_dir", str(table), "--output", str(output), "--max_seq_length", "48"]
+    flags = ["--problem", "multi_label", "--label_column", "topics", "--label_separator", "|"]
+    start = ["--init_checkpoint", str(initial), "--train_batch_size", "8", "--num_train_epochs", "1"]
+    assert beambert.main([*given, *flags, *start, "--do_train", "--do_predict"]) == 0
+    before = (output / "predictions.tsv").read_bytes()
+    assert native.load(output).multi_label
+    (output / "predictions.tsv").unlink()
+    assert beambert.main([*given, "--do_predict"]) == 0
+    assert (output / "predictions.tsv").read_bytes() == before
+    capsys.readouterr()
+    one = ["--problem", "classification", "--label_column", "stars"]
+    again = ["finetune", "csv", "--data_dir", str(table), "--init_checkpoint", str(output), *one]
+    assert beambert.main([*again, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
+    assert "error" in capsys.readouterr().err
+
+
+def test_class_weights_change_what_is_learnt(finetune, tmp_path):
+    assert finetune("--class_weights", "entailment=0", "--learning_rate", "0.01") == 0
+    head = tf1_checkpoint.read(tmp_path / "output/checkpoints/model.ckpt-12")["output_bias"].read()
+    assert head[1] > head[0] + 0.01
