@@ -14,7 +14,7 @@ from trainers.whole_files import write_whole
 FILE_NAME = "best.json"
 # A metric's name is one of these words, or ends in one after an underscore.
 LOWER_IS_BETTER = ("loss", "error", "perplexity")
-HIGHER_IS_BETTER = ("accuracy", "f1", "precision", "recall", "exact_match", "pearson", "spearman", "matthews")
+HIGHER_IS_BETTER = ("accuracy", "f1", "precision", "recall", "exact", "exact_match", "pearson", "spearman", "matthews")
 
 
 class Best(NamedTuple):

@@ -13,8 +13,9 @@ from typing import BinaryIO, TextIO
 from bert_model.names import TASKS
 from trainers import inference
 from trainers.errors import TrainingError
+from trainers.finetuning.tag_schemes import OUTSIDE
 from trainers.inference import load_model
-from trainers.predictions import OUTSIDE, WORDS_AT, Answer, Predictor
+from trainers.predictions import WORDS_AT, Answer, Predictor
 from trainers.progress import TextProgress, warn
 from trainers.startup import start_tensorflow
 from trainers.text_inputs import LINES_A_CHUNK, TextLines

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from bert_model.names import PRETRAINING
+from bert_model.names import FEATURE_BASED, PRETRAINING
 from tokenizer.normalization import is_whitespace
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.wordpiece import CONTINUATION
 from trainers.errors import TrainingError
+from trainers.finetuning.probabilities import sigmoid, softmax
+from trainers.finetuning.tag_schemes import entities_of, scheme_of_labels
 from trainers.inference import InferenceModel, text_length
 from trainers.text_inputs import PAIR_SEPARATOR, batches_by_length, encode_texts, model_inputs, split_pair
 
 Answer = dict[str, Any]
-OUTSIDE = "O"
 WORDS_AT = ("punctuation", "whitespace")
-# A label of several is given from this probability on.
+# A label of several is given above this probability.
 _LIKELY = 0.5
 
 
@@ -63,13 +64,15 @@ class Predictor:
                 f"{opened.path} is a pretrained model without the head of a task; fine-tune it first, or let it fill "
                 "[MASK] with beambert fill-mask"
             )
-        for flag, value, task in (
-            ("--question", question, "span"),
-            ("--null_score_diff_threshold", null_score_diff_threshold, "span"),
-            ("--words_at", words_at, "token_classification"),
+        for flag, value, tasks in (
+            ("--question", question, ("span",)),
+            ("--null_score_diff_threshold", null_score_diff_threshold, ("span",)),
+            ("--words_at", words_at, ("token_classification", FEATURE_BASED)),
         ):
-            if value is not None and task != opened.task:
-                raise TrainingError(f"{flag} is for models of {task}, {opened.path} is one of {opened.task}; leave it")
+            if value is not None and opened.task not in tasks:
+                raise TrainingError(
+                    f"{flag} is for models of {tasks[0]}, {opened.path} is one of {opened.task}; leave it out"
+                )
         for flag, number in (("--batch_size", batch_size), ("--top_k", top_k)):
             if number < 1:
                 raise TrainingError(f"{flag} is {number}; give 1 or more")
@@ -85,7 +88,7 @@ class Predictor:
         """What the model makes of each text, in their order.
 
         classification: text, text_pair, and labels with their probabilities: the likeliest, or with several labels a
-        text those of a half and more. regression: text, text_pair, score. multiple_choice: text, choices, choice (the
+        text those above a half. regression: text, text_pair, score. multiple_choice: text, choices, choice (the
         place in them), probabilities. span: question, context, answer, start and end in characters of the context,
         score, null_score; "" from -1 to -1 where there is no answer. token_classification: text, entities and words
         with start and end in characters of the text.
@@ -122,11 +125,11 @@ class Predictor:
     def _classification(self, texts: Sequence[str], _places: Sequence[str]) -> list[Answer]:
         pairs = [split_pair(text) for text in texts]
         logits = self._logits_of_texts(*_columns(pairs))
+        activation = sigmoid if self.opened.multi_label else softmax
         answers = []
-        for pair, values in zip(pairs, logits, strict=True):
-            probabilities = _sigmoid(values) if self.opened.multi_label else _softmax(values)  # [n]
+        for pair, probabilities in zip(pairs, activation(np.stack(logits)), strict=True):  # [n]
             order = np.argsort(-probabilities, kind="stable").tolist()
-            likely = [i for i in order if probabilities[i] >= _LIKELY]
+            likely = [i for i in order if probabilities[i] > _LIKELY]
             shown = likely if self.opened.multi_label else order[: self.top_k]
             labels = [{"label": self.opened.labels[i], "probability": _rounded(probabilities[i])} for i in shown]
             answers.append({**_texts(pair), "labels": labels})
@@ -147,7 +150,7 @@ class Predictor:
         ends = np.cumsum([len(parts) - 1 for parts in split])
         answers = []
         for (context, *choices), values in zip(split, np.split(logits, ends[:-1]), strict=True):
-            probabilities = [_rounded(value) for value in _softmax(values)]
+            probabilities = [_rounded(value) for value in softmax(values[None])[0]]
             answers.append(
                 {"text": context, "choices": choices, "choice": int(values.argmax()), "probabilities": probabilities}
             )
@@ -235,17 +238,10 @@ class Predictor:
             found = []
             for (piece, start, end), window in zip(words.tolist(), chosen.tolist(), strict=True):
                 # Behind [CLS].
-                probabilities = _softmax(logits[first_row + window][1 + piece - starts[window]])
+                (probabilities,) = softmax(logits[first_row + window][None, 1 + piece - starts[window]])
                 best = int(probabilities.argmax())
-                found.append(
-                    {
-                        "word": text[start:end],
-                        "start": start,
-                        "end": end,
-                        "label": self.opened.labels[best],
-                        "probability": _rounded(probabilities[best]),
-                    }
-                )
+                label = {"label": self.opened.labels[best], "probability": _rounded(probabilities[best])}
+                found.append({"word": text[start:end], "start": start, "end": end, **label})
             answers.append({"text": text, "entities": self._entities(text, found), "words": found})
         return answers
 
@@ -263,10 +259,13 @@ class Predictor:
         return np.stack([first, offsets[first, 0], offsets[last, 1]], axis=1)
 
     def _entities(self, text: str, words: Sequence[Answer]) -> list[Answer]:
-        if OUTSIDE not in self.opened.labels:
+        scheme = scheme_of_labels(self.opened.labels)
+        if scheme is None:
             return []
+        tags = [word["label"] for word in words]
         found = []
-        for first, end, kind in entities_of([word["label"] for word in words]):
+        entities = entities_of(tags, np.array([0, len(tags)]), scheme)
+        for first, end, kind in zip(*(values.tolist() for values in entities), strict=True):
             start, stop = words[first]["start"], words[end - 1]["end"]
             found.append({"type": kind, "text": text[start:stop], "start": start, "end": stop})
         return found
@@ -278,6 +277,7 @@ _ANSWERS: dict[str, Callable[[Predictor, Sequence[str], Sequence[str]], list[Ans
     "multiple_choice": Predictor._multiple_choice,
     "span": Predictor._span,
     "token_classification": Predictor._token_classification,
+    FEATURE_BASED: Predictor._token_classification,
 }
 
 
@@ -312,48 +312,12 @@ def best_windows(pieces: np.ndarray, starts: np.ndarray, room: int) -> np.ndarra
     return np.searchsorted((middles[1:] + middles[:-1]) / 2, pieces)
 
 
-def entities_of(labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Runs of words with a type, whichever scheme the labels are of (IOB1, IOB2, IOBES, IO), as conlleval reads them.
-
-    Args:
-        labels: of words, "O" or a prefix, a hyphen and a type; a label without a prefix is inside of its type.
-
-    Returns:
-        First word, the word behind the last, type; in order.
-    """
-    found: list[tuple[int, int, str]] = []
-    is_open = False
-    for i, label in enumerate(labels):
-        prefix, hyphen, kind = label.partition("-")
-        if not hyphen or prefix not in ("B", "I", "E", "S", "L", "U", "M"):
-            prefix, kind = "I", label
-        if label == OUTSIDE:
-            is_open = False
-            continue
-        if is_open and prefix in ("I", "M", "E", "L") and found[-1][2] == kind:
-            found[-1] = (found[-1][0], i + 1, kind)
-        else:
-            found.append((i, i + 1, kind))
-        is_open = prefix not in ("E", "L", "S", "U")
-    return found
-
-
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
     return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _texts(pair: tuple[str, str | None]) -> Answer:
     return {"text": pair[0]} if pair[1] is None else {"text": pair[0], "text_pair": pair[1]}
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    exponentials = np.exp(logits.astype(np.float64) - logits.max())
-    return exponentials / exponentials.sum()
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    # No overflow, whatever the sign.
-    return 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
 
 
 def _rounded(value: float) -> float:

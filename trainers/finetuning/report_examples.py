@@ -18,6 +18,8 @@ _OPEN = 10
 _TEXT_CHARACTERS = 1200
 # Of a context around its answers.
 _CONTEXT_AROUND = 200
+# Longer words may be cut.
+_WORD = 30
 Details = Mapping[str, Any]
 
 
@@ -30,7 +32,9 @@ def mistakes(content: Sequence[Details]) -> str:
         words = [_verdict(mistake["label"], mistake["prediction"], probability), _paragraph(mistake["text"], "a")]
         words += [_paragraph(pair, "b")] if isinstance(pair, str) else []
         articles.append(_article(mistake["where"], "".join(words)))
-    return _folded(articles, "The answers that the model was most sure of, and that are wrong.")
+    is_sure = any(mistake.get("probability") is not None for mistake in content)
+    which = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
+    return _folded(articles, f"The {which}.")
 
 
 def choices(content: Sequence[Details]) -> str:
@@ -45,9 +49,10 @@ def choices(content: Sequence[Details]) -> str:
             if kinds:
                 item = f'<mark class="{" ".join(kinds)}">{item}</mark> <small>{" and ".join(kinds)}</small>'
             items.append(f'<li dir="auto">{item}</li>')
-        probability = mistake.get("probability")
-        sure = f'<p class="verdict soft">Sure by {percent(float(probability))}</p>' if probability is not None else ""
-        words = f'{sure}{_paragraph(mistake["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
+        words = (
+            f'<p class="verdict soft">probability {percent(float(mistake["probability"]))}</p>'
+            f'{_paragraph(mistake["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
+        )
         articles.append(_article(mistake["where"], words))
     return _folded(articles, "The choices that the model was most sure of, and that are wrong.")
 
@@ -94,7 +99,7 @@ def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Seq
         true, predicted: start and end of each span, in characters; they may overlap.
     """
     spans = [*true, *predicted]
-    shown = _near(spans, len(context)) if spans else [(0, min(len(context), 2 * _CONTEXT_AROUND))]
+    shown = _near(spans, context) if spans else [(0, _end_of_word(context, 2 * _CONTEXT_AROUND))]
     places = sorted({place for span in (*spans, *shown) for place in span})
     parts, end = [], 0
     for first, last in itertools.pairwise(places):
@@ -113,16 +118,29 @@ def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Seq
     return "".join(parts) + (" …" if end < len(context) else "")
 
 
-def _near(spans: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """The parts of a text that lie near a span, in order and apart."""
+def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int]]:
+    """The parts of a context that lie near a span, in order and apart; they begin and end between words."""
     parts: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        start, end = max(0, start - _CONTEXT_AROUND), min(length, end + _CONTEXT_AROUND)
+        start, end = _start_of_word(context, start - _CONTEXT_AROUND), _end_of_word(context, end + _CONTEXT_AROUND)
         if parts and start <= parts[-1][1]:
             parts[-1] = (parts[-1][0], max(end, parts[-1][1]))
         else:
             parts.append((start, end))
     return parts
+
+
+def _start_of_word(context: str, place: int) -> int:
+    """The first place from this one on where a word starts; this one where that is far."""
+    return max(0, place) if place <= 0 else context.find(" ", place - 1, place + _WORD) + 1 or place
+
+
+def _end_of_word(context: str, place: int) -> int:
+    """The last place up to this one where a word ends; this one where that is far."""
+    if place >= len(context):
+        return len(context)
+    end = context.rfind(" ", place - _WORD, place + 1)
+    return place if end < 0 else end
 
 
 def entities(content: Sequence[Details]) -> str:

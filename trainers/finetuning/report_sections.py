@@ -85,16 +85,19 @@ def beside_published(task: str, results: Mapping[str, Any]) -> str:
         scores = [in_percent(name, line.scores[name]) if name in line.scores else "" for name in names]
         rows.append((line.model, line.split, *scores, line.source))
     header = ("model", "scored on", *(metric_label(name) for name in names), "source")
-    words = (
-        "In percent, correlations times 100. Scores of the test split, by a server that has its labels, are often a "
-        "little lower than those of the dev split; small sets vary by several points from seed to seed."
-    )
-    return f"<p>{words}</p>{table(header, rows)}"
+    words = "In percent, correlations times 100. Small sets vary by several points from seed to seed"
+    if any(line.split.startswith("test") for line in lines):
+        words += "; scores of the test split are often lower than those of the dev split"
+    return f"<p>{words}.</p>{table(header, rows)}"
 
 
 def metric_label(name: str) -> str:
     """Words for a metric of a task."""
-    return _METRICS.get(name.removeprefix("eval_"), name.removeprefix("eval_").replace("_", " "))
+    name = name.removeprefix("eval_")
+    if name in _METRICS:
+        return _METRICS[name]
+    # Of a type of entities, "f1_LOC".
+    return f"F1, {name.removeprefix('f1_')}" if name.startswith("f1_") else name.replace("_", " ")
 
 
 _METRICS = {

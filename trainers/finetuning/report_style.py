@@ -27,9 +27,10 @@ STYLE = (
     + """
 .confusion th, .confusion td { padding: .3rem .5rem; text-align: right; border: 1px solid var(--rule); }
 .confusion th { max-width: 11rem; overflow-wrap: anywhere; vertical-align: bottom; }
-.confusion th:first-child, .confusion td:first-child { min-width: 0; }
+.confusion td:first-child { min-width: 0; }
 .confusion thead th { min-width: 3.5rem; }
-.confusion tbody th { text-align: left; min-width: 5rem; }
+.confusion tbody th:first-child { text-align: left; min-width: 6rem; }
+#published td:last-child { min-width: 12rem; }
 .confusion .hit { font-weight: 700; }
 .confusion caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 .diagonal { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 4 3; fill: none; }

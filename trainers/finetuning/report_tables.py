@@ -17,6 +17,7 @@ from trainers.finetuning.report_style import SHADES
 MOST_LABELS = 20
 _MOST_ROWS = 20
 _LABEL_CHARACTERS = 60
+_MATRIX_CHARACTERS = 28
 
 
 def confusion(content: Mapping[str, Any]) -> str:
@@ -24,12 +25,12 @@ def confusion(content: Mapping[str, Any]) -> str:
     labels, counts = _confusion(content)
     if len(labels) > MOST_LABELS:
         return _confused_pairs(labels, counts)
-    head = "".join(f'<th scope="col">{shown_label(label)}</th>' for label in labels)
+    head = "".join(f'<th scope="col">{shown_label(label, _MATRIX_CHARACTERS)}</th>' for label in labels)
     rows = []
     for true, (label, row) in enumerate(zip(labels, counts, strict=True)):
         total = sum(row)
         cells = "".join(_cell(count, total, true == predicted) for predicted, count in enumerate(row))
-        rows.append(f'<tr><th scope="row">{shown_label(label)}</th>{cells}<td>{total:,}</td></tr>')
+        rows.append(f'<tr><th scope="row">{shown_label(label, _MATRIX_CHARACTERS)}</th>{cells}<td>{total:,}</td></tr>')
     sums = "".join(f"<td>{sum(column):,}</td>" for column in zip(*counts, strict=True))
     rows.append(f'<tr><th scope="row">all</th>{sums}<td>{sum(map(sum, counts)):,}</td></tr>')
     return (
@@ -51,7 +52,8 @@ def _confusion(content: Mapping[str, Any]) -> tuple[list[str], list[list[int]]]:
 def _cell(count: int, total: int, is_right: bool) -> str:
     kind, hit = ("right", " hit") if is_right else ("wrong", "")
     share = count / total if total else 0.0
-    shade = f" {kind}-{min(SHADES - 1, int(share * SHADES))}" if count else ""
+    # By the root, so that a pair that is confused now and then differs from one that never is.
+    shade = f" {kind}-{min(SHADES - 1, int(math.sqrt(share) * SHADES))}" if count else ""
     title = f' title="{percent(share)} of the row"' if count else ""
     return f'<td class="number{hit}{shade}"{title}>{count:,}</td>'
 
@@ -161,11 +163,11 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low - air, high + air
 
 
-def shown_label(label: str) -> str:
-    """A label, with its whole name under the pointer where it is long."""
-    if len(label) <= _LABEL_CHARACTERS:
+def shown_label(label: str, most: int = _LABEL_CHARACTERS) -> str:
+    """A label as HTML, with its whole name under the pointer where it is longer than `most` characters."""
+    if len(label) <= most:
         return escape(label)
-    return f'<span title="{escape(label)}">{escape(clipped(label))}</span>'
+    return f'<span title="{escape(label)}">{escape(clipped(label, most))}</span>'
 
 
 def clipped(text: str, most: int = _LABEL_CHARACTERS) -> str:

@@ -29,7 +29,7 @@ from trainers.initial_checkpoint import load_weights
 from trainers.loop import Source, record_evaluation, train
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_report.report import write_report
+from trainers.run_report.report import EVALUATION_NAME, write_report
 from trainers.run_setup import (
     eval_batch_size_of,
     open_devices,
@@ -48,8 +48,6 @@ from trainers.whole_files import write_whole
 
 # What is not trained under the head of the feature-based route.
 FROZEN_PREFIX = "bert/"
-# What the report shows of the evaluation beside its numbers.
-DETAILS_NAME = "evaluation.json"
 
 
 def train_evaluate_predict(args: argparse.Namespace, plan: Plan) -> int:
@@ -191,7 +189,7 @@ class FinetuningRun:
         self.output.mkdir(parents=True, exist_ok=True)
         write_results(self.output, {"global_step": step, **metrics})
         content = json.dumps({"task": plan.task.name, "splits": details}, ensure_ascii=False, indent=1)
-        write_whole(self.output / DETAILS_NAME, content.encode("utf-8", "surrogatepass") + b"\n")
+        write_whole(self.output / EVALUATION_NAME, content.encode("utf-8", "surrogatepass") + b"\n")
         return metrics
 
     def _predict(self) -> list[Path]:

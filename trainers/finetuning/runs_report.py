@@ -166,9 +166,9 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
     for option in dict.fromkeys(name for run in runs for name in run.options):
         groups: dict[str, list[float]] = {}
         for run in runs:
-            value = _value(run, metric)
-            if option in run.options and value is not None:
-                groups.setdefault(run.options[option], []).append(value)
+            score = _value(run, metric)
+            if option in run.options and score is not None:
+                groups.setdefault(run.options[option], []).append(score)
         # A seed of its own for every run tells nothing.
         if len(groups) < 2 or max(map(len, groups.values())) < 2:
             continue

@@ -6,7 +6,7 @@ It names no metric but to label it, so that it serves every task that writes `me
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -33,7 +33,9 @@ RESULTS_NAME = "eval_results.json"
 EVALUATION_NAME = "evaluation.json"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
 # Fields of metrics.jsonl that are no metrics.
-_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks"} | TIMING_FIELDS
+_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks", "global_step"} | TIMING_FIELDS
+# As those that SQuAD's script counts, which are the same after every evaluation.
+_COUNTS |= {"total", "HasAns_total", "NoAns_total"}
 # Metrics that have other words than their name, and come first.
 _LABELS = {
     "loss": "loss",
@@ -111,14 +113,17 @@ def write_report(output: Path) -> Path:
 
 def read_run(output: Path) -> Run:
     """Reads what a run has left; what is missing or damaged is left out."""
-    lines = sorted(metrics_log.read(output / metrics_log.FILE_NAME), key=lambda line: line["step"])
+    lines = sorted(map(_with_one_loss, metrics_log.read(output / metrics_log.FILE_NAME)), key=lambda line: line["step"])
     initial = output / run_record.INITIAL_WEIGHTS_NAME
+    results = _with_one_loss(_json(output / RESULTS_NAME))
+    validation = [line for line in lines if line["split"] == "validation"]
+    evaluated = {name for line in (*validation, results) for name in line}
     return Run(
         record=_json(output / run_record.FILE_NAME),
         config=_json(output / native.CONFIG_FILE_NAME),
-        train=[line for line in lines if line["split"] == "train"],
-        validation=[line for line in lines if line["split"] == "validation"],
-        results=_results(output / RESULTS_NAME),
+        train=[_as_evaluated(line, evaluated) for line in lines if line["split"] == "train"],
+        validation=validation,
+        results=results,
         best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
@@ -179,10 +184,7 @@ def _metrics(run: Run) -> list[str]:
     """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
     lines = [*run.train, *run.validation, run.results]
     found = {
-        name
-        for line in lines
-        for name, value in line.items()
-        if isinstance(value, int | float) and name not in _COUNTS and name != "global_step"
+        name for line in lines for name, value in line.items() if isinstance(value, int | float) and name not in _COUNTS
     }
     known = [name for name in _LABELS if name in found]
     later = known.index("learning_rate") if "learning_rate" in known else len(known)
@@ -199,8 +201,6 @@ def _shown(name: str, value: float) -> str:
         return percent(value)
     if name in IN_PERCENT:
         return f"{value:.2f}%"
-    if isinstance(value, int):
-        return f"{value:,}"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
@@ -315,12 +315,15 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _results(path: Path) -> dict[str, Any]:
-    """Of eval_results.json; the loss, which the released run_classifier.py gives two names, once."""
-    results = _json(path)
-    if "eval_loss" in results:
-        results["loss"] = results.pop("eval_loss")
-    return results
+def _as_evaluated(line: Mapping[str, Any], evaluated: Collection[str]) -> dict[str, Any]:
+    """Metrics of training by the names that they have in an evaluation, so that a figure shows both."""
+    return {f"eval_{name}" if f"eval_{name}" in evaluated else name: value for name, value in line.items()}
+
+
+def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of fine-tuning; the loss, which has another name as that of the one task and of the evaluation, once."""
+    given = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
+    return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
 
 
 def _json(path: Path) -> dict[str, Any]:

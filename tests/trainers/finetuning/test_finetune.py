@@ -29,7 +29,7 @@ def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
     assert results(output).keys() == {"eval_accuracy", "eval_loss", "loss", "global_step"}
     assert results(output)["global_step"] == 12
     assert not list(output.glob("*test*"))
-    assert "Training 3" in capsys.readouterr().out
+    assert "on 24 examples of rte for 12 steps of 4" in capsys.readouterr().out
     record = native.load(output)
     assert (record.task, record.labels, record.max_seq_length) == (
         "classification",
@@ -56,9 +56,10 @@ def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
 )
 def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
     assert finetune(*flags) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    *before, line = capsys.readouterr().err.splitlines()
     assert line.startswith("beambert finetune: error: ")
     assert said in line
+    assert all("are longer than --max_seq_length" in warning for warning in before)
 
 
 def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
@@ -239,8 +240,7 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     given = ["finetune", "mnli", "--data_dir", str(other), "--init_checkpoint", str(output), "--train_batch_size", "8"]
     assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_eval"]) == 1
     said = capsys.readouterr().err
-    assert "is a model for entailment, not_entailment" in said
-    assert "fine-tune it with --do_train" in said
+    assert "the model was trained for other classes (entailment, not_entailment) than mnli has" in said
     assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_train", "--do_eval"]) == 0
     assert "initialised 2: output_weights, output_bias" in capsys.readouterr().out
     assert "eval_mismatched_loss" in results(tmp_path / "mnli")
