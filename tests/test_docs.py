@@ -39,7 +39,7 @@ def test_every_flag_in_the_documents_exists(capsys):
     seen = 0
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        inline = re.findall(r"`(beambert [a-z-]+ --[^`]+)`", text)
+        inline = re.findall(r"`(beambert [a-z-]+ [^`]*--[^`]+)`", text)
         for argv in commands(text) + [shlex.split(line)[1:] for line in inline]:
             parser, _ = beambert.make_parser(argv[0])
             known = set(parser._option_string_actions) | {"--direct_num_workers", "--runner"}

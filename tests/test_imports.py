@@ -30,6 +30,14 @@ FORBIDDEN = {
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),
+    "trainers.finetune, trainers.tune": ("apache_beam", "tensorflow", "keras", "pyarrow", "deploy"),
+    "trainers.finetuning.glue, trainers.finetuning.tabular, trainers.finetuning.multiple_choice, "
+    "trainers.finetuning.span_task, trainers.finetuning.tagging_task": (
+        "apache_beam",
+        "tensorflow",
+        "keras",
+        "pyarrow",
+    ),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
 }
 

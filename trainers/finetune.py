@@ -38,6 +38,8 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 FEATURES_NAME = "features"
 # Room for a piece beside [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
+# Flags of tasks that say which rows are read, not how.
+_WHICH_FILES = ("train_file", "predict_file", "dev_share")
 
 
 class Plan(NamedTuple):
@@ -98,10 +100,16 @@ def run_once(args: argparse.Namespace) -> int:
     args = argparse.Namespace(**vars(args))
     check_devices(args)
     check_task_arguments(args)
+    # The files of squad may be named one by one.
+    if args.data_dir is None and args.task != "squad":
+        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
     if args.model and args.init_checkpoint:
         raise TrainingError("--model is for random weights, --init_checkpoint for a pretrained model; give one of them")
     if not (args.do_train or args.do_eval or args.do_predict):
         args.do_train = args.do_eval = True
+    if args.do_train and (args.eval_steps or args.early_stopping):
+        # The best checkpoint becomes the model: the last one must be scored too.
+        args.do_eval = True
     output = Path(args.output)
     old = run_record.load(output)
     model = native.load(output)
@@ -161,11 +169,13 @@ def run_once(args: argparse.Namespace) -> int:
 
 
 def _take_over(args: argparse.Namespace, old: RunRecord) -> None:
-    """What says how the files are read stays as it was where the command does not say otherwise."""
+    """What says how the files are read stays as it was where the command does not say otherwise; what says which files
+    are read, only in the same --data_dir."""
     if args.max_seq_length is None:
         args.max_seq_length = old.max_seq_length
+    leave = () if args.data_dir == old.options.get("data_dir") else _WHICH_FILES
     for name, default in task_defaults(args.task).items():
-        if getattr(args, name) == default and name in old.options:
+        if name not in leave and getattr(args, name) == default and name in old.options:
             setattr(args, name, old.options[name])
 
 

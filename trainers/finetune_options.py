@@ -15,9 +15,17 @@ DEFAULT_EPOCHS = 3.0
 
 def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what is fine-tuned on what."""
-    parser.add_argument("task", choices=tuple(TASKS), metavar="TASK", help=f"one of {', '.join(TASKS)}")
     parser.add_argument(
-        "--data_dir", metavar="DIR", help="directory with the task's files as they are published; see the groups below"
+        "task",
+        choices=tuple(TASKS),
+        metavar="TASK",
+        help=f"one of {', '.join(TASKS)}. squad: answers in texts, with and without unanswerable questions; swag: any "
+        "multiple choice; ner: any entities in CoNLL columns; csv: any table of texts and labels",
+    )
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="directory with the task's files, named and laid out as they are published; docs/FINETUNING.md lists them",
     )
     parser.add_argument("--output", required=True, metavar="DIR", help="directory for the model and all results")
     group = parser.add_argument_group("model")
@@ -50,33 +58,6 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that every fine-tuning run has."""
-    group = parser.add_argument_group("examples")
-    group.add_argument(
-        "--max_seq_length",
-        type=positive_int,
-        metavar="N",
-        help="pieces of a row, [CLS] and [SEP] among them; longer texts are cut and counted (default: 128, 384 for "
-        "squad)",
-    )
-    for name in ("train", "eval", "predict"):
-        group.add_argument(
-            f"--max_{name}_samples",
-            type=positive_int,
-            metavar="N",
-            help=f"use the first N {'training' if name == 'train' else name} examples alone (default: all)",
-        )
-    group.add_argument(
-        "--class_weights",
-        metavar="balanced|LABEL=W,...",
-        help="how much an example counts in the loss by its label; balanced: inversely to how often the label occurs "
-        "(default: 1 for each)",
-    )
-    group.add_argument(
-        "--cache_dir",
-        metavar="DIR",
-        help="where encoded examples are kept, to be read again by the next run on the same files (default: features "
-        "in --output)",
-    )
     group = parser.add_argument_group("course of training")
     group.add_argument(
         "--warmup_proportion",
@@ -100,13 +81,44 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         help="end after N evaluations in a row without a better --best_metric; evaluates every epoch unless "
         "--eval_steps says otherwise, and the best checkpoint becomes the model (default: off)",
     )
+    group = parser.add_argument_group("examples")
+    group.add_argument(
+        "--max_seq_length",
+        type=positive_int,
+        metavar="N",
+        help="pieces of a row, [CLS] and [SEP] among them; longer texts are cut and counted (default: 128, 384 for "
+        "squad)",
+    )
+    for name, split in (("train", "training"), ("eval", "development"), ("predict", "test")):
+        group.add_argument(
+            f"--max_{name}_samples",
+            type=positive_int,
+            metavar="N",
+            help=f"use only the first N {split} examples (default: all)",
+        )
+    group.add_argument(
+        "--class_weights",
+        metavar="balanced|LABEL=W,...",
+        help="how much an example counts in the loss by its label; balanced: inversely to how often the label occurs "
+        "(default: 1 for each)",
+    )
+    group.add_argument(
+        "--cache_dir",
+        metavar="DIR",
+        help="where encoded examples are kept, to be read again by the next run on the same files (default: features "
+        "in --output)",
+    )
+    add_task_arguments(parser)
     add_optimizer_arguments(parser)
     add_training_arguments(parser, best_metric=None)
-    add_task_arguments(parser)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `finetune`; names and defaults are those of run_classifier.py and run_squad.py."""
+    parser.usage = (
+        "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR\n"
+        "         [--do_train] [--do_eval] [--do_predict] [OPTION ...]"
+    )
     add_task_and_model_arguments(parser)
     parser.add_argument(
         "--do_train", action="store_true", help="train; with none of the three, training and evaluation are done"

@@ -17,6 +17,7 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tune`: the grid, and all of `finetune` but what the grid says."""
+    parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
     add_task_and_model_arguments(parser)
     group = parser.add_argument_group("grid", "the paper's, 18 runs, unless told otherwise")
     group.add_argument(

@@ -283,7 +283,8 @@ class FinetuningRun:
         output = self.output if self.distribution.is_chief else None
         last = getattr(self.args, "num_train_steps", step)
         peak = peak_flops_of(self.args, self.distribution)
-        return Watch(output, last, SHOWN_METRICS, state, step=step, peak_flops=peak)
+        shown = SHOWN_METRICS | {self.args.best_metric: self.args.best_metric}
+        return Watch(output, last, shown, state, step=step, peak_flops=peak)
 
     def _write_beginning(self) -> None:
         """What makes the run's directory one, before the first update."""
@@ -340,7 +341,9 @@ class FinetuningRun:
             say(f"Answers      {file}")
         say(f"Report       {output / 'report.html'}")
         if checkpoint is not None:
-            say(f"Try it       beambert predict {output} {_EXAMPLES.get(self.plan.task.head, repr('some text'))}")
+            pairs = any(rows.segment_ids.any() for rows in self.plan.rows.values())
+            example = _EXAMPLES.get(self.plan.task.head, "'a text ||| another'" if pairs else "'some text'")
+            say(f"Try it       beambert predict {output} {example}")
 
 
 # What predict takes, by head.

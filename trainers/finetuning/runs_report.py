@@ -145,7 +145,8 @@ def _value(run: RunOutcome, metric: str) -> float | None:
 def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) -> str:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
     names = {name for run in runs for name in run.metrics or {} if name != "global_step"}
-    metrics = [metric, *sorted(names - {metric})]
+    # What google calls loss is eval_loss once more.
+    metrics = [metric, *sorted(names - {metric} - ({"loss"} if "eval_loss" in names else set()))]
     rows = []
     for place, run in enumerate(runs):
         values = [_value(run, name) for name in metrics]
@@ -172,9 +173,9 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
         if len(groups) < 2 or max(map(len, groups.values())) < 2:
             continue
         best = min if lower_is_better(metric) else max
-        for value, scores in groups.items():
+        for setting, scores in groups.items():
             mean, deviation = mean_and_deviation(scores)
             spread = "" if deviation is None else shown(metric, deviation)
             numbers = (shown(metric, mean), spread, shown(metric, best(scores)))
-            rows.append((option.replace("_", " "), value, f"{len(scores)}", *numbers))
+            rows.append((option.replace("_", " "), setting, f"{len(scores)}", *numbers))
     return table(("option", "value", "runs", "mean", "deviation", "best"), rows) if rows else ""

@@ -253,8 +253,8 @@ def _path(args: argparse.Namespace, flag: str, split: str) -> Path:
         return Path(given)
     path = _found(args, split)
     if path is None:
-        where = f"{args.data_dir} has" if args.data_dir is not None else "there is no --data_dir with"
-        raise TaskDataError(f"{where} no {' or '.join(_names(args, split))}; put it there or give --{flag}")
+        where = f"{args.data_dir} has no" if args.data_dir is not None else "there is no --data_dir with a"
+        raise TaskDataError(f"{where} {' or '.join(_names(args, split))}; put it there or give --{flag}")
     return path
 
 
