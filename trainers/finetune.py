@@ -138,17 +138,18 @@ def run_once(args: argparse.Namespace) -> int:
         rows = {split: encoded(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
         _say_what_was_cut(rows, max_seq_length)
         stages = _stages(args, rows.get(TRAIN))
+        weighted = args.class_weights and TRAIN in rows
         plan = Plan(
-            task,
-            rows,
-            vocabulary,
-            do_lower_case,
-            config,
-            origin is not None and origin.record is not None and origin.record.left_to_right,
-            max_seq_length,
-            class_weights_of(args.class_weights, task, rows[TRAIN]) if args.class_weights and TRAIN in rows else None,
-            stages,
-            RunRecord(
+            task=task,
+            rows=rows,
+            vocabulary=vocabulary,
+            do_lower_case=do_lower_case,
+            config=config,
+            left_to_right=origin is not None and origin.record is not None and origin.record.left_to_right,
+            max_seq_length=max_seq_length,
+            class_weights=class_weights_of(args.class_weights, task, rows[TRAIN]) if weighted else None,
+            stages=stages,
+            record=RunRecord(
                 data_fingerprints=(fingerprint(rows[TRAIN]),) if TRAIN in rows else (),
                 vocab_sha256=vocabulary.sha256,
                 do_lower_case=do_lower_case,
@@ -157,8 +158,8 @@ def run_once(args: argparse.Namespace) -> int:
                 options=run_record.options_of(args),
                 versions=run_record.versions(),
             ),
-            output,
-            None if trained else origin,
+            output=output,
+            initial=None if trained else origin,
             keeps_head=origin is not None and _same_head(origin, task),
         )
         _check_old_run(args, plan, old if trained else None)
@@ -251,7 +252,11 @@ def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
     several = origin.record is not None and origin.record.multi_label
     if origin.num_labels != len(task.labels) or (origin.record is not None and several != task.multi_label):
         return False
-    return origin.labels is None or origin.labels == task.labels
+    if origin.labels is None or not all(label.isdigit() for label in task.labels):
+        return origin.labels in (None, task.labels)
+    # A number is a name in its own task alone.
+    run = run_record.load(origin.path) if origin.path.is_dir() else None
+    return origin.labels == task.labels and (run is None or run.options.get("task") == task.name)
 
 
 def _max_seq_length(args: argparse.Namespace, config: BertConfig) -> int:

@@ -106,9 +106,12 @@ class FinetuningRun:
                 self._write_report()
                 return 128 + stopped
         checkpoint = self._restore_model()
-        results = self._score(checkpoint) if args.do_eval else None
-        if results is not None and args.do_train and self.rhythm.eval_steps:
-            # The best of all evaluations, the last among them, is the model.
+        # A run that ended early has scored its last checkpoint already.
+        ended_early = args.do_train and checkpoint is not None and checkpoint.step < args.num_train_steps
+        results = self._score(checkpoint) if args.do_eval and not ended_early else None
+        if args.do_train and self.rhythm.eval_steps:
+            # The best of all evaluations, the last among them, is the model. Who does not write waits to know it.
+            self.distribution.meet()
             best = best_checkpoint.best(self.checkpoint_directory)
             if best is not None and checkpoint is not None and best.step != checkpoint.step:
                 say(f"The best checkpoint by {best.metric} is that of step {best.step}: it becomes the model")

@@ -3,6 +3,7 @@
 import json
 
 from random_models import write_model
+from task_files import write_pairs
 
 import beambert
 from bert_model import native
@@ -56,3 +57,20 @@ def test_a_missing_directory_of_files_is_one_line(tmp_path, capsys):
         error = capsys.readouterr().err.strip().splitlines()
         assert len(error) == 1, task
         assert "--data_dir" in error[0], task
+
+
+def test_a_number_is_a_class_of_its_own_task_alone(table, initial, tmp_path, capsys):
+    """The 0 and 1 of one task are not those of another."""
+    for name in ("train", "dev"):
+        text = (table / f"{name}.csv").read_text().replace("good", "1").replace("bad", "0")
+        (table / f"{name}.csv").write_text(text)
+    first = ["finetune", "csv", "--data_dir", str(table), "--label_column", "stars", "--train_batch_size", "8"]
+    first += ["--num_train_epochs", "1", "--max_seq_length", "32"]
+    assert beambert.main([*first, "--init_checkpoint", str(initial), "--output", str(tmp_path / "first")]) == 0
+    again = [*first, "--init_checkpoint", str(tmp_path / "first"), "--do_eval"]
+    assert beambert.main([*again, "--output", str(tmp_path / "again")]) == 0
+    other = ["finetune", "wnli", "--data_dir", str(tmp_path), "--init_checkpoint", str(tmp_path / "first")]
+    write_pairs(tmp_path, ("sentence1", "sentence2"), ["0", "1"], ("train", "dev"))
+    capsys.readouterr()
+    assert beambert.main([*other, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
+    assert "is a model for 0, 1, while wnli is classification" in capsys.readouterr().err
