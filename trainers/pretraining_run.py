@@ -33,6 +33,7 @@ from trainers.run_setup import (
     is_accelerated,
     open_devices,
     peak_flops_of,
+    resume,
     rhythm_of,
     settings_of,
     uses_xla,
@@ -198,17 +199,13 @@ class PretrainingRun:
             say(f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
             return None
         trainer = Trainer(self.task, settings_of(args), self.distribution)
-        state: dict = {}
-        if saved:
-            checkpointing.restore(saved[-1].prefix, trainer.saved_variables, self.task.vocab_size)
-            state = checkpointing.state_of(saved[-1])
-            model = native.load(self.output)
-            if model is not None and self.distribution.is_chief:
-                # Until it is trained, the model is the last checkpoint and not the one that was evaluated before.
-                self._write_model(dataclasses.replace(model, steps=None, metrics={}))
-            say(f"Resuming {self.output} from step {saved[-1].step} of {args.num_train_steps}")
-        else:
+        state = resume(trainer, self.output, self.rhythm)
+        if state is None:
             self._begin()
+        model = native.load(self.output)
+        if state is not None and model is not None and self.distribution.is_chief:
+            # Until it is trained, the model is the last checkpoint and not the one that was evaluated before.
+            self._write_model(dataclasses.replace(model, steps=None, metrics={}))
         step = int(trainer.global_step.numpy())
         sources = [self._source(index) for index in range(len(plan.datasets))]
         shortage = checkpointing.space_warning(
@@ -216,7 +213,7 @@ class PretrainingRun:
         )
         if shortage and self.distribution.is_chief:
             warn(shortage)
-        with self._watch(step, state) as watch, reading_errors(self.damage):
+        with self._watch(step, state or {}) as watch, reading_errors(self.damage):
             return train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
 
     def _begin(self) -> None:

@@ -4,16 +4,20 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 
+from bert_model import native
+from trainers import checkpointing
 from trainers.checkpointing import Keeping
 from trainers.distribution import Distribution
 from trainers.loop import Rhythm
 from trainers.optimizer_flags import optimizer_options
+from trainers.progress import say, warn
 from trainers.throughput import peak_flops
-from trainers.trainer import Settings
+from trainers.trainer import Settings, Trainer
 from trainers.whole_files import write_whole
 
 RESULTS_TEXT_NAME = "eval_results.txt"
@@ -68,6 +72,30 @@ def rhythm_of(args: argparse.Namespace) -> Rhythm:
         keeping=Keeping(args.keep_checkpoint_max, args.keep_checkpoint_every_n_hours),
         best_metric=args.best_metric,
     )
+
+
+def resume(trainer: Trainer, output: Path, rhythm: Rhythm) -> dict[str, Any] | None:
+    """Gives a trainer the state of the last checkpoint, and warns where the disk has no room for those to come.
+
+    Args:
+        trainer: new.
+        output: the run's directory.
+        rhythm: of the run.
+
+    Returns:
+        What the checkpoint holds beside the variables; None where there is none and the run begins.
+    """
+    directory = output / native.CHECKPOINTS_NAME
+    saved = checkpointing.checkpoints(directory)
+    vocab_size = trainer.task.vocab_size
+    shortage = checkpointing.space_warning(directory, trainer.saved_variables, vocab_size, rhythm.keeping)
+    if shortage and trainer.distribution.is_chief:
+        warn(shortage)
+    if not saved:
+        return None
+    checkpointing.restore(saved[-1].prefix, trainer.saved_variables, vocab_size)
+    say(f"Resuming {output} from step {saved[-1].step} of {trainer.settings.num_train_steps}")
+    return checkpointing.state_of(saved[-1])
 
 
 def eval_batch_size_of(args: argparse.Namespace, distribution: Distribution) -> int:

@@ -27,13 +27,14 @@ from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
 from trainers.initial_checkpoint import load_weights
 from trainers.loop import Source, record_evaluation, train
-from trainers.progress import say, warn
+from trainers.progress import say
 from trainers.recomputation import recompute
 from trainers.run_report.report import EVALUATION_NAME, write_report
 from trainers.run_setup import (
     eval_batch_size_of,
     open_devices,
     peak_flops_of,
+    resume,
     rhythm_of,
     settings_of,
     uses_xla,
@@ -236,21 +237,12 @@ class FinetuningRun:
             say(f"{self.output} is already trained to step {saved[-1].step}; more --num_train_epochs would go on")
             return None
         trainer = Trainer(self.task, settings_of(args), self.distribution)
-        state: dict = {}
-        if saved:
-            checkpointing.restore(saved[-1].prefix, trainer.saved_variables, self.task.vocab_size)
-            state = checkpointing.state_of(saved[-1])
-            say(f"Resuming {self.output} from step {saved[-1].step} of {args.num_train_steps}")
-        else:
+        state = resume(trainer, self.output, self.rhythm)
+        if state is None:
             self._begin()
-        shortage = checkpointing.space_warning(
-            self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.rhythm.keeping
-        )
-        if shortage and self.distribution.is_chief:
-            warn(shortage)
         step = int(trainer.global_step.numpy())
         evaluate = self.evaluate if plan.task.eval_splits and self.rhythm.eval_steps else None
-        with self._watch(step, state) as watch:
+        with self._watch(step, state or {}) as watch:
             return train(
                 trainer, plan.stages, [self._source()], self.rhythm, self.checkpoint_directory, watch, evaluate
             )
