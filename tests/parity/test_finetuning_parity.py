@@ -21,11 +21,11 @@ FIRST, LATER = 1e-6, 1e-4
 def assert_same_course(what, case, ours, theirs):
     first = abs(ours.losses[0] / theirs.losses[0] - 1)
     losses = np.abs(np.array(ours.losses) / theirs.losses - 1).max()
-    logits = max(np.abs(our - their).max() for our, their in zip(ours.logits, theirs.logits, strict=True))
+    logits = max(ours.differences(theirs, case))
     size = max(np.abs(their).max() for their in theirs.logits)
     print(
         f"\n{what:<45} loss {theirs.losses[0]:.4f} to {theirs.losses[-1]:.4f}; relative difference of the first "
-        f"{first:.0e}, of all {losses:.0e}; logits up to {size:.2f}, largest |difference| {logits:.0e}"
+        f"{first:.1e}, of all {losses:.1e}; logits up to {size:.2f}, largest |difference| {logits:.1e}"
     )
     assert first < FIRST
     assert losses < LATER

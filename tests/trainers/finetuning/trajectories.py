@@ -115,6 +115,22 @@ class Trajectory(NamedTuple):
     losses: list[float]
     logits: list[np.ndarray]
 
+    def differences(self, other: "Trajectory", case: Case) -> list[float]:
+        """The largest |difference| of the logits of every row.
+
+        A softmax over choices or positions is the same whatever is added to all of them. What its bias, which has no
+        gradient but rounding errors, becomes by them is therefore left out.
+        """
+
+        def said(logits: np.ndarray) -> np.ndarray:
+            shift_free = case.head in ("multiple_choice", "span")
+            return logits - logits.mean(axis=-1, keepdims=True) if shift_free else logits
+
+        return [
+            float(np.abs(said(one) - said(another)).max())
+            for one, another in zip(self.logits, other.logits, strict=True)
+        ]
+
     def predictions(self, case: Case) -> list[list[int]]:
         """The most likely label, or labels, of every row or piece; the most likely start and end; none of numbers."""
         if case.head == "regression":

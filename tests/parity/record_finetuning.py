@@ -1,0 +1,45 @@
+"""Writes tests/fixtures/finetuning.json: how transformers fine-tunes the models of tests/trainers/finetuning.
+
+Run it in the environment of `make test-parity`: .venv-parity/bin/python tests/parity/record_finetuning.py
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS.parent), str(TESTS / "trainers" / "finetuning")]
+
+from torch_finetuning import converted_model, their_trajectory
+from trajectories import CASES, COURSES, TINY, write_weights
+
+
+def rounded(values: np.ndarray) -> list:
+    """Seven digits, nested as the array is."""
+    return [rounded(part) for part in values] if values.ndim else float(f"{values:.7g}")
+
+
+def main() -> None:
+    """Writes the fixture."""
+    lines = [json.dumps({"torch": torch.__version__, "transformers": transformers.__version__})]
+    for name, case in CASES.items():
+        for course in COURSES.values():
+            with tempfile.TemporaryDirectory() as directory:
+                native = write_weights(Path(directory) / "native", TINY, case)
+                model = converted_model(native, Path(directory) / "huggingface", case)
+            trajectory = their_trajectory(model, case, course, case.rows(), case.answered())
+            recorded = {
+                "losses": rounded(np.array(trajectory.losses)),
+                "logits": [rounded(logits) for logits in trajectory.logits],
+            }
+            lines.append(json.dumps({"case": name, "optimizer": course.optimizer, **recorded}))
+    (TESTS / "fixtures" / "finetuning.json").write_text("[" + ",\n".join(lines) + "]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
