@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS.parent), str(TESTS / "trainers" / "finetuning")]
 
 from torch_finetuning import converted_model, their_trajectory
-from trajectories import CASES, COURSES, TINY, write_weights
+from trajectories import CASES, COURSES, RECORDED, TINY, write_weights
 
 
 def rounded(values: np.ndarray) -> list:
@@ -26,19 +26,21 @@ def rounded(values: np.ndarray) -> list:
 
 def main() -> None:
     """Writes the fixture."""
-    lines = [json.dumps({"torch": torch.__version__, "transformers": transformers.__version__})]
-    for name, case in CASES.items():
-        for course in COURSES.values():
-            with tempfile.TemporaryDirectory() as directory:
-                native = write_weights(Path(directory) / "native", TINY, case)
-                model = converted_model(native, Path(directory) / "huggingface", case)
-            trajectory = their_trajectory(model, case, course, case.rows(), case.answered())
-            recorded = {
-                "losses": rounded(np.array(trajectory.losses)),
-                "logits": [rounded(logits) for logits in trajectory.logits],
-            }
-            lines.append(json.dumps({"case": name, "optimizer": course.optimizer, **recorded}))
-    (TESTS / "fixtures" / "finetuning.json").write_text("[" + ",\n".join(lines) + "]\n", encoding="utf-8")
+    trajectories = {}
+    for name, optimizer in RECORDED:
+        case = CASES[name]
+        with tempfile.TemporaryDirectory() as directory:
+            native = write_weights(Path(directory) / "native", TINY, case)
+            model = converted_model(native, Path(directory) / "huggingface", case)
+        trajectory = their_trajectory(model, case, COURSES[optimizer], case.rows(), case.answered())
+        trajectories[f"{name}, {optimizer}"] = {
+            "losses": rounded(np.array(trajectory.losses)),
+            "logits": [rounded(logits) for logits in trajectory.logits],
+        }
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    text = json.dumps({"versions": versions, "trajectories": trajectories})
+    path = TESTS / "fixtures" / "finetuning.json"
+    path.write_text(text.replace('}, "', '},\n"') + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -103,6 +103,9 @@ class Course(NamedTuple):
 # transformers' own schedule is the same only without.
 COURSES = {"bert_adam": Course("bert_adam", warmup_steps=5), "adamw": Course("adamw")}
 
+# Of which a trajectory is recorded: every head with the released optimizer, and the other once.
+RECORDED = [*((name, "bert_adam") for name in CASES), ("classification", "adamw")]
+
 
 class Trajectory(NamedTuple):
     """What came of training.
