@@ -12,11 +12,13 @@ import numpy as np
 import torch
 import transformers
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS.parent), str(TESTS / "trainers" / "finetuning")]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "trainers" / "finetuning"))
 
 from torch_finetuning import converted_model, their_trajectory
 from trajectories import CASES, COURSES, RECORDED, TINY, write_weights
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "finetuning.json"
 
 
 def rounded(values: np.ndarray) -> list:
@@ -39,8 +41,7 @@ def main() -> None:
         }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     text = json.dumps({"versions": versions, "trajectories": trajectories})
-    path = TESTS / "fixtures" / "finetuning.json"
-    path.write_text(text.replace('}, "', '},\n"') + "\n", encoding="utf-8")
+    FIXTURE.write_text(text.replace('}, "', '},\n"') + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ from trainers.finetuning.batches import EpochOrder
 from trainers.finetuning.contract import DEV, TRAIN
 from trainers.finetuning.tasks import module_of
 
-# Of the first loss, and of all losses and logits after it.
-FIRST, LATER = 1e-6, 1e-4
+# Of the first loss; of all losses and logits; of what the whole command makes of 40 updates.
+FIRST, LATER, COMMAND = 1e-6, 1e-5, 1e-4
 
 
 def assert_same_course(what, case, ours, theirs):
@@ -91,7 +91,8 @@ def opened(task, *flags):
     """A task with its train and dev rows read."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return module_of(task).open_task(parser.parse_args([task, "--output", "unused", *map(str, flags)]), {TRAIN, DEV}, None)
+    args = parser.parse_args([task, "--output", "unused", *map(str, flags)])
+    return module_of(task).open_task(args, {TRAIN, DEV}, None)
 
 
 def compare_on_real_rows(tmp_path, task, texts, case, length, course):
@@ -108,6 +109,7 @@ def compare_on_real_rows(tmp_path, task, texts, case, length, course):
     return rows[DEV], ours, theirs
 
 
+# By now the models have learnt enough of these rows to answer some so and some otherwise.
 REAL = Course("adamw", steps=96, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
 
 
@@ -121,7 +123,7 @@ def test_real_sentences(tmp_path, shared_data, name, folder):
     answers = [answer for [answer] in trajectories[0].predictions(CASES["classification"])]
     print(scores[0], Counter(answers))
     assert scores[0] == scores[1]
-    assert min(Counter(answers).values()) > 4 and len(set(answers)) == 2
+    assert len(set(answers)) == 2
 
 
 def test_real_questions(tmp_path, shared_data):
@@ -179,7 +181,7 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
     command += ["--output", str(tmp_path / "output"), "--do_train", "--do_eval", "--do_predict", "--seed", str(seed)]
     command += ["--max_train_samples", str(trained), "--max_eval_samples", str(scored)]
     command += ["--max_predict_samples", str(scored), "--max_seq_length", str(length), "--train_batch_size", "8"]
-    command += ["--num_train_epochs", "10", "--learning_rate", "1e-3", "--warmup_proportion", "0"]
+    command += ["--num_train_epochs", "5", "--learning_rate", "1e-3", "--warmup_proportion", "0"]
     assert beambert.main([*command, "--optimizer", "adamw"]) == 0
 
     def encoded(some, with_labels=True):
@@ -193,7 +195,7 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
         )
         return {**batch, "labels": torch.tensor([row[0] for row in some])} if with_labels else dict(batch)
 
-    course = Course("adamw", steps=80, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
+    course = Course("adamw", steps=40, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
     order = EpochOrder(trained, seed)
     chosen = [order.rows(update * 8, 8) for update in range(course.steps)]
     losses = train(prepared(model), course, [encoded([rows[row] for row in batch]) for batch in chosen])
@@ -210,16 +212,16 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
     print(
         f"\nbeambert finetune mrpc: losses {losses[0]:.4f} to {losses[-1]:.4f}; eval_loss {results['eval_loss']:.6f}, "
         f"theirs {dev.loss:.6f}; probabilities of {scored} test rows, largest |difference| "
-        f"{np.abs(probabilities - theirs).max():.1e}, {theirs.argmax(-1).mean():.0%} of them of label 1; {len(logged)} lines of the log"
+        f"{np.abs(probabilities - theirs).max():.1e}, {theirs.argmax(-1).mean():.0%} of them of label 1"
     )
     # A line of the log has the mean over the updates since the one before.
     steps = [0, *(line["step"] for line in logged)]
     means = [np.mean(losses[begin:end]) for begin, end in itertools.pairwise(steps)]
     assert steps[-1] == course.steps
-    assert [line["loss"] for line in logged] == pytest.approx(means, rel=LATER)
-    assert results["eval_loss"] == pytest.approx(dev.loss.item(), rel=LATER)
+    assert [line["loss"] for line in logged] == pytest.approx(means, rel=COMMAND)
+    assert results["eval_loss"] == pytest.approx(dev.loss.item(), rel=COMMAND)
     labels = np.array([row[0] for row in mrpc_file(folder / "dev.tsv")[:scored]])
     assert results["eval_accuracy"] == pytest.approx(np.mean(dev.logits.argmax(-1).numpy() == labels))
-    np.testing.assert_allclose(probabilities, theirs, atol=LATER)
+    np.testing.assert_allclose(probabilities, theirs, atol=COMMAND)
     assert (probabilities.argmax(-1) == theirs.argmax(-1)).all()
     assert 0.1 < theirs.argmax(-1).mean() < 0.9
