@@ -158,7 +158,11 @@ class Trainer:
                 sums = self.task.sums(batch, dropout_seed(self.settings.seed, step, index, replica))
                 loss = tf.add_n([tf.math.divide_no_nan(sums[name][0], weight) for name, weight in denominators.items()])
             gradients = tape.gradient(loss, variables)
-            dense = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+            # Of rows of any length, the gradient of the position embeddings is not known to have their shape.
+            dense = [
+                None if gradient is None else tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
+                for gradient, variable in zip(gradients, variables, strict=True)
+            ]
             return loss, sums, dense
 
         if count == 1:

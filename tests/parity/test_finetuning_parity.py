@@ -1,0 +1,227 @@
+"""Fine-tuning beside that of transformers: the same weights, rows and optimizer, dropout off.
+
+The tolerance is relative. What was measured is printed: -s shows it.
+"""
+
+import argparse
+import csv
+import dataclasses
+import itertools
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+sys.path.append(str(Path(__file__).parent.parent / "trainers" / "finetuning"))
+
+from torch_finetuning import converted_model, prepared, their_trajectory, train
+from trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
+
+import beambert
+from tokenizer.normalization import split_words
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from trainers import metrics_log
+from trainers.finetune_options import add_arguments
+from trainers.finetuning.batches import EpochOrder
+from trainers.finetuning.contract import DEV, TRAIN
+from trainers.finetuning.tasks import module_of
+
+# Of the first loss; of all losses and logits; of what the whole command makes of 40 updates.
+FIRST, LATER, COMMAND = 1e-6, 1e-5, 1e-4
+
+
+def assert_same_course(what, case, ours, theirs):
+    first = abs(ours.losses[0] / theirs.losses[0] - 1)
+    losses = np.abs(np.array(ours.losses) / theirs.losses - 1).max()
+    logits = max(ours.differences(theirs, case))
+    size = max(np.abs(their).max() for their in theirs.logits)
+    print(
+        f"\n{what:<45} loss {theirs.losses[0]:.4f} to {theirs.losses[-1]:.4f}; relative difference of the first "
+        f"{first:.1e}, of all {losses:.1e}; logits up to {size:.2f}, largest |difference| {logits:.1e}"
+    )
+    assert first < FIRST
+    assert losses < LATER
+    assert logits < LATER * max(size, 1.0)
+    assert ours.predictions(case) == theirs.predictions(case)
+
+
+@pytest.mark.parametrize("course", COURSES)
+@pytest.mark.parametrize("name", CASES)
+def test_every_head_trains_as_in_transformers(tmp_path, name, course):
+    case, course = CASES[name], COURSES[course]
+    rows, answered = case.rows(), case.answered()
+    native = write_weights(tmp_path / "native", TINY, case)
+    model = converted_model(native, tmp_path / "huggingface", case)
+    theirs = their_trajectory(model, case, course, rows, answered)
+    ours = our_trajectory(case, course, rows, answered)
+    assert_same_course(f"{name}, {course.optimizer}", case, ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["classification", "token_classification"])
+def test_class_weights_are_those_of_pytorch(tmp_path, name):
+    case, course, class_weights = CASES[name], COURSES["adamw"], (0.5, 2.0, 0.25)
+    rows, answered = case.rows(), case.answered()
+    model = converted_model(write_weights(tmp_path / "native", TINY, case), tmp_path / "huggingface", case)
+    theirs = their_trajectory(model, case, course, rows, answered, class_weights)
+    ours = our_trajectory(case, course, rows, answered, class_weights=class_weights)
+    assert_same_course(f"{name} with class weights", case, ours, theirs)
+
+
+def vocabulary_of(texts, words=400):
+    """Every character, and the most frequent words."""
+    counts = Counter(word for text in texts for word in split_words(text, True))
+    characters = sorted({character for word in counts for character in word})
+    frequent = sorted(word for word, _ in counts.most_common(words) if len(word) > 1)
+    return Vocabulary((*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters), *frequent))
+
+
+def real_config(vocabulary, length):
+    return dataclasses.replace(
+        TINY, vocab_size=len(vocabulary), hidden_size=32, intermediate_size=64, max_position_embeddings=length
+    )
+
+
+def opened(task, *flags):
+    """A task with its train and dev rows read."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args([task, "--output", "unused", *map(str, flags)])
+    return module_of(task).open_task(args, {TRAIN, DEV}, None)
+
+
+def compare_on_real_rows(tmp_path, task, texts, case, length, course):
+    """Trains both on a task's rows; the dev rows and both trajectories."""
+    vocabulary = vocabulary_of(texts)
+    config = real_config(vocabulary, length)
+    rows = {split: task.rows(split, Tokenizer(vocabulary, True), length) for split in (TRAIN, DEV)}
+    native = write_weights(tmp_path / "native", config, case, task.labels, vocabulary)
+    model = converted_model(native, tmp_path / "huggingface", case)
+    theirs = their_trajectory(model, case, course, rows[TRAIN], rows[DEV])
+    labels = len(task.labels) if task.labels else None
+    ours = our_trajectory(case, course, rows[TRAIN], rows[DEV], config=config, num_labels=labels)
+    assert_same_course(f"{task.name}: {len(rows[TRAIN])} and {len(rows[DEV])} real rows", case, ours, theirs)
+    return rows[DEV], ours, theirs
+
+
+# By now the models have learnt enough of these rows to answer some so and some otherwise.
+REAL = Course("adamw", steps=96, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
+
+
+@pytest.mark.parametrize(("name", "folder"), [("mrpc", "MRPC"), ("sst2", "SST-2")])
+def test_real_sentences(tmp_path, shared_data, name, folder):
+    limits = ("--max_train_samples", 96, "--max_eval_samples", 48)
+    task = opened(name, "--data_dir", shared_data / "glue" / folder, *limits)
+    texts = [text for example in task.examples[TRAIN] for text in (example.text, example.text_pair or "")]
+    rows, *trajectories = compare_on_real_rows(tmp_path, task, texts, CASES["classification"], 128, REAL)
+    scores = [task.metrics(DEV, rows, np.stack(trajectory.logits)) for trajectory in trajectories]
+    answers = [answer for [answer] in trajectories[0].predictions(CASES["classification"])]
+    print(scores[0], Counter(answers))
+    assert scores[0] == scores[1]
+    assert len(set(answers)) == 2
+
+
+def test_real_questions(tmp_path, shared_data):
+    file = shared_data / "squad" / "xquad.en.json"
+    flags = ("--doc_stride", 48, "--max_query_length", 24, "--max_train_samples", 48, "--max_eval_samples", 24)
+    task = opened("squad", "--train_file", file, "--predict_file", file, *flags)
+    texts = [*task.files[TRAIN].contexts, *(question.text for question in task.files[TRAIN].questions)]
+    rows, *trajectories = compare_on_real_rows(tmp_path, task, texts, CASES["span"], 128, REAL)
+    answers = []
+    for number, trajectory in enumerate(trajectories):
+        (tmp_path / str(number)).mkdir()
+        task.write_predictions(DEV, rows, trajectory.logits, tmp_path / str(number))
+        answers.append(json.loads((tmp_path / str(number) / "predictions.json").read_text(encoding="utf-8")))
+    print(task.metrics(DEV, rows, trajectories[0].logits), list(answers[0].values())[:5])
+    assert len(answers[0]) == 24
+    assert answers[0] == answers[1]
+
+
+def mrpc_file(path):
+    """Labels and pairs of a file, read as its authors wrote it: without quoting."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(int(row.get("Quality") or 0), row["#1 String"], row["#2 String"]) for row in reader]
+
+
+def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_data):
+    """Files, tokenizer, padding, model, loss, optimizer and schedule are theirs; the order of rows alone is ours."""
+    # An even number of pieces besides [CLS] and twice [SEP]: of an odd one the released code and ours give the first of
+    # two long texts the last piece, transformers the second.
+    trained, scored, seed, length = 64, 40, 5, 159
+    folder = shared_data / "glue" / "MRPC"
+    rows = mrpc_file(folder / "train.tsv")[:trained]
+    vocabulary = vocabulary_of([text for _, *pair in rows for text in pair])
+    torch.manual_seed(3)
+    model = transformers.BertForSequenceClassification(
+        transformers.BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=length,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            initializer_range=0.3,
+            id2label={0: "0", 1: "1"},
+        )
+    )
+    model.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").write_bytes(vocabulary.to_bytes())
+    tokenizer = transformers.BertTokenizer(str(tmp_path / "model" / "vocab.txt"), do_lower_case=True)
+    tokenizer.save_pretrained(tmp_path / "model")
+
+    command = ["finetune", "mrpc", "--data_dir", str(folder), "--init_checkpoint", str(tmp_path / "model")]
+    command += ["--output", str(tmp_path / "output"), "--do_train", "--do_eval", "--do_predict", "--seed", str(seed)]
+    command += ["--max_train_samples", str(trained), "--max_eval_samples", str(scored)]
+    command += ["--max_predict_samples", str(scored), "--max_seq_length", str(length), "--train_batch_size", "8"]
+    command += ["--num_train_epochs", "5", "--learning_rate", "1e-3", "--warmup_proportion", "0"]
+    assert beambert.main([*command, "--optimizer", "adamw"]) == 0
+
+    def encoded(some, with_labels=True):
+        batch = tokenizer(
+            [row[1] for row in some],
+            [row[2] for row in some],
+            truncation=True,
+            max_length=length,
+            padding=True,
+            return_tensors="pt",
+        )
+        return {**batch, "labels": torch.tensor([row[0] for row in some])} if with_labels else dict(batch)
+
+    course = Course("adamw", steps=40, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
+    order = EpochOrder(trained, seed)
+    chosen = [order.rows(update * 8, 8) for update in range(course.steps)]
+    losses = train(prepared(model), course, [encoded([rows[row] for row in batch]) for batch in chosen])
+    model.eval()
+    with torch.no_grad():
+        dev = model(**encoded(mrpc_file(folder / "dev.tsv")[:scored]))
+        test = model(**encoded(mrpc_file(folder / "test.tsv")[:scored], with_labels=False))
+
+    output = tmp_path / "output"
+    results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
+    probabilities = np.loadtxt(output / "test_results.tsv")
+    theirs = test.logits.softmax(-1).numpy()
+    logged = [line for line in metrics_log.read(output / metrics_log.FILE_NAME) if line["split"] == "train"]
+    print(
+        f"\nbeambert finetune mrpc: losses {losses[0]:.4f} to {losses[-1]:.4f}; eval_loss {results['eval_loss']:.6f}, "
+        f"theirs {dev.loss:.6f}; probabilities of {scored} test rows, largest |difference| "
+        f"{np.abs(probabilities - theirs).max():.1e}, {theirs.argmax(-1).mean():.0%} of them of label 1"
+    )
+    # A line of the log has the mean over the updates since the one before.
+    steps = [0, *(line["step"] for line in logged)]
+    means = [np.mean(losses[begin:end]) for begin, end in itertools.pairwise(steps)]
+    assert steps[-1] == course.steps
+    assert [line["loss"] for line in logged] == pytest.approx(means, rel=COMMAND)
+    assert results["eval_loss"] == pytest.approx(dev.loss.item(), rel=COMMAND)
+    labels = np.array([row[0] for row in mrpc_file(folder / "dev.tsv")[:scored]])
+    assert results["eval_accuracy"] == pytest.approx(np.mean(dev.logits.argmax(-1).numpy() == labels))
+    np.testing.assert_allclose(probabilities, theirs, atol=COMMAND)
+    assert (probabilities.argmax(-1) == theirs.argmax(-1)).all()
+    assert 0.1 < theirs.argmax(-1).mean() < 0.9

@@ -1,0 +1,27 @@
+"""Fine-tuning against what transformers made of the same weights and rows, update by update."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trajectories import CASES, COURSES, RECORDED, Trajectory, our_trajectory
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "micro_steps"),
+    # Labelled pieces fall unevenly among micro-steps.
+    [*((name, optimizer, 1) for name, optimizer in RECORDED), ("token_classification", "bert_adam", 2)],
+)
+def test_losses_and_answers_are_those_of_transformers(name, optimizer, micro_steps):
+    recorded = json.loads(FIXTURE.read_text(encoding="utf-8"))["trajectories"][f"{name}, {optimizer}"]
+    theirs = Trajectory(recorded["losses"], [np.array(logits) for logits in recorded["logits"]])
+    case = CASES[name]
+    ours = our_trajectory(
+        case, COURSES[optimizer], case.rows(), case.answered(), gradient_accumulation_steps=micro_steps
+    )
+    assert ours.losses == pytest.approx(theirs.losses, rel=1e-4)
+    assert max(ours.differences(theirs, case)) < 1e-4
+    assert ours.predictions(case) == theirs.predictions(case)

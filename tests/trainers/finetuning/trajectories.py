@@ -1,0 +1,246 @@
+"""Fine-tuning that is the same wherever it is computed: tiny models, random rows, and how our loop trains them.
+
+What transformers makes of it lies in tests/fixtures/finetuning.json, written by tests/parity/record_finetuning.py.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from rows_of_random_text import CONFIG, LABELS, random_rows
+
+from bert_model import native, tf1_checkpoint
+from bert_model.config import BertConfig
+from bert_model.names import variable_names, variables_by_tf1_name
+from bert_model.stored_tensors import StoredTensor
+from bert_model.tasks import BertForTask
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from trainers.distribution import Share
+from trainers.finetuning.batches import Width, features_of, train_batches
+from trainers.finetuning.contract import Rows
+from trainers.finetuning.losses import finetuning_task
+from trainers.optimizer_options import OptimizerOptions
+from trainers.stages import Stage
+from trainers.trainer import Settings, Trainer
+
+# Without dropout, which no two libraries draw alike; wide enough a spread that the first update is felt.
+TINY = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+ROWS = 43
+ANSWERED = 12
+
+
+class Case(NamedTuple):
+    """A head, and whether a row may have several labels."""
+
+    head: str
+    multi_label: bool = False
+
+    @property
+    def num_labels(self) -> int | None:
+        """Classes, None where the head decides it."""
+        return LABELS if self.head in ("classification", "token_classification") else None
+
+    def rows(self) -> Rows:
+        """Rows to train on, of 4 to 24 pieces; epochs end within an update."""
+        return random_rows(self.head, ROWS, self.multi_label)
+
+    def answered(self) -> Rows:
+        """Rows whose logits are compared at the end: they were not trained on."""
+        return random_rows(self.head, ANSWERED, self.multi_label, seed=1)
+
+
+CASES = {
+    "classification": Case("classification"),
+    "multi_label": Case("classification", multi_label=True),
+    "regression": Case("regression"),
+    "multiple_choice": Case("multiple_choice"),
+    "span": Case("span"),
+    "token_classification": Case("token_classification"),
+}
+
+
+class Course(NamedTuple):
+    """How a model is trained. The rate and the decay are large, so that both are felt after few updates.
+
+    Attributes:
+        optimizer: of `OptimizerOptions`.
+        steps: updates.
+        warmup_steps: among them.
+        batch_size: rows an update.
+        learning_rate: at its peak.
+        weight_decay: of the optimizer.
+        clip_norm: of the optimizer.
+        seed: of the order of rows.
+    """
+
+    optimizer: str
+    steps: int = 30
+    warmup_steps: int = 0
+    batch_size: int = 8
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.1
+    clip_norm: float = 1.0
+    seed: int = 7
+
+    def settings(self, **changes: int) -> Settings:
+        """For our loop."""
+        return Settings(
+            num_train_steps=self.steps,
+            num_warmup_steps=self.warmup_steps,
+            learning_rate=self.learning_rate,
+            seed=self.seed,
+            optimizer=OptimizerOptions(
+                self.optimizer, weight_decay=self.weight_decay, epsilon=1e-6, clip_norm=self.clip_norm
+            ),
+            **changes,
+        )
+
+
+# Warm-up is the released one, after which the rate falls to where a line from the first update on would be;
+# transformers' own schedule is the same only without.
+COURSES = {"bert_adam": Course("bert_adam", warmup_steps=5), "adamw": Course("adamw")}
+
+# Of which a trajectory is recorded: every head with the released optimizer, and the other once.
+RECORDED = [*((name, "bert_adam") for name in CASES), ("classification", "adamw")]
+
+
+class Trajectory(NamedTuple):
+    """What came of training.
+
+    Attributes:
+        losses: of every update, before it.
+        logits: of every row, after the last update, as of `contract.Logits`.
+    """
+
+    losses: list[float]
+    logits: list[np.ndarray]
+
+    def differences(self, other: "Trajectory", case: Case) -> list[float]:
+        """The largest |difference| of the logits of every row.
+
+        A softmax over choices or positions is the same whatever is added to all of them. What its bias, which has no
+        gradient but rounding errors, becomes by them is therefore left out.
+        """
+
+        def said(logits: np.ndarray) -> np.ndarray:
+            shift_free = case.head in ("multiple_choice", "span")
+            return logits - logits.mean(axis=-1, keepdims=True) if shift_free else logits
+
+        return [
+            float(np.abs(said(one) - said(another)).max())
+            for one, another in zip(self.logits, other.logits, strict=True)
+        ]
+
+    def predictions(self, case: Case) -> list[list[int]]:
+        """The most likely label, or labels, of every row or piece; the most likely start and end; none of numbers."""
+        if case.head == "regression":
+            return []
+        if case.multi_label:
+            return [np.flatnonzero(row > 0).tolist() for row in self.logits]
+        return [np.atleast_1d(np.asarray(row).argmax(axis=-1)).tolist() for row in self.logits]
+
+
+def weights(config: BertConfig, head: str, num_labels: int | None) -> dict[str, np.ndarray]:
+    """Weights by TF1 name, from a stream that NumPy has frozen (NEP 19)."""
+    stream = np.random.RandomState(20)
+    values = {}
+    for name in variable_names(config, head, num_labels):
+        value = stream.uniform(-0.25, 0.25, name.shape)
+        values[name.tf1] = (value + name.tf1.endswith("gamma")).astype(np.float32)
+    return values
+
+
+def write_weights(
+    directory: Path,
+    config: BertConfig,
+    case: Case,
+    labels: Sequence[str] | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> Path:
+    """Writes `weights` as a native model.
+
+    Args:
+        directory: made.
+        config: shape of the model.
+        case: its head.
+        labels: names of the classes; None for those of `case`.
+        vocabulary: None for a made-up one.
+    """
+    directory.mkdir()
+    if labels is None and case.num_labels:
+        labels = [f"label {number}" for number in range(case.num_labels)]
+    num_labels = len(labels) if labels else None
+    values = weights(config, case.head, num_labels)
+    tensors = {name: StoredTensor(value.shape, "float32", lambda value=value: value) for name, value in values.items()}
+    tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
+    record = native.ModelRecord(
+        task=case.head,
+        num_labels=num_labels,
+        labels=tuple(labels) if labels else None,
+        do_lower_case=True,
+        left_to_right=False,
+        multi_label=case.multi_label,
+    )
+    if vocabulary is None:
+        more = config.vocab_size - len(SPECIAL_TOKENS)
+        vocabulary = Vocabulary((*SPECIAL_TOKENS, *(f"piece{number}" for number in range(more))))
+    (directory / native.CONFIG_FILE_NAME).write_text(config.to_json(), encoding="utf-8")
+    (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
+    (directory / native.VOCAB_FILE_NAME).write_bytes(vocabulary.to_bytes())
+    return directory
+
+
+def our_trajectory(
+    case: Case,
+    course: Course,
+    rows: Rows,
+    answered: Rows,
+    *,
+    config: BertConfig = TINY,
+    num_labels: int | None = None,
+    class_weights: Sequence[float] | None = None,
+    gradient_accumulation_steps: int = 1,
+) -> Trajectory:
+    """Trains `weights` by the loop's own updates, on the batches that a run would have.
+
+    Args:
+        case: what is trained.
+        course: how.
+        rows: to train on.
+        answered: rows whose logits are wanted at the end.
+        config: of the model; `max_position_embeddings` is the width of spans.
+        num_labels: None for those of `case`.
+        class_weights: of the loss.
+        gradient_accumulation_steps: micro-steps of an update.
+    """
+    num_labels = num_labels or case.num_labels
+    model = BertForTask(config, case.head, num_labels)
+    values = weights(config, case.head, num_labels)
+    for name, variable in variables_by_tf1_name(model).items():
+        variable.assign(values[name])
+    task = finetuning_task(model, multi_label=case.multi_label, class_weights=class_weights)
+    trainer = Trainer(task, course.settings(gradient_accumulation_steps=gradient_accumulation_steps))
+    stage = Stage(0, course.batch_size, 0, course.steps, 0)
+    width = Width(config.max_position_embeddings, case.head == "span")
+    iterator = iter(train_batches(rows, case.head, course.seed, stage, 0, Share(), width))
+    loop = trainer.make_loop(iterator)
+    losses = []
+    for step in range(course.steps):
+        sums, first_bad, _, _ = loop(iterator, tf.constant(step, tf.int64), tf.constant(1, tf.int64), tf.constant(0))
+        assert int(first_bad) == -1
+        losses.append(float(sums["loss"][0] / sums["loss"][1]))
+    return Trajectory(losses, _logits(model, case.head, answered))
+
+
+def _logits(model: BertForTask, head: str, rows: Rows) -> list[np.ndarray]:
+    lengths = np.diff(rows.row_splits)
+    features = features_of(dataclasses.replace(rows, targets={}), head, np.arange(len(rows)), int(lengths.max()))
+    logits = model(features)
+    if head == "span":
+        return [both[:, :length] for both, length in zip(np.stack(logits, axis=1), lengths, strict=True)]
+    if head == "token_classification":
+        return [scores[:length] for scores, length in zip(np.asarray(logits), lengths, strict=True)]
+    return list(np.asarray(logits))
