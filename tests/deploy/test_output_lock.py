@@ -16,8 +16,10 @@ from pipelines.dataset import DatasetError
 
 # Takes the lock, says what came of it, and holds it until its input ends.
 HOLD = """
-import sys
+import signal, sys
 from deploy.output_lock import lock_output
+# As in a terminal's foreground, wherever the tests run.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with lock_output(sys.argv[1]):
     print("holds", flush=True)
     sys.stdin.read()
