@@ -1,11 +1,13 @@
 """Lines of text as rows that a model reads, for the commands that ask a model about many texts."""
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from tokenizer.tokenizer import Tokenizer
+from trainers import text_rows
 from trainers.inference import padded
 
 PAIR_SEPARATOR = " ||| "
@@ -69,23 +71,10 @@ def encode_texts(
         seconds: N texts that follow them; None or "" where there is none.
         max_seq_length: pieces of a row; the rest is cut, of a pair from the longer text.
     """
-    count = len(firsts)
-    ids, splits = tokenizer.encode_batch([*firsts, *(second or "" for second in seconds)])
-    first, second = np.diff(splits)[:count], np.diff(splits)[count:]
-    # Taken from the longer, and from the pair of equals, until all fits (_truncate_seq_pair of the released code).
-    room = max_seq_length - 2 - (second > 0)
-    cut_first = np.minimum(first, np.maximum((room + 1) // 2, room - second))
-    cut_second = np.minimum(second, np.maximum(room // 2, room - first))
-    cls, sep = [tokenizer.vocabulary.cls_id], [tokenizer.vocabulary.sep_id]
-    rows, segments = [], []
-    for i in range(count):
-        parts: list[Any] = [cls, ids[splits[i] :][: cut_first[i]], sep]
-        if second[i]:
-            parts += [ids[splits[count + i] :][: cut_second[i]], sep]
-        row = np.concatenate(parts).astype(np.int32)
-        rows.append(row)
-        segments.append((np.arange(len(row)) >= cut_first[i] + 2).astype(np.int32))
-    return EncodedTexts(rows, segments, int(np.sum(first + second > room)))
+    encoded = text_rows.encode_texts(firsts, seconds, tokenizer, max_seq_length)
+    bounds = list(itertools.pairwise(encoded.row_splits.tolist()))
+    rows, segments = ([values[start:end] for start, end in bounds] for values in (encoded.ids, encoded.segment_ids))
+    return EncodedTexts(rows, segments, int(encoded.truncated.sum()))
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:

@@ -19,7 +19,7 @@ from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
 from trainers.finetuning.probabilities import softmax
 from trainers.finetuning.submission import readable_predictions, test_results
 from trainers.finetuning.table_files import Table, read_split, storable
-from trainers.finetuning.text_rows import encode_texts
+from trainers.text_rows import encode_texts
 from trainers.whole_files import write_whole
 
 DEFAULT_MAX_SEQ_LENGTH = 128

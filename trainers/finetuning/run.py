@@ -25,7 +25,7 @@ from trainers.finetuning.batches import Width, evaluation_batches, evaluation_or
 from trainers.finetuning.contract import DEV, TRAIN, Logits, Rows
 from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
-from trainers.initial_checkpoint import load_weights
+from trainers.initial_checkpoint import LoadedWeights, load_weights
 from trainers.loop import Source, record_evaluation, train
 from trainers.progress import say
 from trainers.recomputation import recompute
@@ -97,6 +97,8 @@ class FinetuningRun:
         self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
         self._answer = tf.function(self._answered, autograph=False)
+        # What the model as it is said of splits that were scored, since the same may be written as answers.
+        self._scored: dict[str, Logits] = {}
 
     def run(self) -> int:
         """Trains, evaluates, predicts, and writes the files of the run's directory; the exit code."""
@@ -177,7 +179,7 @@ class FinetuningRun:
         metrics: dict[str, float] = {}
         details = {}
         for split in plan.task.eval_splits:
-            logits = self.logits(plan.rows[split])
+            self._scored[split] = logits = self.logits(plan.rows[split])
             metrics |= self._metrics(split, logits)
             details[split] = plan.task.details(split, plan.rows[split], logits)
         if not self.distribution.is_chief:
@@ -200,7 +202,7 @@ class FinetuningRun:
         task = self.plan.task
         files: list[Path] = []
         for split in task.predict_splits:
-            logits = self.logits(self.plan.rows[split])
+            logits = self._scored[split] if split in self._scored else self.logits(self.plan.rows[split])
             if self.distribution.is_chief:
                 self.output.mkdir(parents=True, exist_ok=True)
                 files += task.write_predictions(split, self.plan.rows[split], logits, self.output)
@@ -209,6 +211,7 @@ class FinetuningRun:
     def _restore_model(self, step: int | None = None) -> Checkpoint | None:
         """Gives the model the weights of a checkpoint: of that step, else of the model's, else the last; None when
         there is none and the weights are those of --init_checkpoint."""
+        self._scored = {}
         saved = checkpointing.checkpoints(self.checkpoint_directory)
         if not saved:
             if self.plan.initial is None:
@@ -222,7 +225,7 @@ class FinetuningRun:
         checkpointing.restore(checkpoint.prefix, self.variables, self.task.vocab_size)
         return checkpoint
 
-    def _load_initial(self) -> Any:
+    def _load_initial(self) -> LoadedWeights:
         assert self.plan.initial is not None
         leave = set() if self.plan.keeps_head else {name for name in self.variables if not name.startswith("bert/")}
         return load_weights(self.plan.initial, self.variables, leave)
@@ -264,7 +267,7 @@ class FinetuningRun:
 
     def _source(self) -> Source:
         rows, head = self.plan.rows[TRAIN], self.plan.task.head
-        batches = functools.partial(_train_batches, rows, head, self.args.seed, self.train_width)
+        batches = functools.partial(train_batches, rows, head, self.args.seed, width=self.train_width)
         width = mean_width(rows, self.args.train_batch_size, self.train_width)
 
         def work(stage: Stage) -> Work:
@@ -346,9 +349,3 @@ _EXAMPLES = {
     "span": "'question ||| context'",
     "multiple_choice": "'context ||| one choice ||| another'",
 }
-
-
-def _train_batches(
-    rows: Rows, head: str, seed: int, width: Width, stage: Stage, step: int, share: Share
-) -> tf.data.Dataset:
-    return train_batches(rows, head, seed, stage, step, share, width)

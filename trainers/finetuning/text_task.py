@@ -18,7 +18,7 @@ from trainers.errors import TaskDataError
 from trainers.finetuning import metrics, submission, text_details
 from trainers.finetuning.contract import DEV, TEST, Logits, Rows
 from trainers.finetuning.probabilities import sigmoid, softmax
-from trainers.finetuning.text_rows import encode_texts
+from trainers.text_rows import encode_texts
 from trainers.whole_files import write_whole
 
 # More of a list of labels than a line can hold is not shown.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.errors import TaskDataError
-from trainers.finetuning.text_rows import encode_texts
+from trainers.text_rows import encode_texts
 
 SMALL = Tokenizer(Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "c", ".")))
 
