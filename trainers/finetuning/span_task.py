@@ -118,7 +118,7 @@ class SpanTask:
             "version_2": self.version_2,
         }
         self.threshold: float | str = args.null_score_diff_threshold
-        self._found: tuple[Logits, list[Answers]] | None = None
+        self._found: tuple[str, Logits, list[Answers]] | None = None
         self.splits = tuple(self.files)
         self.predict_splits = tuple(split for split in self.files if split != TRAIN)
         self.eval_splits = tuple(split for split in self.predict_splits if split == DEV)
@@ -181,9 +181,9 @@ class SpanTask:
 
     def _answers(self, split: str, rows: Rows, logits: Logits) -> list[Answers]:
         # Scores, files and details of one evaluation ask for the same.
-        if self._found is None or self._found[0] is not logits:
-            self._found = logits, find_answers(self.files[split], rows, list(logits), **self.search)
-        return self._found[1]
+        if self._found is None or self._found[0] != split or self._found[1] is not logits:
+            self._found = split, logits, find_answers(self.files[split], rows, list(logits), **self.search)
+        return self._found[2]
 
     def _golds(self, split: str) -> list[list[str]]:
         return [[answer.text for answer in question.answers] for question in self.files[split].questions]
