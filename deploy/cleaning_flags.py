@@ -87,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--decontaminate",
+        action="extend",
         nargs="+",
         default=[],
         metavar="FILE",

@@ -60,6 +60,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--input",
+        action="extend",
         nargs="+",
         metavar="GLOB",
         default=[],
@@ -67,6 +68,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--input_weights",
+        action="extend",
         nargs="+",
         type=positive_float,
         metavar="W",

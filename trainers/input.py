@@ -23,6 +23,10 @@ from trainers.task import Features
 from trainers.verification import check_sizes
 
 
+# Parts of updates that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
+_READ_AHEAD = 16
+
+
 class _Element(NamedTuple):
     """What is read for one replica's part of an update.
 
@@ -255,7 +259,7 @@ def _batches(
     return (
         tf.data.Dataset.range(count)
         .map(read)
-        .prefetch(tf.data.AUTOTUNE)
+        .prefetch(_READ_AHEAD)
         .map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(options)

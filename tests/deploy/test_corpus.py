@@ -125,7 +125,8 @@ def test_counts_by_input_and_language_add_up(tmp_path):
     write_lines(tmp_path / "a.jsonl", {f"a{number}": "\n".join(prose(rng, 3)) for number in range(10)} | {"none": ""})
     write_lines(tmp_path / "b.jsonl", {f"b{number}": "\n".join(prose(rng, 2)) for number in range(5)})
     inputs = [f"{tmp_path}/a*", f"{tmp_path}/b.jsonl"]
-    manifest = corpus(tmp_path / "out", "--input", *inputs, "--input_weights", 1, 2.5)
+    # A flag that is repeated adds to what it said.
+    manifest = corpus(tmp_path / "out", "--input", inputs[0], "--input", inputs[1], "--input_weights", 1, 2.5)
     counts = manifest["counts"]
     assert counts["inputs"][inputs[0]]["documents"] == 10
     assert counts["inputs"][inputs[0]]["rejected"] == {"no_text": 1}
