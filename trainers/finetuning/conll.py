@@ -3,7 +3,6 @@
 The layout of the shared task of CoNLL-2003 (Tjong Kim Sang and De Meulder): word, part of speech, chunk, entity.
 """
 
-import codecs
 import dataclasses
 import re
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN
+from trainers.finetuning.utf8_files import read_text
 
 DOCUMENT_MARK = "-DOCSTART-"
 # What stands in the tag column of files whose tags are kept secret.
@@ -135,7 +135,7 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     line_numbers: list[int] = []
     splits = [0]
     marks: list[tuple[int, str]] = []
-    for number, line in enumerate(_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         row = line.rstrip("\r")
         is_mark = row.startswith(DOCUMENT_MARK)
         if (is_mark or not row.strip(_BLANKS)) and len(rows) > splits[-1]:
@@ -219,23 +219,6 @@ def with_predictions(file: ConllFile, predictions: list[str]) -> str:
             lines.append(file.separator.join([*columns(file.rows[word], file.separator), *gold, predictions[word]]))
         lines.append("")
     return "\n".join(lines) + "\n"
-
-
-def _text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise TaskDataError(f"{path} cannot be read ({error.strerror})") from error
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise TaskDataError(f"{path.name} is UTF-16; write it anew with: iconv -f UTF-16 -t UTF-8 {path.name}")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise TaskDataError(
-            f"{path.name}, line {line}: the byte 0x{content[error.start]:02x} is no UTF-8; if the file is Latin-1, "
-            f"write it anew with: iconv -f ISO-8859-1 -t UTF-8 {path.name}"
-        ) from error
 
 
 def _place(column: int, width: int) -> int | None:

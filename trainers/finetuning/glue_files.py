@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainers.errors import TaskDataError
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from trainers.finetuning.utf8_files import read_text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +42,8 @@ class TsvFile:
 
     def __init__(self, path: Path, columns_without_header: Sequence[str] | None = None) -> None:
         self.path = path
-        self._lines = _lines(path)
+        # Not splitlines: other characters that end lines for Unicode stand inside texts.
+        self._lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
         first = next((line for line in self._lines if line.strip()), None)
         if first is None:
             raise TaskDataError(f"{path} is empty; give a file with rows")
@@ -86,19 +86,3 @@ class TsvFile:
                 f"{row.where}: {len(row.fields)} columns where the file has {len(self.columns)} "
                 f"({', '.join(self.columns[:12])}); mend the row, a tab or a line end is missing or too many"
             )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        content = path.read_bytes().removeprefix(_BYTE_ORDER_MARK)
-    except OSError as error:
-        raise TaskDataError(f"{path} cannot be read ({error.strerror or error}); give a file that can") from error
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise TaskDataError(
-            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from error
-    # Not splitlines: other characters that end lines for Unicode stand inside texts.
-    return [line.removesuffix("\r") for line in text.split("\n")]

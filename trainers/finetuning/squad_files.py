@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainers.errors import TaskDataError
+from trainers.finetuning.utf8_files import read_text
 
 
 class Answer(NamedTuple):
@@ -103,11 +104,7 @@ def read_squad(path: Path, *, version_2: bool, training: bool = False) -> SquadF
 
 def _parse(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise TaskDataError(f"{path}: {error.strerror}; give a file in the JSON of SQuAD") from error
-    except UnicodeDecodeError as error:
-        raise TaskDataError(f"{path} is not UTF-8 at byte {error.start}; convert it to UTF-8") from error
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise TaskDataError(
             f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}); mend it or fetch it again"

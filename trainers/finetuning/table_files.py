@@ -11,6 +11,7 @@ from typing import Any
 
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN
+from trainers.finetuning.utf8_files import read_text
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 # What the file of a split may be called, before its ending.
@@ -157,23 +158,8 @@ def read_table(path: Path) -> Table:
     return table
 
 
-def _read_text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise TaskDataError(f"{path} cannot be read ({error.strerror}); check the path and your access") from error
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise TaskDataError(
-            f"{path.name}, line {line}: byte 0x{content[error.start]:02x} is not valid UTF-8; "
-            f"convert the file first: iconv -f latin1 -t utf-8 (or utf-16, whatever it is)"
-        ) from error
-
-
 def _read_separated(path: Path, suffix: str) -> Table:
-    text = _read_text(path)
+    text = read_text(path)
     if suffix == ".csv":
         header = text.lstrip("\r\n").partition("\n")[0]
         delimiter = next((mark for mark in ",;\t" if mark in header), ",")
@@ -236,7 +222,7 @@ def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     # Not splitlines, which splits at characters that JSON allows inside a string.
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path.name}, row {len(rows) + 1} (line {number})"

@@ -113,7 +113,8 @@ def test_answer_start_may_be_left_out_where_nothing_is_trained(tmp_path):
     [
         (b'{"data": [', "line 1, column 11: no JSON"),
         (b'{"data": [],\n "data" 3}', "line 2, column 9: no JSON"),
-        (b"\xff\xfe", "not UTF-8 at byte 0"),
+        (b"\xff\xfe", "is UTF-16"),
+        (b'\n{"\xe9', "line 2: byte 0xe9 is not UTF-8"),
         (b"[]", r"f.json: \[\] stands where an object with 'data' should"),
         (b"{}", "f.json: 'data' is missing"),
         (b'{"data": {}}', "'data' is {} and should be a list"),
@@ -131,7 +132,7 @@ def test_other_files_are_refused(tmp_path, content, said):
 
 def test_missing_file_and_folder(tmp_path):
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(TaskDataError, match=f"{path}: "):
+        with pytest.raises(TaskDataError, match=f"{path} cannot be read"):
             read_squad(path, version_2=False)
 
 

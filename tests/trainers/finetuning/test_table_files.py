@@ -134,7 +134,7 @@ def test_lone_surrogates_become_question_marks(tmp_path):
         ("train.tsv", 'text\tlabel\nhe said "a\tb" c\t1\n', ["train.tsv, row 1 (line 2): 3 fields", "tab"]),
         ("train.csv", "text,label,text\na,b,c\n", ["two columns 'text'"]),
         ("train.csv", b"text,label\ncaf\xe9,1\n", ["train.csv, line 2", "0xe9", "iconv"]),
-        ("train.csv", "text,label\n".encode("utf-16"), ["line 1", "0xff", "utf-16"]),
+        ("train.csv", "text,label\n".encode("utf-16"), ["is UTF-16", "iconv -f UTF-16"]),
         ("train.jsonl", '{"text": "a"}\n{"text": }\n', ["train.jsonl, row 2 (line 2): not valid JSON"]),
         ("train.jsonl", "[" * 100_000, ["train.jsonl, row 1 (line 1): not valid JSON"]),
         ("train.jsonl", '{"n": ' + "1" * 10_000 + "}", ["train.jsonl, row 1 (line 1): not valid JSON"]),

@@ -1,0 +1,29 @@
+"""Text files of tasks, which are UTF-8 or refused."""
+
+import codecs
+from pathlib import Path
+
+from trainers.errors import TaskDataError
+
+
+def read_text(path: Path) -> str:
+    """The content of a file, without a byte order mark; ends of lines as they are.
+
+    Raises:
+        TaskDataError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        reason = error.strerror or error
+        raise TaskDataError(f"{path} cannot be read ({reason}); check the path and your access") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TaskDataError(f"{path} is UTF-16; write it anew with: iconv -f UTF-16 -t UTF-8 {path.name}")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TaskDataError(
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8; if the file is Latin-1, write it "
+            f"anew with: iconv -f ISO-8859-1 -t UTF-8 {path.name}"
+        ) from error
