@@ -33,7 +33,7 @@ from trainers.finetuning.contract import DEV, TRAIN
 from trainers.finetuning.tasks import module_of
 
 # Of the first loss; of all losses and logits; of what the whole command makes of 40 updates.
-FIRST, LATER, COMMAND = 1e-6, 1e-5, 1e-4
+FIRST, LATER, COMMAND = 1e-6, 1e-4, 1e-4
 
 
 def assert_same_course(what, case, ours, theirs):
