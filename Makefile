@@ -8,11 +8,12 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
+.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
+	@echo "make test-slow     a mini pretrained and fine-tuned on real text (needs the data in $(DATA); under 20 minutes)"
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
@@ -45,6 +46,9 @@ demo: setup
 
 test: setup check
 	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -s tests/slow
 
 # An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
 # beside TensorFlow's.
