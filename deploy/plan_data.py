@@ -118,9 +118,7 @@ def plan_data(
     """
     buckets = num_buckets or text.num_buckets
     held_out_parts = max(1, round(buckets * validation_fraction)) if validation_fraction else 0
-    lengths = [
-        _plan_length(text, each, vocab_size, buckets, held_out_parts, validation_fraction) for each in options
-    ]
+    lengths = [_plan_length(text, each, vocab_size, buckets, held_out_parts, validation_fraction) for each in options]
     megabytes = text.bytes / 1e6
     learning = min(1.0, _distinct_words(text.words) / _WORDS_LEARNT_FROM) * LEARN_SECONDS if learns_vocabulary else 0.0
     cpu_seconds = megabytes * CORPUS_SECONDS + learning
@@ -193,5 +191,5 @@ def largest_bucket(text: Text, buckets: int, validation_fraction: float = 0.0) -
 
 
 def _distinct_words(words: float) -> float:
-    """Heaps's law through the two corpora of docs/VOCABULARY.md: 130,935 in 4.8 million words, 293,035 in 16 million."""
+    """Heaps's law through the two corpora of docs/VOCABULARY.md: 130,935 in 4.8 million words, 293,035 in 16."""
     return 130_935 * (words / 4.8e6) ** 0.67

@@ -70,7 +70,8 @@ def load_prices(path: str | None) -> Prices:
 def _price(where: str, line: Any) -> Price:
     if not isinstance(line, dict):
         raise SubmitError(f"--prices {where} is no table; give it price, read and source")
-    price, spot = line.get("price"), line.get("spot")
+    price: Any = line.get("price")
+    spot: Any = line.get("spot")
     for name, value in (("price", price), ("spot", spot)):
         optional = name == "spot" and value is None
         if not optional and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):

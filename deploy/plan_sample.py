@@ -17,7 +17,7 @@ from deploy.plan_text import Text, pieces_a_word
 from pipelines.corpus_options import CorpusOptions
 from pipelines.documents import Document
 from pipelines.reading import Input, to_record
-from pipelines.sources import SourceError, read_file, split_file, wikipedia
+from pipelines.sources import FORMATS, SourceError, read_file, split_file, wikipedia
 from pipelines.writing import read_bytes
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -123,8 +123,8 @@ def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str
 ) -> tuple[CorpusOptions, list[Input]]:
     """What `beambert corpus` would be asked, and the files it would read."""
-    if input_format not in deploy.corpus.FORMATS:
-        raise SourceError(f"--input_format {input_format} is not known; choose from {', '.join(deploy.corpus.FORMATS)}")
+    if input_format not in FORMATS:
+        raise SourceError(f"--input_format {input_format} is not known; choose from {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
     deploy.corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]

@@ -116,7 +116,9 @@ def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, ori
     sizes = np.interp(rng.permutation((np.arange(number) + 0.5) / number), _QUANTILES, _DOCUMENT_SIZE)
     sizes *= document_bytes / sizes.mean()
     mean_sentence = float(np.interp((np.arange(1000) + 0.5) / 1000, _QUANTILES, _SENTENCE_WORDS).mean())
-    sentences = np.maximum(1, np.rint(sizes / BYTES_A_WORD / mean_sentence)).astype(np.int64)
+    # Of documents as large as libraries some sentences stand for all.
+    words_shown = np.minimum(sizes / BYTES_A_WORD, _SAMPLE_WORDS)
+    sentences = np.maximum(1, np.rint(words_shown / mean_sentence)).astype(np.int64)
     total = int(sentences.sum())
     sentence_words = np.interp(rng.permutation((np.arange(total) + 0.5) / total), _QUANTILES, _SENTENCE_WORDS)
     pieces = np.maximum(1, np.rint(sentence_words * pieces_a_word(vocab_size))).astype(np.int64)

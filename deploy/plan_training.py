@@ -87,8 +87,8 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
     peak = peak_tflops * 1e12 if peak_tflops else peak_flops(kind, "bfloat16")
     if peak is None:
         raise SubmitError(
-            f"--accelerator {name} is not known; name a slice of TPUs such as v3-8 or v5e-16, a GPU such as h100, a100, "
-            "l4, t4 or v100, or give --peak_tflops of one device"
+            f"--accelerator {name} is not known; name a slice of TPUs such as v3-8 or v5e-16, a GPU such as h100, "
+            "a100, l4, t4 or v100, or give --peak_tflops of one device"
         )
     return Accelerator(name, kind, chips, peak * devices, hosts)
 

@@ -68,8 +68,8 @@ _SCHEMA = pyarrow.schema(
 def to_block(records: Iterable[Record]) -> bytes:
     """Records as a compressed Arrow record batch.
 
-    Without the schema, which every reader knows, and compressed as a whole: where buckets are so many that a block holds
-    one document of a few kilobytes, an Arrow stream would weigh as much again as its text.
+    Without the schema, which every reader knows, and compressed as a whole: where buckets are so many that a block
+    holds one document of a few kilobytes, an Arrow stream would weigh as much again as its text.
     """
     columns = zip(*records, strict=True)
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
