@@ -1,11 +1,12 @@
 """What grows when the corpus grows: the figures that `beambert plan` reckons with and docs/SCALE.md shows.
 
     make bench-scale
-    PYTHONPATH=. python benchmarks/scale.py ../shared/data [text] [blocks] [buckets] [graph] [runs]
+    PYTHONPATH=. python benchmarks/scale.py ../shared/data [text] [blocks] [buckets] [graph] [manifests] [table] [runs]
 
 `text`: lengths of documents and sentences, pieces a word by size of vocabulary. `blocks`: bytes through the shuffle by
 number of buckets. `buckets`: the largest bucket, simulated. `graph`: bytes of the job that is sent to a cluster.
-`runs`: `beambert build` on 10, 40 and 160 MB, time and memory (about 5 minutes; needs 2 GB of disk).
+`manifests`: corpus.json and dataset.json of 1 TB. `table`: what `beambert plan` says, from 10 MB to 10 TB. `runs`: both
+jobs on 10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
 """
 
 import dataclasses
@@ -25,12 +26,16 @@ import numpy as np
 from apache_beam import Pipeline
 
 from benchmarks.corpus import memory
-from deploy.plan_data import largest_bucket
+from deploy.plan_cloud import CPU_FACTOR, plan_cloud
+from deploy.plan_data import largest_bucket, plan_data
+from deploy.plan_lines import count, hours, size
+from deploy.plan_prices import load_prices
 from deploy.plan_text import text_on_paper
 from pipelines.buckets import choose_num_buckets
 from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus, Part
 from pipelines.corpus_options import CorpusOptions
+from pipelines.dataset import Dataset, Shard
 from pipelines.documents import Document, bucket_of
 from pipelines.passes import deal_passes
 from pipelines.pretraining_data import build_pretraining_data
@@ -138,8 +143,8 @@ def measure_blocks(data: Path) -> None:
     records = records_of(data)
     for name, documents in (("articles", records), ("pages of 4 kB", pages_of(records))):
         text = sum(len(record.text.encode("utf-8")) for record in documents)
-        for size in (100e6, *SIZES[3:]):
-            buckets = choose_num_buckets(round(size))
+        for total in (100e6, *SIZES[3:]):
+            buckets = choose_num_buckets(round(total))
             sizes = []
             held: dict[int, list[Record]] = {}
             characters = 0
@@ -237,6 +242,69 @@ def measure_graph(data: Path) -> None:  # noqa: ARG001
         )
 
 
+def measure_manifests(data: Path) -> None:  # noqa: ARG001
+    """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 buckets, 10 duplicates."""
+    buckets = choose_num_buckets(round(1e12))
+    digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(buckets)]
+    parts = [
+        Part(f"corpus/train-{n:05d}-of-{buckets:05d}.parquet", "train", n, buckets, 4000, 500_000, 28_000_000 + n, name)
+        for n, name in enumerate(digests)
+    ]
+    shards = [
+        Shard(
+            f"shards/train-duplicate-{k:03d}-{n:05d}-of-{buckets:05d}.tfrecord",
+            "train",
+            k,
+            145_000,
+            145_145_000,
+            name,
+            128,
+            20,
+        )
+        for k in range(10)
+        for n, name in enumerate(digests)
+    ]
+    values = {field.name: 0 for field in dataclasses.fields(Dataset)}
+    for name, manifest in (
+        ("corpus.json", Corpus({}, [], {}, {}, parts, {})),
+        ("dataset.json", Dataset(**{**values, "shards": shards})),  # type: ignore[arg-type]
+    ):
+        text = manifest.to_json()
+        before, start = memory(os.getpid()), time.process_time()
+        read = json.loads(text) if name == "corpus.json" else Dataset.from_json(text)
+        seconds, more = time.process_time() - start, memory(os.getpid()) - before
+        print(f"{name}: {len(text) / 1e6:.1f} MB, read in {seconds:.1f} s, {more / 1e6:,.0f} MB of memory")
+        del read
+
+
+def table(data: Path) -> None:  # noqa: ARG001
+    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 duplicates of 128 positions."""
+    option = PretrainingDataOptions()
+    for total in SIZES:
+        plan = plan_data(text_on_paper(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
+        cloud = plan_cloud(plan, None, CPU_FACTOR)
+        prices = load_prices(None).dataflow
+        money = cloud.vcpu_hours * prices["vcpu_hour"].price + cloud.memory_gb_hours * prices["memory_gb_hour"].price
+        money += cloud.shuffle_bytes / 1e9 * prices["shuffle_gb"].price
+        kept = (plan.corpus_bytes + plan.shard_bytes) / 1e9 * load_prices(None).storage["gb_month"].price
+        shown = (
+            size(total),
+            count(total / _PAGE_BYTES),
+            f"{plan.buckets:,}",
+            size(plan.largest_bucket),
+            size(plan.bucket_memory),
+            f"{plan.files:,}",
+            size(plan.shard_bytes),
+            size(plan.shuffle_bytes),
+            f"{cloud.workers}",
+            hours(cloud.hours),
+            f"{plan.cpu_seconds / 3600:,.1f}",
+            f"{money:,.2f}",
+            f"{kept:,.2f}",
+        )
+        print(f"| {' | '.join(shown)} |")
+
+
 def write_texts(data: Path, folder: Path, megabytes: int) -> None:
     """JSON lines of so much text, none of it twice: articles, books, then articles with paragraphs of two others."""
     documents = list(wikipedia(data))
@@ -304,6 +372,8 @@ def main(data: Path, parts: list[str]) -> None:
         "blocks": measure_blocks,
         "buckets": simulate_buckets,
         "graph": measure_graph,
+        "manifests": measure_manifests,
+        "table": table,
         "runs": measure_runs,
     }
     for part in parts or steps:

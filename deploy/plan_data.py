@@ -19,10 +19,10 @@ from pipelines.sampling import sample_instances
 
 # Bytes of a record against the padded one (docs/EXAMPLES.md, Files; 128 positions, 90 % of them filled).
 _OF_PADDED = {"gzip": 0.296, "parquet": 0.222}
-# Bytes for a byte of text: Parquet of the corpus, blocks on their way to their bucket (`make bench-scale`).
+# Bytes of Parquet for a byte of text.
 _CORPUS_OF_TEXT = 0.44
-_BLOCK_BYTES = 250
-_BLOCKS_OF_TEXT = 0.41
+# Bytes of blocks on their way to their bucket for a byte of text, by the text in a block (`make bench-scale`).
+_BLOCKS_OF_TEXT = {4_300: 0.600, 5_200: 0.581, 18_000: 0.480, 190_000: 0.440, 1_800_000: 0.426}
 # Characters that a reader holds before they go out as blocks (`pipelines.reading`).
 _FLUSHED_BYTES = 32 << 20
 # CPU seconds for a MB of text (`make bench-scale`, `make bench-data`): reading, cleaning, segmenting, deduplicating,
@@ -125,8 +125,6 @@ def plan_data(
     for each in options:
         cpu_seconds += megabytes * (TOKENIZE_SECONDS + DUPLICATE_SECONDS * each.dupe_factor)
     largest = largest_bucket(text, buckets, validation_fraction)
-    # The documents that are flushed together fill as many blocks as there are buckets, or one each.
-    blocks = text.bytes / _FLUSHED_BYTES * min(buckets + held_out_parts, _FLUSHED_BYTES / text.document_bytes.mean())
     return DataPlan(
         buckets=buckets,
         parts=buckets + held_out_parts,
@@ -136,7 +134,7 @@ def plan_data(
         lengths=lengths,
         cpu_seconds=cpu_seconds,
         serial_seconds=learning,
-        shuffle_bytes=text.bytes * _BLOCKS_OF_TEXT + blocks * _BLOCK_BYTES,
+        shuffle_bytes=text.bytes * _blocks_of_text(text, buckets + held_out_parts),
         held_out_documents=text.documents * validation_fraction,
     )
 
@@ -188,6 +186,17 @@ def largest_bucket(text: Text, buckets: int, validation_fraction: float = 0.0) -
     documents = mean / sizes.mean()
     spread = math.sqrt(documents * float((sizes**2).mean()))
     return min(text.bytes, max(mean + math.sqrt(2 * math.log(buckets)) * spread, float(sizes.max())))
+
+
+def _blocks_of_text(text: Text, parts: int) -> float:
+    """What compression leaves of a byte of text that goes through the shuffle.
+
+    Documents that are flushed together are one block for each part that any of them belongs to.
+    """
+    documents = _FLUSHED_BYTES / float(text.document_bytes.mean())
+    blocks = parts * -math.expm1(-documents / parts)
+    sizes = [math.log(size) for size in _BLOCKS_OF_TEXT]
+    return float(np.interp(math.log(_FLUSHED_BYTES / blocks), sizes, list(_BLOCKS_OF_TEXT.values())))
 
 
 def _distinct_words(words: float) -> float:
