@@ -93,15 +93,16 @@ def test_mistakes_are_said(tmp_path):
         sample_text([str(tmp_path / "empty.jsonl")], "papyrus", "text", "en", 8000, None)
 
 
-def test_sixty_megabytes_of_wikipedia(shared_data, capsys):
-    """Two of six files are read. `beambert build --dupe_factor 5` of all six: docs/SCALE.md."""
+def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
+    """One of six files is read. The counts are those of `beambert build --dupe_factor 5` of all six."""
+    monkeypatch.setattr(plan_sample, "_ENOUGH_TEXT", 5_000_000)
     flags = ["--input", f"{shared_data}/wiki-extracted/*.bz2", "--dupe_factor", "5", "--json"]
     assert beambert.main(["plan", *flags]) == 0
     found = json.loads(capsys.readouterr().out)
     text, data = found["The text"], found["The data"]
     assert text["bytes"] == pytest.approx(61_168_879, rel=0.02)
     assert text["words"] == pytest.approx(9_752_661, rel=0.02)
-    assert text["documents"] == pytest.approx(3_956, rel=0.1)
+    assert text["documents"] == pytest.approx(3_956, rel=0.15)
     assert text["pieces"] * 0.98 == pytest.approx(12_315_021, rel=0.03)
     assert data["instances"] == pytest.approx(663_623 / 5, rel=0.03)
     assert data["shard bytes"] == pytest.approx(667_433_767, rel=0.03)
