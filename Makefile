@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
+.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-features   speed of beambert features beside a plain loop, on sentences in $(DATA)"
 	@echo "make bench-input   examples a second from shards to parsed batches, beside plain tf.data, on $(DATA) (about 3 minutes)"
 	@echo "make bench-train   a training step beside KerasHub's and Hugging Face's (installs both into .venv-bench, 3 GB; 25 minutes)"
+	@echo "make bench-scale   what grows with the corpus: text, shuffle, buckets, job and manifests, runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
@@ -98,6 +99,9 @@ bench-features: setup
 
 bench-input: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)
+
+bench-scale: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/scale.py $(DATA)
 
 # MODELS="mini small base"; PRECISION=bfloat16 where the CPU has it.
 bench-train: .venv-bench/.installed

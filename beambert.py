@@ -1,6 +1,7 @@
 """The front door: `beambert COMMAND ...`. Finds the command's module, reads its flags, and turns errors into a line."""
 
 import argparse
+import dataclasses
 import difflib
 import importlib
 import os
@@ -23,6 +24,10 @@ COMMANDS = {
     "export": ("trainers.export", "a model as a SavedModel that takes text"),
     "fill-mask": ("trainers.fill_mask", "let a trained model fill the [MASK] in your sentences"),
     "convert": ("trainers.convert", "a model between TF1, Hugging Face and beambert's own directories"),
+    "plan": ("deploy.plan", "the time, the size and the bill of a build and a training, before they are spent"),
+    "submit flink": ("deploy.flink", "a data command on an Apache Flink cluster"),
+    "submit dataflow": ("deploy.dataflow", "a data command on Google Cloud Dataflow"),
+    "submit tpu": ("deploy.tpu", "a training command on Cloud TPU"),
     "demo": ("deploy.demo", "all of the above on documents that ship with Python, in a few minutes"),
 }
 _OVERVIEW = """usage: beambert COMMAND [--flags]
@@ -53,6 +58,25 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Keeps a text that has lines as it is."""
         return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command with its flags read.
+
+    Attributes:
+        name: such as "build".
+        argv: its flags as they were typed.
+        module: what runs it: `module.run(args)`, or `module.run(args, beam_flags)` where it takes flags of Beam's.
+        args: its own flags.
+        beam_flags: those of Beam's, as they were typed.
+    """
+
+    name: str
+    argv: list[str]
+    module: ModuleType
+    args: argparse.Namespace
+    beam_flags: list[str]
 
 
 def overview() -> str:
@@ -96,8 +120,9 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
     return parser, module
 
 
-def _run(command: str, argv: list[str]) -> int:
-    parser, module = make_parser(command)
+def read_command(name: str, argv: list[str]) -> Command:
+    """Reads the flags of a command; a flag that it does not know ends the program with a line."""
+    parser, module = make_parser(name)
     if hasattr(module, "complete_arguments"):
         argv = module.complete_arguments(argv)
     args, rest = parser.parse_known_args(argv)
@@ -105,9 +130,22 @@ def _run(command: str, argv: list[str]) -> int:
     if unknown:
         flag = unknown[0].split("=")[0]
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
-    if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
-        return module.run(args, rest)
-    return module.run(args)
+    return Command(name, argv, module, args, rest)
+
+
+def _run(name: str, argv: list[str]) -> int:
+    """Runs a command; one that runs another elsewhere (`RUNS` names those it can) is given that one."""
+    runs = getattr(importlib.import_module(COMMANDS[name][0]), "RUNS", ())
+    split = next((number for number, word in enumerate(argv) if word in runs), len(argv))
+    command = read_command(name, argv[:split])
+    if runs:
+        if split == len(argv):
+            choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
+            make_parser(name)[0].error(f"say what to run behind its own flags: {choices}, with the flags of that")
+        return command.module.run(command.args, read_command(argv[split], argv[split + 1 :]))
+    if getattr(command.module, "ACCEPTS_BEAM_FLAGS", False):
+        return command.module.run(command.args, command.beam_flags)
+    return command.module.run(command.args)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -119,12 +157,13 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] in ("--help", "-h", "help"):
         print(overview())
         return 0 if argv else 2
-    command = argv[0]
+    words = 2 if argv[0] == "submit" else 1
+    command = " ".join(argv[:words])
     if command not in COMMANDS:
         print(f"beambert: no command {command}{nearest(command, list(COMMANDS))}; see beambert --help", file=sys.stderr)
         return 2
     try:
-        return _run(command, argv[1:])
+        return _run(command, argv[words:])
     except KeyboardInterrupt:
         print(f"beambert {command}: interrupted; the same command goes on from what is finished", file=sys.stderr)
         return 128 + signal.SIGINT

@@ -15,9 +15,10 @@ from deploy.output import absolute, delete_work, refuse_other, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
 from pipelines import corpus_files, dataset
+from pipelines.buckets import choose_num_buckets
 from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus
-from pipelines.corpus_options import CorpusOptions, choose_num_buckets
+from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
 from pipelines.parts import part_name

@@ -9,9 +9,12 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pipelines.corpus_files import Corpus
 from pipelines.dataset import DatasetError
+
+if TYPE_CHECKING:
+    from pipelines.corpus_files import Corpus
 
 # Bytes of a process that has read nothing, and of the batches of rows that pass through it.
 _PROCESS = 300_000_000
@@ -31,7 +34,7 @@ def peak_memory(largest_text_bytes: int, workers: int) -> int:
     return int(first + workers * (_PROCESS + _PER_TEXT_BYTE * largest_text_bytes))
 
 
-def largest_text_bytes(corpus: Corpus) -> int:
+def largest_text_bytes(corpus: "Corpus") -> int:
     """UTF-8 bytes of text in the largest part, by its share of the files' bytes."""
     sizes = [part.bytes for part in corpus.parts]
     return round(corpus.counts["bytes"] * max(sizes, default=0) / max(sum(sizes), 1))
@@ -78,7 +81,7 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
     return found
 
 
-def require_memory(corpus: Corpus, workers: int, ignore: bool) -> None:
+def require_memory(corpus: "Corpus", workers: int, ignore: bool) -> None:
     """Warns when job 2 would need most of the memory there is.
 
     Args:

@@ -1,4 +1,4 @@
-"""What job 1 does, and how many buckets it makes."""
+"""What job 1 does."""
 
 import dataclasses
 
@@ -53,12 +53,3 @@ def bucket_of_document(document_id: bytes, options: CorpusOptions) -> Bucket:
     """Where a document belongs, by its identity alone."""
     split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
     return split, bucket_of(document_id, options.num_buckets_of(split))
-
-
-def choose_num_buckets(input_bytes: int) -> int:
-    """Buckets for a corpus of so many bytes of text.
-
-    At most 64 MiB a bucket, so that one fits in memory with its instances; below that up to 16, of at least 2 MiB
-    each, so that several processes have work while every document still finds many others to be paired with.
-    """
-    return max(-(-input_bytes // (64 << 20)), min(16, -(-input_bytes // (2 << 20))), 1)

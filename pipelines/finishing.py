@@ -6,8 +6,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from pipelines import dataset, overlap
-from pipelines.corpus_files import Corpus
+from pipelines import corpus_files, dataset, overlap
 from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
@@ -31,14 +30,12 @@ class WriteManifest(beam.DoFn):
         output: str,
         options: PretrainingDataOptions,
         recorded_options: dict[str, Any],
-        corpus: Corpus,
         vocab: dict[str, Any],
     ) -> None:
         self._corpus_directory = corpus_directory
         self._output = output
         self._options = options
         self._recorded_options = recorded_options
-        self._corpus = corpus
         self._vocab = vocab
 
     def process(
@@ -49,12 +46,16 @@ class WriteManifest(beam.DoFn):
         found: tuple[np.ndarray, np.ndarray],
     ) -> Iterator[str]:
         """Writes both and yields the manifest's path."""
+        # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
+        corpus = corpus_files.load(self._corpus_directory)
+        if corpus is None:
+            raise DatasetError(f"{self._corpus_directory} is a corpus no more; leave it there until the job has ended")
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
         if not by_split["train"].instances:
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
-        held_out = overlap.read_held_out(self._corpus_directory, self._corpus.parts)
+        held_out = overlap.read_held_out(self._corpus_directory, corpus.parts)
         common = Overlap(len(held_out.documents), len(found[0]), len(held_out.sentences), len(found[1]))
-        warnings = warnings_of(by_split, self._corpus.counts, common, self._options)
+        warnings = warnings_of(by_split, corpus.counts, common, self._options)
         manifest = Dataset(
             max_seq_length=self._options.max_seq_length,
             max_predictions_per_seq=self._options.max_predictions_per_seq,
@@ -68,7 +69,7 @@ class WriteManifest(beam.DoFn):
             do_lower_case=self._options.do_lower_case,
             options=self._recorded_options,
             counts={
-                **self._corpus.counts,
+                **corpus.counts,
                 **{split: by_split[split].numbers() for split in SPLITS},
                 "overlap": common._asdict(),
                 "warnings": warnings,
@@ -80,7 +81,7 @@ class WriteManifest(beam.DoFn):
         vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
         largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
         samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        content = Report(manifest, self._options, by_split, self._corpus.options, vocab.pieces, samples)
+        content = Report(manifest, self._options, by_split, corpus.options, vocab.pieces, samples)
         write_text(f"{self._output}/{report.FILE_NAME}", report.render(content))
         path = f"{self._output}/{dataset.FILE_NAME}"
         write_text(path, manifest.to_json())

@@ -15,11 +15,15 @@ from pipelines.corpus_files import Part
 SENTENCE_CHARACTERS = 40
 # Held-out sentences looked for; documents lie in order of a hash, so that the first are a random sample.
 MOST_SENTENCES = 100_000
+# Held-out documents looked for: every worker holds their ids, and of a corpus of terabytes they would be gigabytes.
+MOST_DOCUMENTS = 1_000_000
 _COLUMNS = ["id", "sentences"]
 
 
 class HeldOut(NamedTuple):
-    """Held-out text: ids of documents and distinct sentences of `SENTENCE_CHARACTERS` and more."""
+    """Held-out text: ids of documents, at most `MOST_DOCUMENTS`, and distinct sentences of `SENTENCE_CHARACTERS` and
+    more, at most `MOST_SENTENCES`.
+    """
 
     documents: pyarrow.Array
     sentences: pyarrow.Array
@@ -29,7 +33,8 @@ class Overlap(NamedTuple):
     """What of the held-out text stands in the training text.
 
     Attributes:
-        documents, documents_found: held-out documents, and those whose identity a training document has.
+        documents, documents_found: held-out documents that were looked for, and those whose identity a training
+            document has.
         sentences, sentences_found: held-out sentences that were looked for, and those that a training document has.
     """
 
@@ -43,12 +48,14 @@ def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
     """Reads the held-out parts of a corpus directory."""
     documents: list[pyarrow.Array] = [pyarrow.array([], pyarrow.string())]
     sentences = pyarrow.array([], pyarrow.string())
+    number = 0
     for part in parts:
-        if part.split != "validation":
+        if part.split != "validation" or number >= MOST_DOCUMENTS:
             continue
         wanted = len(sentences) < MOST_SENTENCES
         table = corpus_files.read_part(f"{corpus}/{part.name}", _COLUMNS if wanted else _COLUMNS[:1])
-        documents.append(table["id"].combine_chunks())
+        documents.append(table["id"].combine_chunks()[: MOST_DOCUMENTS - number])
+        number += len(documents[-1])
         if wanted:
             sentences = pyarrow.concat_arrays([sentences, _long_sentences(table)]).unique()[:MOST_SENTENCES]
     return HeldOut(pyarrow.concat_arrays(documents), sentences)

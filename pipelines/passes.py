@@ -6,6 +6,7 @@ a job that was stopped does again only those that it had not noted.
 
 import dataclasses
 import json
+import math
 from typing import NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
@@ -20,6 +21,8 @@ from pipelines.writing import read_bytes, write_text
 
 # Reading and tokenising a part takes about as long as a pass over it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0
+# What the busiest worker may have more than the mean without a search for a better deal.
+_EVEN = 1.02
 
 
 class Finished(NamedTuple):
@@ -58,9 +61,18 @@ def deal_passes(parts: list[Part], options: PretrainingDataOptions, workers: int
         options: how many passes there are.
         workers: how many take one each in turn.
     """
-    groupings = [_in_groups(parts, options, groups) for groups in range(1, options.dupe_factor + 1)]
-    dealt = min(groupings, key=lambda passes: max(_loads(_in_rounds(passes, workers), workers)))
-    return _in_rounds(dealt, workers)
+    dealt: list[Passes] = []
+    busiest = even = math.inf
+    for groups in range(1, options.dupe_factor + 1):
+        some = _in_rounds(_in_groups(parts, options, groups), workers)
+        loads = _loads(some, workers)
+        if max(loads) < busiest:
+            dealt, busiest = some, max(loads)
+        # More groups mean more tokenising: of many parts, whole ones already are as even as can be.
+        even = min(even, sum(loads) / workers)
+        if busiest <= _EVEN * even:
+            break
+    return dealt
 
 
 def _in_groups(parts: list[Part], options: PretrainingDataOptions, groups: int) -> list[Passes]:

@@ -4,6 +4,7 @@ This file only composes; rules live in `shards.py` and what it calls, the pieces
 bucket.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines import dataset, overlap
-from pipelines.corpus_files import Corpus
+from pipelines.corpus_files import Corpus, Part
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.finishing import WriteManifest
 from pipelines.overlap import FindHeldOut
@@ -136,7 +137,7 @@ def build_pretraining_data(
     )
     found = (
         pipeline
-        | "Parts" >> beam.Create(corpus.parts)
+        | "Parts" >> beam.Create([_to_send(part) for part in corpus.parts])
         | "FindHeldOut" >> beam.ParDo(FindHeldOut(corpus_directory, corpus.parts))
         | "UnionOfFound" >> beam.CombineGlobally(overlap.union)
     )
@@ -145,7 +146,7 @@ def build_pretraining_data(
         | "Start" >> beam.Create([None])
         | "Manifest"
         >> beam.ParDo(
-            WriteManifest(corpus_directory, output, options, recorded_options, corpus, vocab),
+            WriteManifest(corpus_directory, output, options, recorded_options, vocab),
             shards=beam.pvalue.AsIter(written | "Shards" >> beam.Map(lambda finished: finished.shards)),
             statistics=beam.pvalue.AsDict(statistics),
             found=beam.pvalue.AsSingleton(found),
@@ -184,7 +185,12 @@ def _write_shards(pipeline: beam.Pipeline, passes: list[Passes], write: WriteSha
     # Without the reshuffle inside Create, which would lose the order in which passes are dealt.
     return (
         pipeline
-        | "Passes" >> beam.Create(passes, reshuffle=False)
+        | "Passes" >> beam.Create([each._replace(part=_to_send(each.part)) for each in passes], reshuffle=False)
         | "Spread" >> beam.Reshuffle()
         | "WriteShards" >> beam.ParDo(write)
     )
+
+
+def _to_send(part: Part) -> Part:
+    """A part without its checksum, which nobody on the way reads and which would be most of a large job's bytes."""
+    return dataclasses.replace(part, sha256="")

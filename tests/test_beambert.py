@@ -23,7 +23,7 @@ def test_overview_names_every_command(capsys):
 
 @pytest.mark.parametrize("command", beambert.COMMANDS)
 def test_every_command_explains_itself(capsys, command):
-    code, out, _ = run(capsys, command, "--help")
+    code, out, _ = run(capsys, *command.split(), "--help")
     assert code == 0
     assert "--" in out
 
@@ -41,6 +41,12 @@ def test_every_command_explains_itself(capsys, command):
         (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
         (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
+        (["submit"], "no command submit; did you mean submit "),
+        (["submit", "spark"], "no command submit spark"),
+        (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
+        (["submit", "flink", "build", "--output", "x", "--vocab_sze", "9"], "did you mean --vocab_size?"),
+        (["submit", "flink", "--flink_master", "h:8081"], "say what to run behind its own flags: build, corpus or"),
+        (["submit", "flink", "pretrain"], "unknown argument pretrain"),
         (["build"], "the following arguments are required: --output"),
     ],
 )

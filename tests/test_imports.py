@@ -26,6 +26,8 @@ FORBIDDEN = {
     ),
     "pipelines.dataset, pipelines.tfrecord, trainers.verification": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),
+    # Where there is a size to plan by, and no file to look into.
+    "deploy.plan": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.

@@ -79,6 +79,11 @@ def plan_stages(
     return stages
 
 
+def scheduled_lengths(schedule: str) -> list[int]:
+    """The lengths that a schedule reads, each once, in its order. Raises TrainingError for a text that is none."""
+    return list(dict.fromkeys(_parse_phase(text)[0] for text in schedule.split(",")))
+
+
 def stage_at(stages: Sequence[Stage], step: int) -> Stage:
     """The stage that makes update `step`, which must be one of the run's."""
     return next(stage for stage in stages if stage.first_step <= step < stage.end_step)

@@ -49,6 +49,13 @@ def test_what_is_found_is_what_sets_say(corpus):
     assert 0 < len(sentences) < len(long)
 
 
+def test_no_more_is_looked_for_than_a_worker_can_hold(corpus, monkeypatch):
+    folder, parts, held_out, _ = corpus
+    monkeypatch.setattr(overlap, "MOST_DOCUMENTS", 12)
+    found = overlap.read_held_out(str(folder), parts)
+    assert found.documents.to_pylist() == [identity(document).hex() for document in held_out[:12]]
+
+
 def test_the_union_does_not_depend_on_the_order(corpus):
     folder, parts, _, _ = corpus
     do = overlap.FindHeldOut(str(folder), parts)

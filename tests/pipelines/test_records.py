@@ -30,6 +30,13 @@ def test_a_block_gives_back_its_records(records: list[Record]) -> None:
     assert to_block(records) == to_block(records)
 
 
+def test_a_block_of_one_short_document_weighs_little_more_than_its_text() -> None:
+    # With as many buckets as a corpus of terabytes has, most blocks are such.
+    text = "A sentence of some words.\nAnother one, which is not the same."
+    record = Record(b"0123456789abcdef", "A title", "files/00.jsonl", "en", text, (1, 1), "files/*.jsonl", 1.0, "", "")
+    assert len(to_block([record])) < 500
+
+
 def test_blocks_in_a_file(tmp_path) -> None:
     records = [
         Record(bytes([i]) * 16, "t", "s", "en", "A sentence.\n" * i, (1,) * i, "o", 1.0, "", "") for i in range(1, 4)

@@ -1,0 +1,385 @@
+"""What grows when the corpus grows: the figures that `beambert plan` reckons with and docs/SCALE.md shows.
+
+    make bench-scale
+    PYTHONPATH=. python benchmarks/scale.py ../shared/data [text] [blocks] [buckets] [graph] [manifests] [table] [runs]
+
+`text`: lengths of documents and sentences, pieces a word by size of vocabulary. `blocks`: bytes through the shuffle by
+number of buckets. `buckets`: the largest bucket, simulated. `graph`: bytes of the job that is sent to a cluster.
+`manifests`: corpus.json and dataset.json of 1 TB. `table`: what `beambert plan` says, from 10 MB to 10 TB. `runs`: both
+jobs on 10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from apache_beam import Pipeline
+
+from benchmarks.corpus import memory
+from deploy.plan_cloud import CPU_FACTOR, plan_cloud
+from deploy.plan_data import largest_bucket, plan_data
+from deploy.plan_lines import count, hours, size
+from deploy.plan_prices import load_prices
+from deploy.plan_text import text_on_paper
+from pipelines.buckets import choose_num_buckets
+from pipelines.corpus import build_corpus
+from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_options import CorpusOptions
+from pipelines.dataset import Dataset, Shard
+from pipelines.documents import Document, bucket_of
+from pipelines.passes import deal_passes
+from pipelines.pretraining_data import build_pretraining_data
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.reading import Input, Unit, to_record
+from pipelines.records import Record, to_block
+from pipelines.sources import ReadOptions, read_file
+from tokenizer.coverage import coverage
+from tokenizer.learner import learn_vocabulary
+from tokenizer.normalization import CHARACTER_RULES
+from tokenizer.word_counts import count_words, most_frequent
+
+VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
+# Characters that a reader holds before they go out as blocks (`pipelines.reading`).
+_FLUSH_CHARACTERS = 32 << 20
+# Sizes of the table in docs/SCALE.md, in bytes of text.
+SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)
+# Of documents on web pages, in bytes.
+_PAGE_BYTES = 4000
+
+
+def options(num_buckets: int = 1) -> CorpusOptions:
+    """Those of `beambert corpus` without flags."""
+    return CorpusOptions(
+        do_lower_case=True,
+        vocab_size=30_000,
+        vocab_file="",
+        num_unused=0,
+        alphabet_limit=1000,
+        min_count=1,
+        compare_vocab="",
+        language_sampling_exponent=1.0,
+        character_rules=CHARACTER_RULES,
+        read=ReadOptions(),
+        language="en",
+        segmenter="rules",
+        truncation_noise=0.0,
+        num_buckets=num_buckets,
+        validation_fraction=0.02,
+    )
+
+
+def wikipedia(data: Path) -> Iterator[Document]:
+    """The articles of all files."""
+    for path in sorted(data.glob("wiki-extracted/*.bz2")):
+        yield from read_file(str(path), ReadOptions())
+
+
+@functools.cache
+def records_of(data: Path) -> list[Record]:
+    """The articles, cleaned and segmented, less those that are left out."""
+    records = (to_record(document, options()) for document in wikipedia(data))
+    return [record for record in records if not record.reason]
+
+
+def describe(name: str, values: np.ndarray) -> None:
+    """Prints mean and spread of a length; sigma is that of a log-normal distribution."""
+    logarithms = np.log(values[values > 0])
+    print(
+        f"{name:<24} mean {values.mean():10,.1f}  median {np.median(values):9,.1f}  sigma {logarithms.std():.2f}  "
+        f"largest {values.max():12,.0f}"
+    )
+
+
+def measure_text(data: Path) -> None:
+    """Lengths, and pieces a word by size of vocabulary: learnt on five sixths of the articles, measured on the rest."""
+    records = records_of(data)
+    sentences = [sentence for record in records for sentence in record.text.split("\n")]
+    words = np.array([len(sentence.split()) for sentence in sentences])
+    size = sum(len(record.text.encode("utf-8")) for record in records)
+    print(f"{len(records):,} documents, {len(sentences):,} sentences, {words.sum():,} words, {size:,} bytes")
+    describe("words a sentence", words)
+    describe("sentences a document", np.array([record.text.count("\n") + 1 for record in records]))
+    describe("bytes a document", np.array([len(record.text.encode("utf-8")) for record in records]))
+    learning = [record.text for record in records if record.id[0] % 6]
+    held_out = [record.text for record in records if not record.id[0] % 6]
+    running = sum(len(text.split()) for text in held_out)
+    counts, others = most_frequent(count_words(learning, True), 2_000_000), count_words(held_out, True)
+    for vocab_size in VOCAB_SIZES:
+        start = time.process_time()
+        pieces = learn_vocabulary(counts, vocab_size, 0, 1000)
+        measured = coverage(others, set(pieces))
+        seconds = time.process_time() - start
+        a_word = measured.pieces / running
+        print(f"{vocab_size:>8,} pieces: {a_word:.4f} a word between blanks, {measured} ({seconds:.0f} s)")
+
+
+def pages_of(records: list[Record]) -> list[Record]:
+    """The articles cut into documents of about 4 kB, such as web pages have."""
+    pages = []
+    for record in records:
+        sentences: list[str] = []
+        for number, sentence in enumerate(record.text.split("\n")):
+            sentences.append(sentence)
+            if sum(map(len, sentences)) >= _PAGE_BYTES:
+                text = "\n".join(sentences)
+                identity = hashlib.blake2b(f"{number} {text}".encode(), digest_size=16).digest()
+                pages.append(record._replace(id=identity, text=text, paragraphs=(len(sentences),)))
+                sentences = []
+    return pages
+
+
+def measure_blocks(data: Path) -> None:
+    """Bytes that go through the shuffle for a byte of text, by number of buckets, and how many blocks they are."""
+    records = records_of(data)
+    for name, documents in (("articles", records), ("pages of 4 kB", pages_of(records))):
+        text = sum(len(record.text.encode("utf-8")) for record in documents)
+        for total in (100e6, *SIZES[3:]):
+            buckets = choose_num_buckets(round(total))
+            sizes = []
+            held: dict[int, list[Record]] = {}
+            characters = 0
+            for record in documents:
+                held.setdefault(bucket_of(record.id, buckets), []).append(record)
+                characters += len(record.text)
+                if characters > _FLUSH_CHARACTERS:
+                    sizes += [len(to_block(some)) for some in held.values()]
+                    held, characters = {}, 0
+            sizes += [len(to_block(some)) for some in held.values()]
+            print(
+                f"{name:<14} {buckets:>8,} buckets: {sum(sizes) / text:.3f} bytes a byte of text, {len(sizes):,} "
+                f"blocks of {len(documents):,} documents"
+            )
+
+
+def size_classes(name: str, data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes of documents and the share of each: float64 [C] both.
+
+    "articles": as measured. "pages": log-normal, 4 kB on average, sigma 1.5. "heavy": Pareto with index 1.2, 4 kB on
+    average, up to 100 MB. "books": the files of Project Gutenberg.
+    """
+    quantiles = (np.arange(100) + 0.5) / 100
+    if name == "articles":
+        sizes = np.array([len(record.text.encode("utf-8")) for record in records_of(data)], np.float64)
+    elif name == "books":
+        sizes = np.array([path.stat().st_size for path in data.glob("gutenberg/*.txt")], np.float64)
+    elif name == "pages":
+        normal = np.random.default_rng(20181011).standard_normal(100_000)
+        sizes = np.exp(1.5 * normal)
+        sizes *= _PAGE_BYTES / sizes.mean()
+    else:
+        # Finer towards the largest, which decide.
+        tail = 1 - np.concatenate([quantiles, 1 - np.geomspace(4e-3, 1e-9, 100)])
+        order = np.argsort(-tail)
+        least = _PAGE_BYTES * 0.2 / 1.2
+        sizes = np.minimum(least * tail[order] ** (-1 / 1.2), 100e6)
+        return sizes, -np.diff(np.append(tail[order], 0.0))
+    # Means of classes of documents in order of size.
+    classes = np.array([some.mean() for some in np.array_split(np.sort(sizes), min(200, len(sizes)))])
+    return classes, np.full(len(classes), 1 / len(classes))
+
+
+def simulate_buckets(data: Path) -> None:
+    """The largest bucket: documents of each size fall on buckets by hash, so their number in one is Poisson's."""
+    for name in ("articles", "pages", "heavy", "books"):
+        sizes, shares = size_classes(name, data)
+        mean = float(sizes @ shares)
+        rng = np.random.default_rng(20181011)
+        for total in SIZES:
+            buckets = choose_num_buckets(round(total))
+            largest = 0.0
+            for first in range(0, buckets, 2000):
+                number = min(2000, buckets - first)
+                drawn = rng.poisson(total / mean / buckets * shares, (number, len(shares)))  # [buckets, classes]
+                largest = max(largest, float((drawn @ sizes).max()))
+            text = text_on_paper(total, mean, 30_000, "")
+            text = dataclasses.replace(text, document_bytes=rng.choice(sizes, 100_000, p=shares / shares.sum()))
+            print(
+                f"{name:<9} {total:8.0e} bytes, {total / mean:14,.0f} documents: {buckets:>8,} buckets of "
+                f"{total / buckets / 1e6:5.1f} MB, largest {largest / 1e6:6.1f} MB; plan expects "
+                f"{largest_bucket(text, buckets) / 1e6:6.1f} MB"
+            )
+
+
+def measure_graph(data: Path) -> None:  # noqa: ARG001
+    """Bytes of the pipelines that are sent to a cluster, by number of files and of parts."""
+    for number in (1, 1000, 10_000):
+        names = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(number)]
+        inputs = [
+            Input(f"gs://bucket/crawl/CC-MAIN-{name[:14]}-{n:05d}.warc.wet.gz", 150_000_000, 1.7e9 + n, "gs://*", 1.0)
+            for n, name in enumerate(names)
+        ]
+        parts = [
+            Part(
+                f"corpus/train-{n:05d}-of-{number:05d}.parquet", "train", n, number, 4000, 500_000, 28_000_000 + n, name
+            )
+            for n, name in enumerate(names)
+        ]
+        files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+        corpus = Pipeline(runner="FnApiRunner")
+        build_corpus(corpus, [Unit(each, 0, None) for each in inputs], files, options(), "gs://bucket/out")
+        examples = PretrainingDataOptions()
+        start = time.process_time()
+        passes = deal_passes(parts, examples, 64)
+        seconds = time.process_time() - start
+        pretraining = Pipeline(runner="FnApiRunner")
+        build_pretraining_data(
+            pretraining, Corpus({}, files, {}, {}, parts, {}), "gs://bucket/out", passes, examples, {}, {}, "gs://b", ""
+        )
+        sizes = [len(each.to_runner_api().SerializeToString()) for each in (corpus, pretraining)]
+        print(
+            f"{number:>7,} files: corpus job {sizes[0] / 1e6:.2f} MB; {number:>7,} parts: pretraining-data job "
+            f"{sizes[1] / 1e6:.2f} MB, its passes dealt in {seconds:.1f} s"
+        )
+
+
+def measure_manifests(data: Path) -> None:  # noqa: ARG001
+    """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 buckets, 10 duplicates."""
+    buckets = choose_num_buckets(round(1e12))
+    digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(buckets)]
+    parts = [
+        Part(f"corpus/train-{n:05d}-of-{buckets:05d}.parquet", "train", n, buckets, 4000, 500_000, 28_000_000 + n, name)
+        for n, name in enumerate(digests)
+    ]
+    shards = [
+        Shard(
+            f"shards/train-duplicate-{k:03d}-{n:05d}-of-{buckets:05d}.tfrecord",
+            "train",
+            k,
+            145_000,
+            145_145_000,
+            name,
+            128,
+            20,
+        )
+        for k in range(10)
+        for n, name in enumerate(digests)
+    ]
+    values = {field.name: 0 for field in dataclasses.fields(Dataset)}
+    for name, manifest in (
+        ("corpus.json", Corpus({}, [], {}, {}, parts, {})),
+        ("dataset.json", Dataset(**{**values, "shards": shards})),  # type: ignore[arg-type]
+    ):
+        text = manifest.to_json()
+        before, start = memory(os.getpid()), time.process_time()
+        read = json.loads(text) if name == "corpus.json" else Dataset.from_json(text)
+        seconds, more = time.process_time() - start, memory(os.getpid()) - before
+        print(f"{name}: {len(text) / 1e6:.1f} MB, read in {seconds:.1f} s, {more / 1e6:,.0f} MB of memory")
+        del read
+
+
+def table(data: Path) -> None:  # noqa: ARG001
+    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 duplicates of 128 positions."""
+    option = PretrainingDataOptions()
+    for total in SIZES:
+        plan = plan_data(text_on_paper(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
+        cloud = plan_cloud(plan, None, CPU_FACTOR)
+        prices = load_prices(None).dataflow
+        money = cloud.vcpu_hours * prices["vcpu_hour"].price + cloud.memory_gb_hours * prices["memory_gb_hour"].price
+        money += cloud.shuffle_bytes / 1e9 * prices["shuffle_gb"].price
+        kept = (plan.corpus_bytes + plan.shard_bytes) / 1e9 * load_prices(None).storage["gb_month"].price
+        shown = (
+            size(total),
+            count(total / _PAGE_BYTES),
+            f"{plan.buckets:,}",
+            size(plan.largest_bucket),
+            size(plan.bucket_memory),
+            f"{plan.files:,}",
+            size(plan.shard_bytes),
+            size(plan.shuffle_bytes),
+            f"{cloud.workers}",
+            hours(cloud.hours),
+            f"{plan.cpu_seconds / 3600:,.1f}",
+            f"{money:,.2f}",
+            f"{kept:,.2f}",
+        )
+        print(f"| {' | '.join(shown)} |")
+
+
+def write_texts(data: Path, folder: Path, megabytes: int) -> None:
+    """JSON lines of so much text, none of it twice: articles, books, then articles with paragraphs of two others."""
+    documents = list(wikipedia(data))
+    texts = ["\n".join(document.paragraphs) for document in documents]
+    for path in sorted(data.glob("gutenberg/*.txt")):
+        read = read_file(str(path), ReadOptions(document_unit="chapter"))
+        texts += ["\n".join(document.paragraphs) for document in read]
+    for shift in range(1, 4):
+        others = documents[7 * shift :] + documents[: 7 * shift]
+        texts += [
+            "\n".join(one.paragraphs[::2] + other.paragraphs[1::2])
+            for one, other in zip(documents, others, strict=True)
+        ]
+    wanted, number = megabytes * 1e6, 0
+    while wanted > 0:
+        with (folder / f"{number:03d}.jsonl").open("w", encoding="utf-8") as file:
+            while wanted > 0 and file.tell() < 4e6:
+                text = texts.pop(0)
+                wanted -= len(text.encode("utf-8"))
+                file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+        number += 1
+
+
+def measure(command: str, *flags: object) -> tuple[float, float, int]:
+    """Runs a command: (CPU seconds, seconds, peak bytes of it and its children)."""
+    start, before = time.monotonic(), os.times()
+    argv = [sys.executable, "-m", "beambert", command, *map(str, flags)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, memory(process.pid))
+            time.sleep(0.2)
+    if process.returncode:
+        sys.exit(process.returncode)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu, time.monotonic() - start, peak
+
+
+def measure_runs(data: Path) -> None:
+    """Both jobs on 10, 40 and 160 MB: CPU seconds, time, memory."""
+    vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        for megabytes in (10, 40, 160):
+            folder, output = Path(name) / f"texts{megabytes}", Path(name) / f"out{megabytes}"
+            folder.mkdir()
+            write_texts(data, folder, megabytes)
+            corpus = measure("corpus", "--input", f"{folder}/*.jsonl", "--output", output, "--vocab_file", vocab_file)
+            shards = Path(name) / "shards"
+            pretraining = measure("pretraining-data", "--input", output, "--output", shards, "--dupe_factor", 5)
+            counts = json.loads((output / "corpus.json").read_text())["counts"]
+            size = sum(path.stat().st_size for path in (output / "corpus").iterdir())
+            print(
+                f"{counts['bytes'] / 1e6:6.1f} MB of text, {sum(counts['documents'].values()):,} documents, Parquet "
+                f"{size / counts['bytes']:.3f} of it"
+            )
+            for job, (cpu, seconds, peak) in (("corpus", corpus), ("pretraining-data", pretraining)):
+                print(f"  {job:<17} CPU {cpu:6.1f} s, {seconds:6.1f} s on the clock, {peak / 1e9:.2f} GB")
+            shutil.rmtree(shards)
+
+
+def main(data: Path, parts: list[str]) -> None:
+    steps: dict[str, Callable[[Path], None]] = {
+        "text": measure_text,
+        "blocks": measure_blocks,
+        "buckets": simulate_buckets,
+        "graph": measure_graph,
+        "manifests": measure_manifests,
+        "table": table,
+        "runs": measure_runs,
+    }
+    for part in parts or steps:
+        print(f"\n{part}", flush=True)
+        steps[part](data)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,60 @@
+"""How the job that is sent to a cluster grows with files and parts; Dataflow refuses one of many megabytes."""
+
+import hashlib
+
+import apache_beam as beam
+
+from pipelines.corpus import build_corpus
+from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_options import CorpusOptions
+from pipelines.passes import deal_passes
+from pipelines.pretraining_data import build_pretraining_data
+from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.reading import Input, Unit
+from pipelines.sources import ReadOptions
+
+OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
+NUMBER = 400
+
+
+def job_bytes(build) -> int:
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    build(pipeline)
+    return len(pipeline.to_runner_api().SerializeToString())
+
+
+def corpus_job(number: int) -> int:
+    names = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(number)]
+    inputs = [
+        Input(f"gs://crawl/{name[:14]}.wet.gz", 150_000_000, 1.7e9 + n, "gs://*", 1.0) for n, name in enumerate(names)
+    ]
+    files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+    units = [Unit(each, 0, None) for each in inputs]
+    return job_bytes(lambda pipeline: build_corpus(pipeline, units, files, OPTIONS, "gs://out"))
+
+
+def pretraining_data_job(number: int) -> int:
+    parts = [
+        Part(
+            f"t-{n}",
+            "train",
+            n,
+            number,
+            4000,
+            500_000 + n,
+            28_000_000 + 7 * n,
+            hashlib.sha256(str(n).encode()).hexdigest(),
+        )
+        for n in range(number)
+    ]
+    options = PretrainingDataOptions()
+    passes, corpus = deal_passes(parts, options, 64), Corpus({}, [], {}, {}, parts, {})
+    return job_bytes(
+        lambda pipeline: build_pretraining_data(pipeline, corpus, "gs://c", passes, options, {}, {}, "gs://out", "")
+    )
+
+
+def test_a_file_and_a_part_take_some_tens_of_bytes():
+    # At 60 bytes, which it is where they are more, the 150,000 parts of 10 TB are 9 MB.
+    assert (corpus_job(NUMBER) - corpus_job(1)) / NUMBER < 80
+    assert (pretraining_data_job(NUMBER) - pretraining_data_job(1)) / NUMBER < 100
