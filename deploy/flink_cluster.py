@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.errors import SubmitError
-from deploy.flink_downloads import cache_directory, fetch_flink, fetch_job_server
+from deploy.flink_downloads import cache_directory, fetch_job_server
 from deploy.flink_job_server import find_java, free_port, listens
 from deploy.flink_rest import FlinkCluster
 from deploy.flink_worker_pool import DEFAULT_PORT
@@ -84,6 +84,9 @@ def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) ->
         "restart-strategy.fixed-delay.delay": "2 s",
         "heartbeat.interval": 2000,
         "heartbeat.timeout": 12000,
+        # Beam's jars are in the class path. Loaded with every job anew, they would end and start the Python workers
+        # between any two stages of it.
+        "classloader.resolve-order": "parent-first",
         "io.tmp.dirs": str(folder / "tmp"),
         "web.tmpdir": str(folder / "tmp"),
         "cluster.io-pool.size": 4,
@@ -131,11 +134,13 @@ class LocalCluster:
         for flag, port in (("--rest_port", rest_port), ("--pool_port", pool_port)):
             if listens(f"localhost:{port}"):
                 raise SubmitError(f"{flag} {port} is taken; choose another")
-        jars = fetch_flink()
+        jars = fetch_job_server()
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("conf", "log", "tmp"):
             (self.folder / name).mkdir(parents=True)
-        lines = [f"{key}: {value}" for key, value in settings(self.folder, task_managers, rest_port, free_port()).items()]
+        lines = [
+            f"{key}: {value}" for key, value in settings(self.folder, task_managers, rest_port, free_port()).items()
+        ]
         (self.folder / "conf/config.yaml").write_text("\n".join(lines) + "\n")
         (self.folder / "conf/log4j.properties").write_text(_LOGGING)
         self._save({"java": java, "jars": str(jars), "rest_port": rest_port, "pool_port": pool_port, "processes": {}})

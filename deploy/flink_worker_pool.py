@@ -29,7 +29,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def StartWorker(  # noqa: N802
+    def StartWorker(
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StartWorkerResponse:
         """Starts one; it reports to the runner itself."""
@@ -50,7 +50,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         threading.Thread(target=worker.wait, daemon=True).start()
         return beam_fn_api_pb2.StartWorkerResponse()
 
-    def StopWorker(  # noqa: N802
+    def StopWorker(
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
         """Ends one; it may have ended already, and one whose connection was made anew ends of itself."""
