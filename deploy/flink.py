@@ -135,10 +135,12 @@ def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, na
     overview = cluster.overview()
     slots = overview["slots-total"]
     parallelism = args.parallelism or slots
-    if not slots:
-        raise SubmitError(f"--flink_master {cluster.url} has no TaskManager; start one, then run the same again")
+    if not parallelism:
+        raise SubmitError(
+            f"--flink_master {cluster.url} has no TaskManager; start one, or give --parallelism if it starts them itself"
+        )
     if parallelism > slots:
-        raise SubmitError(f"--parallelism {parallelism} is more than the {slots} slot(s) of {cluster.url}; choose less")
+        print(f"warning: the cluster has {slots} slot(s), --parallelism {parallelism} waits for more", file=sys.stderr)
     version = ".".join(overview["flink-version"].split(".")[:2])
     if args.flink_version not in (None, version):
         raise SubmitError(f"--flink_version {args.flink_version}, but {cluster.url} is Flink {version}; leave it out")
@@ -201,10 +203,11 @@ def _job_server(args: argparse.Namespace, cluster: FlinkCluster, folder: Path) -
 @contextmanager
 def _logs_kept(folder: Path) -> Iterator[None]:
     """Writes what Beam logs to a file beside the job server's log, and keeps both where the reason is not plain."""
-    log = folder / "beam.log"
-    handler = logging.FileHandler(log, encoding="utf-8")
+    handler = logging.FileHandler(folder / "beam.log", encoding="utf-8")
     root = logging.getLogger()
     root.addHandler(handler)
+    # A thread of Beam's waits for messages, and complains when the job server goes before it.
+    threading.excepthook = lambda failed: root.error("%s in %s", failed.exc_value, failed.thread)
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
@@ -215,6 +218,7 @@ def _logs_kept(folder: Path) -> Iterator[None]:
             print(f"Logs of Beam and its job server: {kept}", file=sys.stderr)
         raise
     finally:
+        threading.excepthook = threading.__excepthook__
         root.removeHandler(handler)
         handler.close()
 

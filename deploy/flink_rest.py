@@ -50,8 +50,9 @@ class FlinkCluster:
         self._ask(f"/jobs/{job}?mode=cancel", "PATCH")
 
     def _get(self, path: str) -> Any:
+        answer = self._ask(path, "GET")
         try:
-            return json.loads(self._ask(path, "GET"))
+            return json.loads(answer)
         except ValueError as error:
             raise SubmitError(f"--flink_master {self.url} answers, but not as Flink's REST interface does") from error
 
