@@ -27,6 +27,8 @@ FORBIDDEN = {
     "pipelines.dataset, pipelines.tfrecord, trainers.verification": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
+    # What `--help` waits for; the rest of `submit flink` needs Beam.
+    "deploy.flink": ("apache_beam", "tensorflow", "keras", "pyarrow", "numpy"),
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),
