@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from beambert import Command
 from deploy.errors import SubmitError
@@ -93,17 +94,30 @@ def job_name(output: str) -> str:
     return f"beambert-{hashlib.blake2b(where.encode('utf-8'), digest_size=6).hexdigest()}"
 
 
-def beam_flags(args: argparse.Namespace, endpoint: str, parallelism: int, name: str) -> list[str]:
+class Plan(NamedTuple):
+    """What the cluster is like, as far as the job hangs on it.
+
+    Attributes:
+        parallelism: how many workers there are to be.
+        keeps_workers: whether Python workers may wait for the next stage. They can where Beam's jars are in Flink's own
+            class path; where they come with the job, each stage would wait for the end of their patience instead.
+    """
+
+    parallelism: int
+    keeps_workers: bool
+
+
+def beam_flags(args: argparse.Namespace, endpoint: str, plan: Plan, name: str) -> list[str]:
     """The flags of Beam's that send a pipeline to the cluster."""
     flags = [
         "--runner=PortableRunner",
         f"--job_endpoint={endpoint}",
         f"--environment_type={args.environment_type}",
-        f"--parallelism={parallelism}",
+        f"--parallelism={plan.parallelism}",
         f"--job_name={name}",
-        # Workers wait for the next stage that long. Where Beam's jars are not in Flink's own lib/ they cannot.
-        f"--environment_cache_millis={_MILLISECONDS_IDLE}",
     ]
+    if plan.keeps_workers:
+        flags.append(f"--environment_cache_millis={_MILLISECONDS_IDLE}")
     return flags if args.environment_type == "LOOPBACK" else [*flags, f"--environment_config={args.environment_config}"]
 
 
@@ -121,23 +135,23 @@ def run(args: argparse.Namespace, command: Command) -> int:
             raise SubmitError(
                 f"{flag.split('=')[0]} is set by beambert submit flink; give it in front of {command.name}"
             )
-    parallelism = _check(args, command, cluster, name)
-    print(f"Flink: {cluster.url}, {parallelism} worker(s)", flush=True)
+    plan = _check(args, command, cluster, name)
+    print(f"Flink: {cluster.url}, {plan.parallelism} worker(s)", flush=True)
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, _sigterm_as_interrupt():
         folder = Path(temporary)
         with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name):
-            flags = beam_flags(args, endpoint, parallelism, name)
+            flags = beam_flags(args, endpoint, plan, name)
             return command.module.run(command.args, [*command.beam_flags, *flags])
 
 
-def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, name: str) -> int:
-    """Looks for what would fail late or never. Returns how many workers there are to be; raises SubmitError."""
+def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, name: str) -> Plan:
+    """Looks for what would fail late or never. Raises SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]
     parallelism = args.parallelism or slots
     if not parallelism:
         raise SubmitError(
-            f"--flink_master {cluster.url} has no TaskManager; start one, or give --parallelism if it starts them itself"
+            f"--flink_master {cluster.url} has no TaskManager; start one, or give --parallelism if it does so itself"
         )
     if parallelism > slots:
         print(f"warning: the cluster has {slots} slot(s), --parallelism {parallelism} waits for more", file=sys.stderr)
@@ -165,12 +179,13 @@ def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, na
                 f"--output {command.args.output} is being written by job {job['jid']} on {cluster.url}, state "
                 f"{job['state']}; wait for it, or cancel it in the dashboard"
             )
-    if cluster.settings().get("restart-strategy.type", cluster.settings().get("restart-strategy", "none")) == "none":
+    settings = cluster.settings()
+    if settings.get("restart-strategy.type", settings.get("restart-strategy", "none")) == "none":
         print(
             "warning: the cluster's restart-strategy.type is not set, so that a lost TaskManager fails the job",
             file=sys.stderr,
         )
-    return parallelism
+    return Plan(parallelism, settings.get("classloader.resolve-order") == "parent-first")
 
 
 def _as_list(value: str | list[str]) -> list[str]:

@@ -168,7 +168,7 @@ def test_a_warning_where_nothing_is_tried_again(cluster, capsys, tmp_path):
     cluster.answers["/jobmanager/config"] = []
     args = _args("--flink_master", cluster.address, pool(cluster))
     command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
-    assert flink._check(args, command, FlinkCluster(cluster.address), "n") == 2
+    assert flink._check(args, command, FlinkCluster(cluster.address), "n") == (2, False)
     assert "a lost TaskManager fails the job" in capsys.readouterr().err
 
 
@@ -188,11 +188,14 @@ def test_the_name_of_a_job_is_that_of_its_output(tmp_path, monkeypatch):
 
 def test_the_flags_that_beam_is_given():
     args = _args("--flink_master=a:8081", "--environment_config=b:1")
-    flags = flink.beam_flags(args, "localhost:7", 3, "beambert-1")
+    flags = flink.beam_flags(args, "localhost:7", flink.Plan(3, False), "beambert-1")
     assert {"--runner=PortableRunner", "--job_endpoint=localhost:7", "--parallelism=3"} <= set(flags)
     assert {"--environment_type=EXTERNAL", "--environment_config=b:1", "--job_name=beambert-1"} <= set(flags)
+    assert not any("cache" in flag for flag in flags)
     args = _args("--flink_master=a:8081", "--environment_type=LOOPBACK")
-    assert not any("config" in flag for flag in flink.beam_flags(args, "localhost:7", 3, "beambert-1"))
+    flags = flink.beam_flags(args, "localhost:7", flink.Plan(3, True), "beambert-1")
+    assert not any("config" in flag for flag in flags)
+    assert any("--environment_cache_millis=" in flag for flag in flags)
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
