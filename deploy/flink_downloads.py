@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from deploy.errors import SubmitError
 from deploy.flink_jars import JOB_SERVER_JARS
@@ -71,12 +72,18 @@ def fetch_flink(cache: Path | None = None) -> Path:
     return folder
 
 
-def _flink_package(folder: Path) -> Iterator[tuple[str, "tarfile.ExFileObject"]]:  # type: ignore[name-defined]
+def _flink_package(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"apache-flink-libraries=={FLINK_VERSION} --hash=sha256:{_FLINK_SHA256}\n")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     result = subprocess.run(  # noqa: S603
-        [*pip, "--no-binary=:all:", "--require-hashes", f"--requirement={requirements}", f"--dest={folder}"],
+        [
+            *pip,
+            "--no-binary=apache-flink-libraries",
+            "--require-hashes",
+            f"--requirement={requirements}",
+            f"--dest={folder}",
+        ],
         capture_output=True,
         text=True,
         check=False,
