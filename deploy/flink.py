@@ -36,7 +36,7 @@ RUNS = ("build", "corpus", "pretraining-data")
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_CANCEL = 30.0
-_MILLISECONDS_IDLE = 10_000
+_MILLISECONDS_IDLE = 5_000
 # Flags of Beam's that are decided here.
 _OURS = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
 
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace, command: Command) -> int:
     print(f"Flink: {cluster.url}, {plan.parallelism} worker(s)", flush=True)
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, _sigterm_as_interrupt():
         folder = Path(temporary)
-        with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name):
+        with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name, plan):
             flags = beam_flags(args, endpoint, plan, name)
             return command.module.run(command.args, [*command.beam_flags, *flags])
 
@@ -239,7 +239,7 @@ def _logs_kept(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _jobs_watched(cluster: FlinkCluster, name: str) -> Iterator[None]:
+def _jobs_watched(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[None]:
     """Tells of each change of state of the jobs while the body runs, and cancels them if it is interrupted."""
     before = {job["jid"] for job in cluster.jobs(name)}
     over = threading.Event()
@@ -249,7 +249,9 @@ def _jobs_watched(cluster: FlinkCluster, name: str) -> Iterator[None]:
         yield
     except BaseException:
         over.set()
-        _cancel(cluster, name)
+        if _cancel(cluster, name) and plan.keeps_workers:
+            # They finish what they are at, until they are ended for being idle.
+            time.sleep(_MILLISECONDS_IDLE / 1000 + 1)
         raise
     finally:
         over.set()
@@ -271,11 +273,11 @@ def _tell_states(cluster: FlinkCluster, name: str, before: set[str], over: threa
                 print(f"Flink: {state}{f' ({reason[:200]})' if reason else ''}{dashboard}", file=sys.stderr, flush=True)
 
 
-def _cancel(cluster: FlinkCluster, name: str) -> None:
-    """Ends what still runs of the jobs, and waits for it, so that nothing writes into the output any more."""
+def _cancel(cluster: FlinkCluster, name: str) -> bool:
+    """Ends what still runs of the jobs, and waits until it has ended; whether there was anything."""
     deadline = time.monotonic() + _SECONDS_TO_CANCEL
+    asked: set[str] = set()
     try:
-        asked: set[str] = set()
         while running := [job["jid"] for job in cluster.jobs(name) if job["state"] not in FINAL]:
             for jid in running:
                 if jid not in asked:
@@ -284,10 +286,11 @@ def _cancel(cluster: FlinkCluster, name: str) -> None:
                     print(f"Flink: cancelling {jid}", file=sys.stderr, flush=True)
             if time.monotonic() > deadline:
                 print(f"Flink: {running[0]} does not end; look at {cluster.url}", file=sys.stderr)
-                return
+                break
             time.sleep(0.3)
     except SubmitError as error:
         print(f"Flink: the job could not be cancelled: {error}", file=sys.stderr)
+    return bool(asked)
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) ->
         **_MEMORY,
         # Without it a lost TaskManager ends the job. Flink's own default waits 50 s until it takes one for lost.
         "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 10,
+        "restart-strategy.fixed-delay.attempts": 5,
         "restart-strategy.fixed-delay.delay": "2 s",
         "heartbeat.interval": 2000,
         "heartbeat.timeout": 12000,

@@ -204,7 +204,7 @@ def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("another", "RUNNING")
 
     def command() -> None:
-        with flink._jobs_watched(FlinkCluster(cluster.address), "ours"):
+        with flink._jobs_watched(FlinkCluster(cluster.address), "ours", flink.Plan(2, False)):
             cluster.job("ours", "RUNNING")
             cluster.answers["/jobs/overview"]["jobs"][-1]["jid"] = "4567"
             raise raised
