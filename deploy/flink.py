@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def job_name(output: str) -> str:
     """The name of the jobs that write an output: the same for every attempt, so that two cannot run at once."""
-    where = output if "://" in output else os.path.abspath(output)  # noqa: PTH100
+    where = output if "://" in output else os.path.abspath(os.path.expanduser(output))  # noqa: PTH100, PTH111
     return f"beambert-{hashlib.blake2b(where.encode('utf-8'), digest_size=6).hexdigest()}"
 
 
@@ -141,7 +141,20 @@ def run(args: argparse.Namespace, command: Command) -> int:
         folder = Path(temporary)
         with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name, plan):
             flags = beam_flags(args, endpoint, plan, name)
-            return command.module.run(command.args, [*command.beam_flags, *flags])
+            try:
+                return command.module.run(command.args, [*command.beam_flags, *flags])
+            except RuntimeError as error:
+                raise failure(str(error)) or error from error
+
+
+def failure(text: str) -> SubmitError | None:
+    """Why Flink could not run a job, from what Beam says; None for a fault of ours, known by a Python traceback."""
+    said = text.partition("failed in state FAILED: ")[2]
+    if not said or "Traceback (most recent call last)" in said:
+        return None
+    causes = [line.removeprefix("Caused by: ") for line in said.splitlines() if line.startswith("Caused by: ")]
+    reason = causes[-1] if causes else said.splitlines()[0]
+    return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
 def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, name: str) -> Plan:
@@ -226,7 +239,8 @@ def _logs_kept(folder: Path) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if not isinstance(error, (ValueError, OSError, KeyboardInterrupt)):
+        of_the_job = isinstance(error, SubmitError) and isinstance(error.__cause__, RuntimeError)
+        if of_the_job or not isinstance(error, (ValueError, OSError, KeyboardInterrupt)):
             kept = Path(tempfile.mkdtemp(prefix="beambert-flink-logs-"))
             for each in folder.glob("*.log"):
                 shutil.copy(each, kept)

@@ -235,6 +235,19 @@ def test_changes_of_state_are_told_once_with_their_reason(cluster, capsys):
     assert f"http://{cluster.address}/#/job/running/0123" in lines[0]
 
 
+def test_why_a_job_failed():
+    text = "Pipeline beambert-1_2 failed in state FAILED: java.io.IOException: Insufficient number of network buffers"
+    assert (
+        str(flink.failure(text)) == "the Flink job failed: java.io.IOException: Insufficient number of network buffers"
+    )
+    text = "Pipeline x failed in state FAILED: Job execution failed.\n\tat a\nCaused by: b\n\tat c\nCaused by: d: e\n"
+    assert str(flink.failure(text)) == "the Flink job failed: d: e"
+    assert (
+        flink.failure("Pipeline x failed in state FAILED: Error:\nTraceback (most recent call last):\n  File") is None
+    )
+    assert flink.failure("something else") is None
+
+
 def test_the_command_line_of_a_job_server(tmp_path):
     folder = command_line("java", tmp_path, "http://a:8081", (1, 2), Path("staged"))
     assert folder[folder.index("-cp") + 1] == f"{tmp_path}/*"
