@@ -8,13 +8,15 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale lock clean
+.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale flink-up flink-down test-flink lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
 	@echo "make test-slow     a mini pretrained and fine-tuned on real text (needs the data in $(DATA); under 20 minutes)"
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
+	@echo "make flink-up   a Flink cluster on this machine (needs Java 17, fetches 290 MB once); make flink-down ends it"
+	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
@@ -50,6 +52,16 @@ test: setup check
 
 test-slow: setup
 	$(BIN)/python -m pytest -s tests/slow
+
+# One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
+flink-up: setup
+	$(BIN)/python -m deploy.flink_cluster up
+
+flink-down: setup
+	$(BIN)/python -m deploy.flink_cluster down
+
+test-flink: setup
+	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/test_flink*.py
 
 # An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
 # beside TensorFlow's.

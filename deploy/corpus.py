@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.output import absolute, delete_work, refuse_other, work_directory
+from deploy.output import absolute, delete_temporary, delete_work, refuse_other, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
 from pipelines import corpus_files, dataset
@@ -276,6 +276,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
             embedded.pipeline_options(beam_flags),
             args.output,
         )
+    delete_temporary(output)
     delete_work(output)
     corpus = corpus_files.load(output)
     if corpus is None:

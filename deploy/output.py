@@ -36,6 +36,12 @@ def delete_work(output: str) -> None:
     delete_folder(f"{output}/{_WORK}")
 
 
+def delete_temporary(output: str) -> None:
+    """Deletes the temporary files of workers that were killed, when a job has finished without them."""
+    for folder in ("", "corpus/", "rejected/", "shards/"):
+        delete_matching(f"{output}/{folder}*.tmp")
+
+
 def delete_folder(folder: str) -> None:
     """Deletes a folder with all that is in it, if there is one."""
     if "://" in folder:

@@ -9,7 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded, example_flags
 from deploy.memory import require_memory
-from deploy.output import absolute, delete_work, refuse_other, work_directory
+from deploy.output import absolute, delete_temporary, delete_work, refuse_other, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
 from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
@@ -170,6 +170,7 @@ def make_pretraining_data(
     manifest = _load(manifest_path)
     if manifest is None:
         raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
+    delete_temporary(output)
     delete_work(output)
     return manifest
 

@@ -29,6 +29,8 @@ FORBIDDEN = {
     # Where there is a size to plan by, and no file to look into.
     "deploy.plan": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
+    # What `--help` waits for; the rest of `submit flink` needs Beam.
+    "deploy.flink": ("apache_beam", "tensorflow", "keras", "pyarrow", "numpy"),
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),
