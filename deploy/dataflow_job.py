@@ -245,7 +245,7 @@ def describe_metrics(metrics: Any) -> str:
             ours[metric.name.name] = value
         elif metric.name.origin == "dataflow/v1b3" and metric.name.name in _SERVICE:
             service[metric.name.name] = value
-    told = [f"{value:,.0f} {name}" for name, value in sorted(ours.items())]
+    told = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in sorted(ours.items())]
     told += [text.format(service[name] * factor) for name, (text, factor) in _SERVICE.items() if name in service]
     return ", ".join(told)
 
