@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     code.add_argument(
         "--setup_file",
         metavar="FILE",
-        help="without an image: the setup.py that workers install, with its packages from PyPI (default: beambert's own)",
+        help="without an image: the setup.py that workers install, its packages from PyPI (default: beambert's own)",
     )
     group = parser.add_argument_group("the workers")
     group.add_argument(
@@ -118,7 +118,8 @@ def run(args: argparse.Namespace, command: "Command") -> int:
     """
     if importlib.util.find_spec("apache_beam") is None or not _has_cloud_packages():
         raise SubmitError("Google's client libraries are not installed; pip install 'beambert[data,gcp]'")
-    dataflow_flags.require_cloud_paths(command)
+    dataflow_flags.require_cloud_paths(command.module, command.args)
+    dataflow_flags.refuse_ours(command.beam_flags, command.name)
     if not args.no_auth:
         _require_credentials()
     # From here on Apache Beam is imported, which takes seconds.

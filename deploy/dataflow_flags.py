@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from deploy.errors import SubmitError
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from beambert import Command
 
 # Flags of the data commands whose values are files, by what their help calls the value.
-_PATHS = ("FILE", "DIR", "GLOB")
+PATHS = ("FILE", "DIR", "GLOB")
 # Said by us, so not for whoever types flags of Beam's behind the command.
 _OURS = (
     "--runner",
@@ -22,6 +23,16 @@ _OURS = (
     "--staging_location",
     "--job_name",
     "--number_of_worker_harness_threads",
+)
+FOR_EVERY_JOB = (
+    # A bucket fills a core and its memory; a second one in the same process would wait for both.
+    "--number_of_worker_harness_threads=1",
+    # Shuffled blocks on the service, not on the workers' disks, so that workers come and go without loss.
+    "--experiments=shuffle_mode=service",
+    # Beam would stage what `pip freeze` prints here, with the addresses of private indexes and their passwords.
+    "--experiments=disable_logging_submission_environment",
+    # Nothing of the submitting process is needed there: all that is pickled lies in modules of the package.
+    "--no_save_main_session",
 )
 
 
@@ -60,26 +71,30 @@ service_account = _matching(
 )
 
 
-def is_path(action: argparse.Action) -> bool:
-    """Whether a flag's value is a file, a pattern of files, or a directory."""
-    return action.metavar in _PATHS
+def flags_of(module: ModuleType) -> list[argparse.Action]:
+    """The flags of a command, from the module that runs it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    module.add_arguments(parser)
+    return parser._actions
 
 
-def require_cloud_paths(command: "Command") -> None:
-    """Raises SubmitError, naming the flag, where a path of the command is not in a bucket, or a flag is doubled."""
-    parser = argparse.ArgumentParser()
-    command.module.add_arguments(parser)
-    for action in filter(is_path, parser._actions):
-        value = getattr(command.args, action.dest)
+def require_cloud_paths(module: ModuleType, args: argparse.Namespace) -> None:
+    """Raises SubmitError, naming the flag, where a file or directory of a command's does not lie in a bucket."""
+    for action in flags_of(module):
+        value = getattr(args, action.dest) if action.metavar in PATHS else None
         for path in value if isinstance(value, list) else [value] if value else []:
             if not re.fullmatch(CLOUD_PATH, path):
                 raise SubmitError(
                     f"{action.option_strings[0]} {path} is no file that Dataflow's workers can see; copy it to a "
                     "bucket (gcloud storage cp) and give gs://BUCKET/..."
                 )
-    for flag in command.beam_flags:
+
+
+def refuse_ours(beam_flags: list[str], command: str) -> None:
+    """Raises SubmitError where what stands before a command is said, in Beam's flags, behind it too."""
+    for flag in beam_flags:
         if flag.split("=")[0] in _OURS:
-            raise SubmitError(f"{flag.split('=')[0]} stands behind {command.name}; put it before, or leave it out")
+            raise SubmitError(f"{flag.split('=')[0]} stands behind {command}; put it before, or leave it out")
 
 
 def job_name_of(output: str) -> str:
@@ -114,21 +129,13 @@ def beam_flags(args: argparse.Namespace, command: "Command", machine_type: str) 
         "network": args.network,
         "subnetwork": args.subnetwork,
         "dataflow_endpoint": args.dataflow_endpoint,
-        # A bucket fills a core and its memory; a second one in the same process would wait for both.
-        "number_of_worker_harness_threads": 1,
     }
     flags = [f"--{name}={value}" for name, value in values.items() if value is not None]
     flags += [f"--labels={each}" for each in _labels(args.labels, command.name)]
     flags.append("--use_public_ips" if args.use_public_ips else "--no_use_public_ips")
-    # Shuffled blocks on the service, not on the workers' disks, so that workers come and go without loss.
-    flags.append("--experiments=shuffle_mode=service")
-    # Beam would stage what `pip freeze` prints here, with the addresses of private indexes and their passwords.
-    flags.append("--experiments=disable_logging_submission_environment")
-    # Nothing of this process is needed there: all that is pickled lies in modules of the package.
-    flags.append("--no_save_main_session")
     if args.no_auth:
         flags.append("--no_auth")
-    return flags + command.beam_flags
+    return [*flags, *FOR_EVERY_JOB, *command.beam_flags]
 
 
 def _labels(given: Iterable[str], command: str) -> list[str]:

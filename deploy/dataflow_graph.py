@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
 import deploy.corpus
+import deploy.pretraining_data
 from deploy import embedded, example_flags
 from deploy.output import absolute
-from pipelines import corpus_files
+from deploy.pretraining_data import ExamplesJob
+from pipelines import corpus_files, dataset
 from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus, Part
 from pipelines.corpus_options import CorpusOptions
@@ -24,6 +25,9 @@ from pipelines.passes import deal_passes
 from pipelines.pretraining_data import build_pretraining_data
 from pipelines.reading import split_inputs
 from pipelines.shards import SPLITS
+from pipelines.sources import SourceError
+from pipelines.writing import write_text
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
 
@@ -35,11 +39,13 @@ class PlannedJob(NamedTuple):
         name: what it is.
         amount: how much there is to do.
         build: adds its steps to a pipeline.
+        prepare: does what is to be done before it is submitted.
     """
 
     name: str
     amount: str
     build: Callable[[beam.Pipeline], None]
+    prepare: Callable[[], object] = lambda: None
 
 
 def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
@@ -57,8 +63,9 @@ def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
         source = absolute(args.input)
         corpus = corpus_files.load(source)
         if corpus is None:
-            raise corpus_files.SourceError(f"--input {args.input} holds no {corpus_files.FILE_NAME}: not a corpus")
-        return [_examples_job(args, corpus, source, output)]
+            raise SourceError(f"--input {args.input} holds no {corpus_files.FILE_NAME}: not a corpus")
+        job2 = deploy.pretraining_data.examples_job(args, corpus, args.input)
+        return [_examples_job(corpus, source, output, job2)]
     job = deploy.corpus.corpus_job(args)
     units = split_inputs(job.inputs, job.options)
     planned = PlannedJob(
@@ -70,29 +77,33 @@ def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
     if command == "corpus":
         return [planned]
     # What job 1 will have made, as far as it is known before: every bucket of the same size.
-    return [planned, _examples_job(args, _planned_corpus(job.options, deploy.corpus.text_bytes(job.inputs)), output, output)]
+    corpus = _planned_corpus(job.options, deploy.corpus.text_bytes(job.inputs))
+    unknown = Vocabulary(SPECIAL_TOKENS)
+    options = example_flags.example_options(args, args.do_lower_case)
+    return [planned, _examples_job(corpus, output, output, ExamplesJob(unknown, options, {}))]
 
 
 def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
-    parts = [
-        Part(f"corpus/{part_name(split, number, options)}.parquet", split, number, options.num_buckets_of(split), 0, 0, size, "")
-        for split in SPLITS
-        for size in [text_bytes // options.num_buckets]
-        for number in range(options.num_buckets_of(split))
-    ]
+    size = text_bytes // options.num_buckets
+    parts = []
+    for split in SPLITS:
+        buckets = options.num_buckets_of(split)
+        names = [f"corpus/{part_name(split, number, options)}.parquet" for number in range(buckets)]
+        parts += [Part(name, split, number, buckets, 0, 0, size, "") for number, name in enumerate(names)]
     return Corpus({}, [], {}, {}, parts, {})
 
 
-def _examples_job(args: argparse.Namespace, corpus: Corpus, source: str, output: str) -> PlannedJob:
-    options = example_flags.example_options(args, getattr(args, "do_lower_case", True))
-    passes = deal_passes(corpus.parts, options, _WORKERS)
-    vocab: dict[str, Any] = {"size": 0, "sha256": ""}
+def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
+    passes = deal_passes(corpus.parts, job.options, _WORKERS)
+    content = job.vocab.to_bytes()
+    vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
         f"{len(corpus.parts):,} part(s), {sum(len(each.duplicates) for each in passes):,} pass(es) over a part",
         lambda pipeline: build_pretraining_data(
-            pipeline, corpus, source, passes, options, {}, vocab, output, f"{output}/unfinished"
+            pipeline, corpus, source, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),
+        lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", content.decode("utf-8")),
     )
 
 
@@ -165,8 +176,8 @@ def describe(job: PlannedJob, flags: list[str]) -> str:
     lines = [
         f"{job.name}: {job.amount}",
         f"  job name    {options['job_name']}",
-        f"  workers     {options['machine_type']}, at most {options['max_num_workers']}, {options['disk_size_gb']} GB of "
-        f"disk, {'private addresses' if '--no_use_public_ips' in flags else 'public addresses'}",
+        f"  workers     {options['machine_type']}, at most {options['max_num_workers']}, {options['disk_size_gb']} GB "
+        f"of disk, {'private addresses' if '--no_use_public_ips' in flags else 'public addresses'}",
         f"  image       {image_of(proto)}",
         f"  staged to   {options['staging_location']}",
         *(f"    {each.bytes:>12,}  {each.sha256[:12]}  {each.name}" for each in staged(proto)),

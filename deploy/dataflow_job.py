@@ -119,7 +119,7 @@ def refusal(error: Exception, cloud: GoogleCloudOptions) -> SubmitError:
 def _interrupted_by_signals() -> Iterator[None]:
     """Makes SIGTERM, and the end of the terminal unless that is ignored, interrupt like Ctrl-C while the body runs."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise KeyboardInterrupt
 
     listened = []

@@ -74,7 +74,17 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
             f"--setup_file {path} does not exist; name the setup.py of a checkout of beambert, or give "
             "--sdk_container_image"
         )
-    command = [sys.executable, path.name, "-q", "egg_info", "--egg-base", str(folder), "sdist", "--dist-dir", str(folder)]
+    command = [
+        sys.executable,
+        path.name,
+        "-q",
+        "egg_info",
+        "--egg-base",
+        str(folder),
+        "sdist",
+        "--dist-dir",
+        str(folder),
+    ]
     result = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)  # noqa: S603
     packages = list(folder.glob("*.tar.gz"))
     if result.returncode or not packages:
