@@ -27,6 +27,7 @@ FORBIDDEN = {
     "pipelines.dataset, pipelines.tfrecord, trainers.verification": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.corpus, pipelines.pretraining_data": ("tensorflow", "keras", "bert_model", "trainers", "deploy"),
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
+    "deploy.dataflow": ("apache_beam", "tensorflow", "keras", "numpy"),
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),

@@ -37,6 +37,7 @@ class StandIn:
         jobs: by ID, what was asked for, its state and what it said.
         refuse_with: HTTP status and message to answer every new job with.
         keep_waiting: jobs are not started while this is set.
+        fail_with: what jobs say before they fail, instead of being run.
     """
 
     def __init__(self, folder: Path, storage_port: int) -> None:
@@ -46,6 +47,7 @@ class StandIn:
         self.jobs: dict[str, dict] = {}
         self.refuse_with: tuple[int, str] | None = None
         self.keep_waiting = False
+        self.fail_with: list[str] = []
         self.endpoint = ""
 
     @property
@@ -133,6 +135,11 @@ class StandIn:
         while self.keep_waiting:
             time.sleep(0.05)
         if job["state"] != "JOB_STATE_PENDING":
+            return
+        if self.fail_with:
+            for text in self.fail_with:
+                self.say(number, "JOB_MESSAGE_ERROR", text)
+            job["state"] = "JOB_STATE_FAILED"
             return
         folder = self.folder / number
         folder.mkdir()
