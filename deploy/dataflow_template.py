@@ -91,9 +91,10 @@ def _parameter(action: argparse.Action) -> dict[str, Any]:
     }
     if action.choices is not None:
         parameter["enumOptions"] = [{"value": choice, "label": choice} for choice in action.choices]
-    if not required and action.default not in (None, "", [], ()):
-        default = str(action.default)
-        parameter["defaultValue"] = default.lower() if isinstance(action.default, bool) else default
+    default = str(action.default).lower() if isinstance(action.default, bool) else str(action.default)
+    # One that cannot be typed stands for leaving the flag out, such as 0 for no least number.
+    if not required and action.default is not None and re.fullmatch(whole, default):
+        parameter["defaultValue"] = default
     return parameter
 
 

@@ -8,6 +8,7 @@ staged packages alone, by `staged_job.py` in a process of its own that knows not
 import base64
 import datetime
 import json
+import logging
 import os
 import re
 import subprocess
@@ -236,6 +237,8 @@ def stand_in(folder: Path):
     """Runs the services while the body runs; this process must have `environment` to reach them."""
     from gcp_storage_emulator.server import create_server
 
+    # It warns of every answer that it makes of text.
+    logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
     files = create_server("localhost", 0, in_memory=True, default_bucket=BUCKET)
     files.start()
     here = StandIn(folder, files._api._httpd.server_port)

@@ -77,7 +77,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     # What was asked for.
     for number in numbers:
         request = json_format.ParseDict(cloud.jobs[number]["request"], dataflow.Job.pb(dataflow.Job()))
-        assert request.type == dataflow.JobType.JOB_TYPE_BATCH
+        assert request.type_ == dataflow.JobType.JOB_TYPE_BATCH
         assert dict(request.labels) == {"team": "words", "tool": "beambert", "command": "build"}
         (pool,) = request.environment.worker_pools
         assert (pool.machine_type, pool.num_threads_per_worker, pool.autoscaling_settings.max_num_workers) == (
