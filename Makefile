@@ -109,6 +109,9 @@ bench-train: .venv-bench/.installed
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
+	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
 
 clean:
 	rm -rf $(VENV) .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo

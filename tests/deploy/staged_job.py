@@ -30,9 +30,9 @@ def fetch(url: str, sha256: str) -> bytes:
     return content
 
 
-def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> list[str]:
-    """Installs what the pipeline's environments name; returns what was there to install."""
-    names = []
+def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> Path:
+    """Fetches what the pipeline's environments name and installs beambert; returns where that lies."""
+    site = folder / "nothing"
     for environment in proto.components.environments.values():
         assert environment.urn == common_urns.environments.DOCKER.urn, environment.urn
         for dependency in environment.dependencies:
@@ -40,13 +40,18 @@ def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> list[str]:
             place = beam_runner_api_pb2.ArtifactUrlPayload.FromString(dependency.type_payload)
             role = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
             (folder / role.staged_name).write_bytes(fetch(place.url, place.sha256))
-            names.append(role.staged_name)
-    for package in (name for name in names if name.startswith("beambert-")):
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-index"]
-        # The packages of requirements.txt are those of this environment; beambert is not: its own path comes first.
-        pip += ["--no-build-isolation", "--target", str(folder / "site"), str(folder / package)]
-        subprocess.run(pip, check=True)
-    return names
+            if role.staged_name.startswith("beambert-"):
+                # The same package, compiled for one job, serves the next.
+                site = folder.parent / f"site-{place.sha256}"
+                if not site.exists():
+                    install_package(folder / role.staged_name, site)
+    return site
+
+
+def install_package(package: Path, site: Path) -> None:
+    """Compiles and installs beambert; what requirements.txt names beside it is in this environment already."""
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(site), str(package)], check=True)
 
 
 def as_metrics(result) -> list[dict]:
@@ -69,9 +74,9 @@ def main(folder: Path) -> None:
     environment = json.loads((folder / "request.json").read_text())["environment"]
     asked = environment["sdkPipelineOptions"]["options"]
     proto = beam_runner_api_pb2.Pipeline.FromString(fetch(asked["pipelineUrl"], asked["pipelineProtoHash"]))
-    install(proto, folder)
+    site = install(proto, folder)
     command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-    path = f"PYTHONPATH={shlex.quote(str(folder / 'site'))}"
+    path = f"PYTHONPATH={shlex.quote(str(site))}"
     for each in proto.components.environments.values():
         each.urn = python_urns.SUBPROCESS_SDK
         each.payload = f"env {path} {shlex.join(command)}".encode()
