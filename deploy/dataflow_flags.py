@@ -97,6 +97,14 @@ def refuse_ours(beam_flags: list[str], command: str) -> None:
             raise SubmitError(f"{flag.split('=')[0]} stands behind {command}; put it before, or leave it out")
 
 
+def require_workers(args: argparse.Namespace) -> None:
+    """Raises SubmitError where the numbers of workers contradict each other."""
+    if args.num_workers and args.num_workers > args.max_num_workers:
+        raise SubmitError(f"--num_workers {args.num_workers} is more than --max_num_workers {args.max_num_workers}")
+    if args.autoscaling_algorithm == "NONE" and not args.num_workers:
+        raise SubmitError("--autoscaling_algorithm NONE keeps --num_workers; say how many")
+
+
 def job_name_of(output: str) -> str:
     """The same name for the same output: of jobs of one name, Dataflow runs one at a time."""
     last = re.sub(r"[^a-z0-9]+", "-", output.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:30].strip("-")

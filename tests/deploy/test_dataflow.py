@@ -288,6 +288,18 @@ def test_a_flag_with_a_wrong_value_is_named(flag, value, expected, capsys):
     assert expected in last
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--num_workers=30"], "--num_workers 30 is more than --max_num_workers 20"),
+        (["--autoscaling_algorithm=NONE"], "say how many"),
+    ],
+)
+def test_numbers_of_workers_that_contradict_each_other_are_refused(cloud, capsys, flags, expected):
+    assert submit(cloud, *flags, "corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/x") == 1
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("value", ["my-project-123", "example.com:my-project", "abcdef"])
 def test_projects_of_every_kind_are_taken(value):
     assert dataflow_flags.project(value) == value
