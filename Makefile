@@ -8,12 +8,13 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
+.PHONY: help setup demo test test-parity test-dataflow check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and the whole test suite"
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
+	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
@@ -45,6 +46,10 @@ demo: setup
 
 test: setup check
 	$(BIN)/python -m pytest
+
+# With 20 MB of Wikipedia from bucket to bucket, which takes some minutes.
+test-dataflow: setup
+	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/test_dataflow_large.py tests/deploy/test_dataflow.py tests/deploy/test_dataflow_graph.py tests/deploy/test_dataflow_template.py tests/deploy/test_cloud_storage.py
 
 # An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
 # beside TensorFlow's.
