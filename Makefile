@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale flink-up flink-down test-flink lock clean
+.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
 	@echo "make flink-up   a Flink cluster on this machine (needs Java 17, fetches 290 MB once); make flink-down ends it"
 	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
+	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
@@ -62,6 +63,10 @@ flink-down: setup
 
 test-flink: setup
 	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/test_flink*.py
+
+# With 20 MB of Wikipedia from bucket to bucket, which takes some minutes.
+test-dataflow: setup
+	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/test_dataflow_large.py tests/deploy/test_dataflow.py tests/deploy/test_dataflow_graph.py tests/deploy/test_dataflow_template.py tests/deploy/test_cloud_storage.py
 
 # An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
 # beside TensorFlow's.
@@ -129,6 +134,9 @@ bench-train: .venv-bench/.installed
 lock:
 	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
+	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
 
 clean:
 	rm -rf $(VENV) .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo

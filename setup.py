@@ -25,6 +25,8 @@ JAX = ["jax>=0.5"]
 # What benchmarks and tests measure against.
 BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
 DEV = [
+    "cryptography>=42",
+    "gcp-storage-emulator>=2026.7",
     "hypothesis>=6.100",
     "mypy>=1.11",
     "onnxruntime>=1.22",

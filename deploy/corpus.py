@@ -5,7 +5,7 @@ import dataclasses
 import platform
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -187,16 +187,20 @@ def find_inputs(args: argparse.Namespace) -> list[Input]:
     return [found[path] for path in sorted(found)]
 
 
+def text_bytes(inputs: list[Input]) -> int:
+    """About how many bytes of text the files hold, undone where they are compressed."""
+    return sum(each.bytes * (_EXPANSION if each.path.endswith(_COMPRESSED) else 1) for each in inputs)
+
+
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
-    text_bytes = sum(each.bytes * (_EXPANSION if each.path.endswith(_COMPRESSED) else 1) for each in inputs)
     return CorpusOptions(
         **vocabulary_flags.options(args),
         read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
-        num_buckets=args.num_buckets or choose_num_buckets(text_bytes),
+        num_buckets=args.num_buckets or choose_num_buckets(text_bytes(inputs)),
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
         identify_language=args.identify_language,
@@ -223,13 +227,24 @@ def _stage(units: list[Unit], options: CorpusOptions, output: str, work: str) ->
     return Stage("Corpus", f"{work}/*.json", read | written, "pieces and parts", megabytes_read(units))
 
 
-def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
-    """Runs job 1 in an output directory that is locked, or finds that the same was done before.
+class CorpusJob(NamedTuple):
+    """Job 1 as the flags ask for it.
 
-    Raises:
-        DatasetError: the output holds another corpus.
-        SourceError, VocabularyError: a mistake in the input or the flags.
+    Attributes:
+        inputs: every file to read.
+        options: what to do.
+        files: [path, bytes, time last changed, ...] of every file the result hangs on.
+        evaluation: the same of those to be looked for in the text.
     """
+
+    inputs: list[Input]
+    options: CorpusOptions
+    files: list[list[Any]]
+    evaluation: list[list[Any]]
+
+
+def corpus_job(args: argparse.Namespace) -> CorpusJob:
+    """Finds the files and checks the flags. Raises SourceError or VocabularyError for a mistake in either."""
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)
     others = [options.vocab_file, options.compare_vocab]
@@ -238,6 +253,17 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     files += [file for path in others if path for file in _describe(path)] + evaluation
     if options.decontaminate:
         load_keys(tuple(options.decontaminate))
+    return CorpusJob(inputs, options, files, evaluation)
+
+
+def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
+    """Runs job 1 in an output directory that is locked, or finds that the same was done before.
+
+    Raises:
+        DatasetError: the output holds another corpus.
+        SourceError, VocabularyError: a mistake in the input or the flags.
+    """
+    inputs, options, files, evaluation = corpus_job(args)
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:

@@ -158,8 +158,14 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
     """
     if not is_embedded(options):
         try:
-            with beam.Pipeline(options=options) as pipeline:
-                build(pipeline)
+            if options.view_as(StandardOptions).runner == "DataflowRunner":
+                # A job there is watched, and cancelled on Ctrl-C; its package is there only with [gcp].
+                from deploy import dataflow_job
+
+                dataflow_job.run(build, options)
+            else:
+                with beam.Pipeline(options=options) as pipeline:
+                    build(pipeline)
         except Exception as error:
             raise _as_user_error(error, output) from error
         return

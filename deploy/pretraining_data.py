@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -18,6 +18,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
+from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
@@ -74,15 +75,22 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     return 0
 
 
-def make_pretraining_data(
-    args: argparse.Namespace, corpus: Corpus, corpus_directory: str, beam_flags: list[str]
-) -> Dataset:
-    """Runs job 2 in an output directory that is locked: whole, from where it was stopped, or what is missing of it.
+class ExamplesJob(NamedTuple):
+    """Job 2 as the flags ask for it.
 
-    Raises:
-        DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
-        VocabularyError: the vocabulary lacks what BERT needs.
+    Attributes:
+        vocab: the vocabulary.
+        options: what to do.
+        recorded: what `dataset.json` is to say of options: these and the corpus's.
     """
+
+    vocab: Vocabulary
+    options: PretrainingDataOptions
+    recorded: dict[str, Any]
+
+
+def examples_job(args: argparse.Namespace, corpus: Corpus, corpus_directory: str) -> ExamplesJob:
+    """Reads the vocabulary and checks the flags. Raises DatasetError, SourceError or VocabularyError for a mistake."""
     source, output = absolute(corpus_directory), absolute(args.output)
     vocab_file = absolute(args.vocab_file) if args.vocab_file else f"{source}/{dataset.VOCAB_FILE_NAME}"
     try:
@@ -109,6 +117,20 @@ def make_pretraining_data(
         "corpus_sha256": hashlib.sha256(read_bytes(f"{source}/{corpus_files.FILE_NAME}")).hexdigest(),
         "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
     }
+    return ExamplesJob(vocab, options, recorded)
+
+
+def make_pretraining_data(
+    args: argparse.Namespace, corpus: Corpus, corpus_directory: str, beam_flags: list[str]
+) -> Dataset:
+    """Runs job 2 in an output directory that is locked: whole, from where it was stopped, or what is missing of it.
+
+    Raises:
+        DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
+        VocabularyError: the vocabulary lacks what BERT needs.
+    """
+    source, output = absolute(corpus_directory), absolute(args.output)
+    vocab, options, recorded = examples_job(args, corpus, corpus_directory)
     manifest_path = f"{output}/{dataset.FILE_NAME}"
     beam_options = embedded.pipeline_options(beam_flags)
     workers = embedded.num_workers(beam_options)

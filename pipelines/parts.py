@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 
 from pipelines import cleaning, corpus_files
 from pipelines.corpus_files import Part
@@ -149,6 +150,7 @@ class WritePart(beam.DoFn):
     """
 
     WORDS = "words"
+    _SO_FAR = Metrics.counter("beambert", "parts_written")
 
     def __init__(self, output: str, options: CorpusOptions, work: str) -> None:
         self._output = output
@@ -177,6 +179,7 @@ class WritePart(beam.DoFn):
         else:
             part = Part(**done[0]) if done[0] else None
             counts, words = done[1], [(tuple(group), tuple(batch)) for group, batch in done[2]]
+        self._SO_FAR.inc()
         for batch in words:
             yield beam.pvalue.TaggedOutput(self.WORDS, batch)
         yield part, counts

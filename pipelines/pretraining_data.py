@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import Metrics
 
 from pipelines import dataset, overlap
 from pipelines.corpus_files import Corpus, Part
@@ -36,6 +37,8 @@ class WriteShards(beam.DoFn):
         options: what to do.
         work: directory to note finished passes in and find them again, or "".
     """
+
+    _SO_FAR = Metrics.counter("beambert", "examples_written")
 
     def __init__(self, corpus: str, output: str, vocab_file: str, options: PretrainingDataOptions, work: str) -> None:
         self._corpus = corpus
@@ -68,6 +71,7 @@ class WriteShards(beam.DoFn):
                 finished = Finished(part.split, shards, statistics)
                 if self._work:
                     write_note(note, finished)
+            self._SO_FAR.inc(sum(shard.examples for shard in finished.shards))
             yield finished
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 
 from pipelines import cleaning
 from pipelines.corpus_options import Bucket, CorpusOptions, bucket_of_document
@@ -126,6 +127,8 @@ class ReadUnit(beam.DoFn):
     """
 
     COUNT = "documents_read"
+    # For whoever watches the job; what the manifest says is counted from the data.
+    _SO_FAR = Metrics.counter("beambert", "documents_read")
 
     def __init__(self, options: CorpusOptions, work: str) -> None:
         self._options = options
@@ -145,6 +148,7 @@ class ReadUnit(beam.DoFn):
                 assert found is not None
             places, summary = found
             yield from (((split, number), place) for (split, number), place in places)
+        self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
 
     def _blocks(self, unit: Unit, summary: dict[str, int]) -> Iterator[tuple[Bucket, bytes]]:

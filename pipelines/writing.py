@@ -36,6 +36,17 @@ class HashedFile:
 
 
 @contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Makes what Google's storage library raises in the body an OSError, as every other filesystem raises it."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith("google."):
+            raise OSError(f"{path}: {error}") from error
+        raise
+
+
+@contextmanager
 def write_atomically(path: str) -> Iterator[HashedFile]:
     """Writes under a temporary name beside `path` and renames at the end; after an error nothing is left.
 
@@ -43,15 +54,16 @@ def write_atomically(path: str) -> Iterator[HashedFile]:
     temporary name is fresh for every attempt, so that a retried or doubled bundle never writes into another's file.
     """
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
-            file = HashedFile(raw)
-            yield file
-        FileSystems.rename([temporary], [path])
-    except BaseException:
-        with suppress(BeamIOError, OSError):
-            FileSystems.delete([temporary])
-        raise
+    with storage_errors(path):
+        try:
+            with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
+                file = HashedFile(raw)
+                yield file
+            FileSystems.rename([temporary], [path])
+        except BaseException:
+            with suppress(BeamIOError, OSError), storage_errors(temporary):
+                FileSystems.delete([temporary])
+            raise
 
 
 def write_text(path: str, text: str) -> None:
@@ -66,15 +78,17 @@ def read_bytes(path: str) -> bytes:
     Raises:
         FileNotFoundError: there is none.
     """
-    if not FileSystems.exists(path):
-        raise FileNotFoundError(path)
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        return file.read()
+    with storage_errors(path):
+        if not FileSystems.exists(path):
+            raise FileNotFoundError(path)
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            return file.read()
 
 
 def delete_matching(pattern: str) -> int:
     """Deletes the files that a glob matches and returns their number."""
-    paths = [metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list]
-    if paths:
-        FileSystems.delete(paths)
-    return len(paths)
+    with storage_errors(pattern):
+        paths = [metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list]
+        if paths:
+            FileSystems.delete(paths)
+        return len(paths)

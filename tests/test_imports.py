@@ -31,6 +31,7 @@ FORBIDDEN = {
     "deploy.build": ("tensorflow", "keras", "bert_model", "trainers"),
     # What `--help` waits for; the rest of `submit flink` needs Beam.
     "deploy.flink": ("apache_beam", "tensorflow", "keras", "pyarrow", "numpy"),
+    "deploy.dataflow": ("apache_beam", "tensorflow", "keras", "numpy"),
     "trainers.input, trainers.loop, trainers.pretrain, trainers.fill_mask": ("apache_beam", "pyarrow", "deploy"),
     # What `--help` and a mistyped flag wait for.
     "trainers.pretrain, trainers.convert, trainers.fill_mask": ("tensorflow", "keras"),

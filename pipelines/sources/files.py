@@ -12,6 +12,8 @@ import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.writing import storage_errors
+
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
 
@@ -69,8 +71,9 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
     files: dict[str, FileMetadata] = {}
     for pattern in patterns:
         try:
-            found = FileSystems.match([pattern])[0].metadata_list
-        except (BeamIOError, ValueError) as error:
+            with storage_errors(pattern):
+                found = FileSystems.match([pattern])[0].metadata_list
+        except (BeamIOError, OSError, ValueError) as error:
             raise SourceError(f"{flag} {pattern} cannot be listed ({error}); check the path and your access") from error
         if not found:
             raise SourceError(

@@ -1,0 +1,152 @@
+"""`beambert submit dataflow`: a data command on Google Cloud Dataflow."""
+
+import argparse
+import importlib.util
+from typing import TYPE_CHECKING
+
+from beambert_flags import positive_int
+from deploy import dataflow_flags
+from deploy.errors import SubmitError
+
+if TYPE_CHECKING:
+    from beambert import Command
+
+DESCRIPTION = """Runs a data command on Google Cloud Dataflow: from gs:// to gs://, the same bytes as here.
+Put the flags of Dataflow before the command and the flags of the command behind it:
+
+  beambert submit dataflow --project P --region us-central1 --temp_location gs://B/tmp build --input gs://B/text/* ...
+
+`build` is two jobs, one after the other. Flags of Beam's that are not listed here go behind the command too.
+Ctrl-C cancels the job. docs/DATAFLOW.md has the set-up, line by line."""
+
+RUNS = ("build", "corpus", "pretraining-data")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of Dataflow, under the names that Beam has for them."""
+    group = parser.add_argument_group("where")
+    group.add_argument("--project", required=True, type=dataflow_flags.project, metavar="ID", help="the cloud project")
+    group.add_argument(
+        "--region", required=True, type=dataflow_flags.region, metavar="NAME", help="such as us-central1; the bucket's"
+    )
+    group.add_argument(
+        "--temp_location",
+        required=True,
+        type=dataflow_flags.cloud_path,
+        metavar="GS",
+        help="gs://BUCKET/FOLDER for what is needed while the job runs",
+    )
+    group.add_argument(
+        "--staging_location",
+        type=dataflow_flags.cloud_path,
+        metavar="GS",
+        help="gs://BUCKET/FOLDER for the pipeline and the code (default: --temp_location)",
+    )
+    group.add_argument(
+        "--job_name",
+        type=dataflow_flags.job_name,
+        metavar="NAME",
+        help="(default: one that --output gives, so that the service refuses a second job at the same output)",
+    )
+    group.add_argument(
+        "--labels",
+        action="extend",
+        nargs="+",
+        default=[],
+        type=dataflow_flags.label,
+        metavar="KEY=VALUE",
+        help="for the bill; tool=beambert is always there",
+    )
+    group = parser.add_argument_group("what the workers run")
+    code = group.add_mutually_exclusive_group()
+    code.add_argument(
+        "--sdk_container_image",
+        metavar="IMAGE",
+        help="an image with beambert in it (deploy/images/Dockerfile); workers then need nothing from the internet",
+    )
+    code.add_argument(
+        "--setup_file",
+        metavar="FILE",
+        help="without an image: the setup.py that workers install, its packages from PyPI (default: beambert's own)",
+    )
+    group = parser.add_argument_group("the workers")
+    group.add_argument(
+        "--worker_machine_type",
+        metavar="TYPE",
+        help="(default: n2-standard-4, or n2-highmem-4 where a bucket needs the memory)",
+    )
+    group.add_argument("--num_workers", type=positive_int, metavar="N", help="how many to start with")
+    group.add_argument(
+        "--max_num_workers", type=positive_int, default=20, metavar="N", help="how many at most: the bound on the bill"
+    )
+    group.add_argument(
+        "--autoscaling_algorithm",
+        choices=("THROUGHPUT_BASED", "NONE"),
+        default="THROUGHPUT_BASED",
+        help="NONE keeps --num_workers",
+    )
+    group.add_argument("--disk_size_gb", type=positive_int, default=30, metavar="GB", help="of each worker")
+    group.add_argument(
+        "--service_account_email",
+        type=dataflow_flags.service_account,
+        metavar="EMAIL",
+        help="whom the workers act as; docs/SECURITY.md has its roles (default: the project's Compute Engine account)",
+    )
+    group.add_argument("--network", metavar="NAME", help="VPC network of the workers")
+    group.add_argument("--subnetwork", metavar="URL", help="regions/REGION/subnetworks/NAME")
+    group.add_argument(
+        "--use_public_ips",
+        action="store_true",
+        help="give workers addresses on the internet; without them the subnetwork needs Private Google Access",
+    )
+    group = parser.add_argument_group("trying it out")
+    group.add_argument("--dry_run", action="store_true", help="show the jobs and what they would stage; submit nothing")
+    group.add_argument("--dataflow_endpoint", metavar="URL", help="another service than Google's, for tests")
+    group.add_argument("--no_auth", action="store_true", help="ask Dataflow without credentials, for tests")
+
+
+def run(args: argparse.Namespace, command: "Command") -> int:
+    """Checks the flags, then runs or (with --dry_run) describes the command's jobs.
+
+    Args:
+        args: the flags of Dataflow.
+        command: what to run.
+
+    Raises:
+        SubmitError: a mistake in the flags, no credentials, or a service that refuses.
+        SourceError, DatasetError, VocabularyError: see the command.
+    """
+    if importlib.util.find_spec("apache_beam") is None or not _has_cloud_packages():
+        raise SubmitError("Google's client libraries are not installed; pip install 'beambert[data,gcp]'")
+    dataflow_flags.require_cloud_paths(command.module, command.args)
+    dataflow_flags.refuse_ours(command.beam_flags, command.name)
+    dataflow_flags.require_workers(args)
+    if not args.no_auth:
+        _require_credentials()
+    # From here on Apache Beam is imported, which takes seconds.
+    from deploy import dataflow_jobs
+
+    if args.dry_run:
+        return dataflow_jobs.describe(args, command)
+    return dataflow_jobs.submit(args, command)
+
+
+def _has_cloud_packages() -> bool:
+    try:
+        return all(map(importlib.util.find_spec, ("google.cloud.dataflow", "google.cloud.storage", "google.auth")))
+    except ModuleNotFoundError:
+        return False
+
+
+def _require_credentials() -> None:
+    """Fails at once where Beam would try for long, and then ask as nobody."""
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        google.auth.default()
+    except DefaultCredentialsError as error:
+        raise SubmitError(
+            "no Google credentials were found; run `gcloud auth application-default login`, or name a key file in "
+            "GOOGLE_APPLICATION_CREDENTIALS"
+        ) from error

@@ -1,0 +1,258 @@
+"""A stand-in for Google Cloud on this machine: Cloud Storage, and a Dataflow that runs what was staged for it.
+
+Storage is the package gcp-storage-emulator. Dataflow is an HTTP server that takes the requests of Beam's client, each
+parsed strictly into Google's own message types, and runs a job as the service would: from the staged pipeline and the
+staged packages alone, by `staged_job.py` in a process of its own that knows nothing of this one.
+"""
+
+import base64
+import datetime
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from google.cloud import dataflow, storage
+from google.protobuf import json_format
+
+BUCKET = "stand-in"
+PROJECT = "stand-in-project"
+REGION = "us-central1"
+
+
+class StandIn:
+    """The services, while they run.
+
+    Attributes:
+        endpoint: address of Dataflow.
+        folder: where keys, jobs' own folders and their logs lie.
+        requests: (method, path, content) of every request to Dataflow.
+        jobs: by ID, what was asked for, its state and what it said.
+        refuse_with: HTTP status and message to answer every new job with.
+        keep_waiting: jobs are not started while this is set.
+        fail_with: what jobs say before they fail, instead of being run.
+    """
+
+    def __init__(self, folder: Path, storage_port: int) -> None:
+        self.folder = folder
+        self.storage = f"http://localhost:{storage_port}"
+        self.requests: list[tuple[str, str, dict]] = []
+        self.jobs: dict[str, dict] = {}
+        self.refuse_with: tuple[int, str] | None = None
+        self.keep_waiting = False
+        self.fail_with: list[str] = []
+        self.endpoint = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """What `beambert submit dataflow` needs to reach the stand-in."""
+        return [
+            f"--project={PROJECT}",
+            f"--region={REGION}",
+            f"--temp_location=gs://{BUCKET}/temp",
+            f"--dataflow_endpoint={self.endpoint}",
+            "--no_auth",
+        ]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to reach the stand-in."""
+        return {
+            "STORAGE_EMULATOR_HOST": self.storage,
+            "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "key.json"),
+            "GOOGLE_CLOUD_PROJECT": PROJECT,
+            "NO_GCE_CHECK": "true",
+        }
+
+    def bucket(self) -> storage.Bucket:
+        """The bucket."""
+        client = storage.Client.create_anonymous_client()
+        return client.bucket(BUCKET)
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        """Puts the files of a folder into the bucket."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.bucket().blob(f"{prefix}/{path.relative_to(folder)}").upload_from_filename(path)
+
+    def contents(self, prefix: str) -> dict[str, bytes]:
+        """Every object below a prefix, by the rest of its name."""
+        blobs = self.bucket().list_blobs(prefix=f"{prefix}/")
+        return {blob.name.removeprefix(f"{prefix}/"): blob.download_as_bytes() for blob in blobs}
+
+    def create(self, request: dict) -> tuple[int, dict]:
+        """A job from a request, or an error as Google writes it."""
+        if self.refuse_with:
+            code, message = self.refuse_with
+            return code, {"error": {"code": code, "message": message}}
+        job = json_format.ParseDict(request, dataflow.Job.pb(dataflow.Job()))
+        for known in self.jobs.values():
+            if known["request"]["name"] == job.name and not known["state"].endswith(("DONE", "FAILED", "CANCELLED")):
+                message = f"There is already an active job named {job.name}."
+                return 409, {"error": {"code": 409, "message": message, "status": "ALREADY_EXISTS"}}
+        number = f"2026-01-01_00_00_0{len(self.jobs)}-{uuid.uuid4().int % 10**10}"
+        self.jobs[number] = {"request": request, "state": "JOB_STATE_PENDING", "messages": [], "metrics": []}
+        threading.Thread(target=self._run, args=(number,), daemon=True).start()
+        return 200, self.describe(number)
+
+    def describe(self, number: str) -> dict:
+        """A job as the service tells of it."""
+        job = self.jobs[number]
+        return {
+            "id": number,
+            "projectId": PROJECT,
+            "location": REGION,
+            "name": job["request"]["name"],
+            "clientRequestId": job["request"]["clientRequestId"],
+            "type": job["request"]["type"],
+            "currentState": job["state"],
+        }
+
+    def say(self, number: str, importance: str, text: str) -> None:
+        """Adds a message to a job."""
+        messages = self.jobs[number]["messages"]
+        moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        messages.append(
+            {"id": str(len(messages)), "time": moment, "messageImportance": importance, "messageText": text}
+        )
+
+    def cancel(self, number: str) -> None:
+        """What the service does when it is asked to cancel."""
+        job = self.jobs[number]
+        job["state"] = "JOB_STATE_CANCELLED"
+        if "process" in job:
+            job["process"].kill()
+
+    def _run(self, number: str) -> None:
+        job = self.jobs[number]
+        while self.keep_waiting:
+            time.sleep(0.05)
+        if job["state"] != "JOB_STATE_PENDING":
+            return
+        if self.fail_with:
+            for text in self.fail_with:
+                self.say(number, "JOB_MESSAGE_ERROR", text)
+            job["state"] = "JOB_STATE_FAILED"
+            return
+        folder = self.folder / number
+        folder.mkdir()
+        (folder / "request.json").write_text(json.dumps(job["request"]))
+        environment = {**os.environ, **self.environment}
+        # The workers have what is staged and what is installed, and nothing of this checkout.
+        environment.pop("PYTHONPATH", None)
+        command = [sys.executable, str(Path(__file__).with_name("staged_job.py")), str(folder)]
+        with (folder / "log").open("w") as log:
+            job["process"] = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+            job["state"] = "JOB_STATE_RUNNING"
+            job["process"].wait()
+        if job["state"] == "JOB_STATE_CANCELLED":
+            return
+        result = folder / "result.json"
+        told = json.loads(result.read_text()) if result.exists() else {"error": (folder / "log").read_text()}
+        job["metrics"] = told.get("metrics", [])
+        if told.get("error"):
+            self.say(number, "JOB_MESSAGE_ERROR", told["error"])
+        job["state"] = "JOB_STATE_FAILED" if told.get("error") else "JOB_STATE_DONE"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    stand_in: StandIn
+
+    def log_message(self, *args) -> None:
+        """Says nothing."""
+
+    def _answer(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size)
+        path = self.path.split("?")[0]
+        here = self.stand_in
+        if path == "/token":
+            # What Google's own token service says.
+            self._send(200, {"access_token": "stand-in", "expires_in": 3600, "token_type": "Bearer"})
+            return
+        content = json.loads(body) if body else {}
+        here.requests.append((self.command, self.path, content))
+        jobs = f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs"
+        found = re.fullmatch(re.escape(jobs) + r"(?:/([^/]+)(?:/(messages|metrics))?)?", path)
+        if not found:
+            self._send(404, {"error": {"code": 404, "message": f"no {path}"}})
+        elif self.command == "POST" and not found[1]:
+            self._send(*here.create(content))
+        elif found[1] not in here.jobs:
+            self._send(404, {"error": {"code": 404, "message": f"no job {found[1]}"}})
+        elif self.command == "PUT":
+            assert content["requestedState"] in ("JOB_STATE_CANCELLED", 5), content
+            here.cancel(found[1])
+            self._send(200, here.describe(found[1]))
+        elif found[2] == "messages":
+            self._send(200, {"jobMessages": here.jobs[found[1]]["messages"]})
+        elif found[2] == "metrics":
+            self._send(200, {"metrics": here.jobs[found[1]]["metrics"]})
+        else:
+            self._send(200, here.describe(found[1]))
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def _send(self, code: int, content: dict) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _write_key(path: Path, token_uri: str) -> None:
+    """A service account's key, made here, that only the stand-in takes."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "project_id": PROJECT,
+        "private_key_id": base64.b16encode(os.urandom(8)).decode(),
+        "private_key": key.decode(),
+        "client_email": f"stand-in@{PROJECT}.iam.gserviceaccount.com",
+        "client_id": "1",
+        "token_uri": token_uri,
+    }
+    path.write_text(json.dumps(account))
+
+
+@contextmanager
+def stand_in(folder: Path):
+    """Runs the services while the body runs; this process must have `environment` to reach them."""
+    from gcp_storage_emulator.server import create_server
+
+    # It warns of every answer that it makes of text.
+    logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
+    files = create_server("localhost", 0, in_memory=True, default_bucket=BUCKET)
+    files.start()
+    here = StandIn(folder, files._api._httpd.server_port)
+    server = ThreadingHTTPServer(("localhost", 0), type("Handler", (_Handler,), {"stand_in": here}))
+    server.daemon_threads = True
+    here.endpoint = f"http://localhost:{server.server_port}"
+    _write_key(folder / "key.json", f"{here.endpoint}/token")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield here
+    finally:
+        here.keep_waiting = False
+        for job in here.jobs.values():
+            if "process" in job and job["process"].poll() is None:
+                job["process"].kill()
+        server.shutdown()
+        files.stop()

@@ -1,0 +1,77 @@
+"""What commands do on gs://, against an emulator of Cloud Storage: locks, whole files, what is left behind, repair."""
+
+import shutil
+from contextlib import suppress
+
+import pytest
+
+import beambert
+from deploy.output import delete_work, require_writable
+from deploy.output_lock import FILE_NAME, lock_output
+from pipelines.dataset import DatasetError
+from pipelines.writing import read_bytes, write_atomically, write_text
+from tests.deploy.conftest import SMALL
+from tests.deploy.gcp_stand_in import BUCKET, stand_in
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        yield here
+
+
+def test_a_second_build_is_refused_and_told_by_whom_until_the_first_is_over(cloud):
+    output = f"gs://{BUCKET}/locked"
+    with lock_output(output):
+        with pytest.raises(DatasetError, match=rf"in use by process \d+ on .* remove {output}/{FILE_NAME}"):
+            lock_output(output).__enter__()
+        assert cloud.contents("locked").keys() == {FILE_NAME}
+    assert cloud.contents("locked") == {}
+    with lock_output(output):
+        pass
+
+
+def test_a_file_is_whole_or_absent(cloud):
+    path = f"gs://{BUCKET}/files/a.txt"
+    write_text(path, "first")
+    with suppress(RuntimeError), write_atomically(path) as file:
+        file.write(b"half")
+        raise RuntimeError("stopped")
+    assert cloud.contents("files") == {"a.txt": b"first"}
+    write_text(path, "second")
+    assert cloud.contents("files") == {"a.txt": b"second"}
+    with pytest.raises(FileNotFoundError):
+        read_bytes(f"gs://{BUCKET}/files/b.txt")
+
+
+def test_unfinished_work_goes_with_all_that_is_below_it_and_nothing_else(cloud):
+    output = f"gs://{BUCKET}/work"
+    for name in ("unfinished/x/y/note.json", "unfinished/note.json", "unfinished-not/a", "corpus/a"):
+        write_text(f"{output}/{name}", "x")
+    delete_work(output)
+    assert cloud.contents("work").keys() == {"unfinished-not/a", "corpus/a"}
+    delete_work(output)
+
+
+def test_a_bucket_that_is_not_there_is_one_line(cloud):
+    with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
+        require_writable("gs://no-such-bucket/x")
+    with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
+        lock_output("gs://no-such-bucket/x").__enter__()
+
+
+def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys):
+    """The embedded engine, reading and writing there; all but where the text came from is as on disk."""
+    data = tmp_path / "data"
+    shutil.copytree(built, data)
+    cloud.upload(data, "repaired")
+    before = cloud.contents("repaired")
+    lost = next(name for name in before if name.startswith("shards/train"))
+    cloud.bucket().blob(f"repaired/{lost}").delete()
+    output = f"gs://{BUCKET}/repaired"
+    flags = SMALL[2:4]
+    assert beambert.main(["pretraining-data", "--input", output, "--output", output, *flags]) == 0
+    assert "1 of 10 shard(s) are missing" in capsys.readouterr().out
+    assert cloud.contents("repaired") == before
