@@ -22,7 +22,6 @@ from trainers.stages import Stage
 from trainers.task import Features
 from trainers.verification import check_sizes
 
-
 # Parts of updates that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
 _READ_AHEAD = 16
 
