@@ -50,6 +50,8 @@ setup(
         ]
     ),
     py_modules=["beambert", "beambert_flags"],
+    # What `beambert submit tpu` installs on the machine.
+    package_data={"deploy": ["tpu-installer.lock", "tpu-requirements.lock"]},
     # Where there is no C compiler the tokenizer runs in Python, with the same results.
     ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
     install_requires=["numpy>=1.26", "rich>=13"],
