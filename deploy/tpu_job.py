@@ -127,10 +127,18 @@ def build_wheel(folder: Path) -> Path:
     remedy = "give --wheel FILE, made in a checkout by pip wheel --no-deps ."
     if not (source / "setup.py").is_file():
         raise SubmitError(f"beambert is installed here without its source, so no wheel can be built; {remedy}")
+    # Of a copy: what an earlier build left in a checkout would get into the wheel.
+    copy = folder / "source"
+    copy.mkdir()
+    for path in source.iterdir():
+        if (path / "__init__.py").is_file():
+            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        elif path.suffix in (".py", ".toml", ".md") or path.name == "LICENSE":
+            shutil.copy(path, copy)
     # Where setuptools is at hand nothing need be downloaded.
     isolation = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "--wheel-dir", str(folder)]
-    result = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)  # noqa: S603
+    result = subprocess.run([*command, str(copy)], capture_output=True, text=True, check=False)  # noqa: S603
     wheels = sorted(folder.glob("beambert-*.whl"))
     if result.returncode or not wheels:
         last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
