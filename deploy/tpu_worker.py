@@ -174,7 +174,7 @@ def _train(job: dict[str, Any]) -> int:
     child = subprocess.Popen(  # noqa: S603
         [str(ENVIRONMENT / "bin" / "beambert"), *job["argv"]],
         cwd=HERE,
-        env={**os.environ, **_tpu_variables()},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **_tpu_variables()},
         stdin=subprocess.DEVNULL,
     )
     if asked:

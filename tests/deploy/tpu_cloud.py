@@ -1,13 +1,18 @@
 """The cloud that tests of `beambert submit tpu` run against: `tpu_stand_in.py` as the `gcloud` on PATH."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import beambert
 
 STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
 NAME = "mine"
@@ -26,9 +31,9 @@ class Cloud:
         self._wheel = wheel
         for name in ("requests", "machines", "buckets"):
             (self.state / name).mkdir(parents=True)
-        self._tools = folder / "tools"
-        self._tools.mkdir()
-        gcloud = self._tools / "gcloud"
+        self.tools = folder / "tools"
+        self.tools.mkdir()
+        gcloud = self.tools / "gcloud"
         gcloud.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         gcloud.chmod(0o755)
         self.plan()
@@ -56,7 +61,7 @@ class Cloud:
         """In which gcloud is the stand-in."""
         return {
             **os.environ,
-            "PATH": f"{self._tools}:{os.environ['PATH']}",
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
             "TPU_STAND_IN": str(self.state),
             "PYTHONUNBUFFERED": "1",
         }
@@ -68,10 +73,16 @@ class Cloud:
         return [sys.executable, "-m", "beambert", "submit", "tpu", *own, *command]
 
     def submit(self, *flags: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end."""
-        return subprocess.run(
-            self.argv(*flags, command=command), env=self.environment, capture_output=True, text=True, check=False
-        )
+        """Runs it to its end, in this process."""
+        argv = self.argv(*flags, command=command)
+        output, errors = io.StringIO(), io.StringIO()
+        with (
+            unittest.mock.patch.dict(os.environ, self.environment),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+        ):
+            code = beambert.main(argv[3:])
+        return subprocess.CompletedProcess(argv, code, output.getvalue(), errors.getvalue())
 
     def begin(self, *flags: str, command: tuple[str, ...]) -> subprocess.Popen[str]:
         """Begins it."""

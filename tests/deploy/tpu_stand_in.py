@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def script(name: str, default=None):
-    """What is to go wrong by that name. Of a list the first, which is used up; at its end the last stays."""
+    """What is to go wrong by that name; of a list the first, which is used up."""
     with (STATE / "script.json").open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         content = json.load(file)
@@ -103,8 +103,8 @@ def create(names: list[str], flags: dict[str, str]) -> int:
         return error(command, refusal)
     if request(names[0]).exists():
         return error(command, f"ALREADY_EXISTS: Resource '{resource(names[0], flags)}' already exists")
-    states = script("states", [["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]])
-    request(names[0]).write_text(json.dumps({"states": states[0] if isinstance(states[0], list) else states}))
+    states = script("states") or ["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
+    request(names[0]).write_text(json.dumps({"states": states}))
     sys.stderr.write(f"Create request issued for: [{names[0]}]\n")
     return 0
 
