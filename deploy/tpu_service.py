@@ -304,7 +304,7 @@ class Lines:
                 # At the end of its output it is about to end by itself.
                 self._process.wait(0.0 if self._threads[0].is_alive() else 10.0)
         _end(self._process)
-        self._threads[1].join(5)
+        self._threads[1].join(1)
         self.code, self.said = self._process.returncode, "".join(self._errors)
 
     def _read(self) -> None:

@@ -98,7 +98,9 @@ class Cloud:
         """Takes the machine away, as the service does."""
         request = self.state / "requests" / f"{NAME}.json"
         request.write_text(json.dumps({"states": ["SUSPENDING", "SUSPENDED"]}))
-        code = f"import sys; sys.path.insert(0, {str(STAND_IN.parent)!r}); import tpu_stand_in as t; t.take_away('{NAME}')"
+        code = (
+            f"import sys; sys.path.insert(0, {str(STAND_IN.parent)!r}); import tpu_stand_in as t; t.take_away('{NAME}')"
+        )
         subprocess.run([sys.executable, "-c", code], env=self.environment, check=True)
 
     def calls(self, verb: str) -> list[list[str]]:
