@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 LOG, EXIT_CODE, LOCK, PROCESS = (HERE / name for name in ("log.txt", "exit_code", "work.lock", "work.pid"))
 INSTALLED, ENVIRONMENT, SNAPSHOT = (HERE / name for name in ("installed", "env", "snapshot"))
 # What keras.io's examples set for TensorFlow 2.19 and 2.20 on TPUs.
-_TPU_VARIABLES = {
+TPU_VARIABLES = {
     "PJRT_DEVICE": "TPU",
     "NEXT_PLUGGABLE_DEVICE_USE_C_API": "true",
     "TF_XLA_FLAGS": "--tf_mlir_enable_mlir_bridge=true "
@@ -196,7 +196,7 @@ def _train(job: dict[str, Any]) -> int:
 
 def _tpu_variables() -> dict[str, str]:
     libraries = sorted(str(path) for path in ENVIRONMENT.glob("lib/python3*/site-packages/libtpu/libtpu.so"))
-    return {**_TPU_VARIABLES, "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": libraries[0]} if libraries else {}
+    return {**TPU_VARIABLES, "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": libraries[0]} if libraries else {}
 
 
 def _fetch(source: str, target: Path) -> bool:

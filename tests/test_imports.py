@@ -38,6 +38,7 @@ FORBIDDEN = {
         "keras",
         "pyarrow",
     ),
+    "deploy.tpu": ("apache_beam", "tensorflow", "keras", "numpy", "google"),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
 }
 

@@ -1,4 +1,4 @@
-"""`beambert submit tpu` against a stand-in of gcloud and the cloud: what it creates, waits for, shows, and leaves behind.
+"""`beambert submit tpu` against a stand-in of gcloud and the cloud: what it creates, waits for, shows and leaves.
 
 In place of beambert's training a few lines of Python run on the machine; test_tpu_training.py has the real thing.
 """
@@ -170,17 +170,18 @@ def test_what_somebody_else_deletes_is_not_created_again(cloud):
     ("words", "expected"),
     [
         (
-            "RESOURCE_EXHAUSTED: Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 "
-            "in region us-east5.",
+            "RESOURCE_EXHAUSTED: Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. "
+            "Limit: 0 in region us-east5.",
             "TPUV6EPreemptiblePerProjectPerRegionForTPUAPI, Limit: 0 in region us-east5",
         ),
         (
-            "Quota 'TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI' exhausted.\n      Limit 10000 in region us-west4",
+            "Quota 'TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI' exhausted.\n"
+            "      Limit 10000 in region us-west4",
             "TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI, Limit 10000 in region us-west4",
         ),
         (
-            'There is no more capacity in the zone "us-central1-c"; you can try in another zone where Cloud TPU Nodes are '
-            "offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x9f48947a7d57c8d]",
+            'There is no more capacity in the zone "us-central1-c"; you can try in another zone where Cloud TPU Nodes '
+            "are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x9f48947a7d57c8d]",
             "no more capacity in the zone",
         ),
         ("PERMISSION_DENIED: Permission 'tpu.nodes.create' denied", "Permission 'tpu.nodes.create' denied"),

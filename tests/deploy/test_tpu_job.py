@@ -1,4 +1,4 @@
-"""What runs on a TPU's machine: the rewritten command, what is refused, and copies of an output that is being written."""
+"""What runs on a TPU's machine: the rewritten command, what is refused, and copies of an output that grows."""
 
 import json
 import shutil
@@ -172,37 +172,39 @@ def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
 def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
     """Plays a transfer that stops after any number of files: what has arrived by then is a run to go on from."""
     output, place = tmp_path / "run", tmp_path / "bucket"
+    checkpoints_seen = []
+
+    def storage(*words, shown=True):
+        source, target = Path(words[-2]), Path(words[-1])
+        for name in sorted(files(source), reverse=True):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, target / name)
+            check()
+        if "--delete-unmatched-destination-objects" in words:
+            for name in sorted(files(target) - files(source)):
+                (target / name).unlink()
+                check()
+        return True, ""
+
+    def check():
+        there = files(place)
+        whole = [int(name.split("-")[1].split(".")[0]) for name in there if name.endswith(".index")]
+        if whole:
+            parts = ("data-00000-of-00001", "state.json")
+            assert there >= {f"model.ckpt-{max(whole)}.{part}" for part in parts}
+            assert json.loads((place / "metrics.jsonl").read_text())["step"] >= max(whole)
+        checkpoints_seen.append(max(whole, default=0))
+
+    monkeypatch.setattr(tpu_worker, "SNAPSHOT", tmp_path / "snapshot")
+    monkeypatch.setattr(tpu_worker, "_storage", storage)
     make_checkpoint(output, 1)
     for step in (2, 3):
         make_checkpoint(output, step)
         (output / "metrics.jsonl").write_text(json.dumps({"step": step}))
         (output / f"model.ckpt-{step - 1}.index").unlink()
-
-        def storage(*words, shown=True):
-            source, target = Path(words[-2]), Path(words[-1])
-            for name in sorted(files(source), reverse=True):
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source / name, target / name)
-                check()
-            if "--delete-unmatched-destination-objects" in words:
-                for name in sorted(files(target) - files(source)):
-                    (target / name).unlink()
-                    check()
-            return True, ""
-
-        def check():
-            there = files(place)
-            whole = [int(name.split("-")[1].split(".")[0]) for name in there if name.endswith(".index")]
-            if whole:
-                parts = ("data-00000-of-00001", "state.json")
-                assert there >= {f"model.ckpt-{max(whole)}.{part}" for part in parts}
-                assert json.loads((place / "metrics.jsonl").read_text())["step"] >= max(whole)
-            else:
-                assert step == 2
-
-        monkeypatch.setattr(tpu_worker, "SNAPSHOT", tmp_path / "snapshot")
-        monkeypatch.setattr(tpu_worker, "_storage", storage)
         assert tpu_worker.upload(output, str(place))
+    # There is one to go on from at every moment after the first is there.
+    assert set(checkpoints_seen[checkpoints_seen.index(2) :]) == {2, 3}
     assert files(place) == {
         "metrics.jsonl",
         *(f"model.ckpt-3.{p}" for p in ("index", "data-00000-of-00001", "state.json")),

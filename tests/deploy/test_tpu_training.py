@@ -1,4 +1,4 @@
-"""The real training on a stand-in of a TPU's machine, preempted once: it ends with the bytes of a run that never was."""
+"""Real training on a stand-in of a TPU's machine, preempted once: it ends with the bytes of a run that never was."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""What the machine of `tpu_stand_in.py` has for pip and uv: it installs the wheel, and takes the lock's packages as there.
+"""What the machine of `tpu_stand_in.py` has for pip and uv: it installs the wheel and takes the lock as installed.
 
-They are those of the Python that runs the tests.
+Its packages are those of the Python that runs the tests.
 """
 
 import json

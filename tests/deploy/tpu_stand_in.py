@@ -1,4 +1,4 @@
-"""A `gcloud` for tests: knows what `beambert submit tpu` asks of it, keeps its state in a directory, and is the cloud too.
+"""A `gcloud` for tests: knows what `beambert submit tpu` asks, keeps its state in a directory, and is the cloud too.
 
     requests/NAME.json    a request for a TPU: its state, answers still to be given
     machines/NAME/        the machine: a directory in which the commands that come over ssh really run
@@ -6,8 +6,8 @@
     script.json           what goes wrong, by name; see `Cloud.plan` in tpu_cloud.py
     calls.jsonl           every call, as a list of words
 
-The directory is named by the environment variable TPU_STAND_IN. Errors are worded as the service and gcloud 528 word them.
-It refuses a flag that gcloud 528 does not have.
+The directory is named by the environment variable TPU_STAND_IN. Errors are worded as the service and gcloud 528 word
+them. It refuses a flag that gcloud 528 does not have.
 """
 
 import fcntl
