@@ -38,7 +38,7 @@ FORBIDDEN = {
         "keras",
         "pyarrow",
     ),
-    "deploy.tpu": ("apache_beam", "tensorflow", "keras", "numpy", "google"),
+    "deploy.tpu": ("apache_beam", "tensorflow", "keras", "numpy"),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
 }
 
