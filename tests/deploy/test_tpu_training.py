@@ -15,7 +15,7 @@ SHAPE = {
     "intermediate_size": 64,
     "max_position_embeddings": 128,
 }
-STEPS = 600
+STEPS = 400
 FLAGS = (
     *("--data", "gs://bucket/data", "--output", "gs://bucket/run", "--model", "gs://bucket/shape.json"),
     *(
@@ -24,7 +24,7 @@ FLAGS = (
         "--train_batch_size",
         "8",
         "--save_checkpoints_steps",
-        "100",
+        "50",
         "--strategy",
         "one",
     ),
@@ -71,12 +71,12 @@ def lasting(run):
 
 def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(cloud):
     straight = cloud("straight")
-    result = straight.submit(command=("pretrain", *FLAGS))
+    result = straight.submit("--sync_seconds=300", command=("pretrain", *FLAGS))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "leaves the TPU idle" in result.stdout
 
     preempted = cloud("preempted")
-    process = preempted.begin("--spot", command=("pretrain", *FLAGS))
+    process = preempted.begin("--spot", "--sync_seconds=0.5", command=("pretrain", *FLAGS))
     checkpoints = preempted.bucket("gs://bucket/run/checkpoints")
     until(lambda: list(checkpoints.glob("*.index")) or process.poll() is not None, 300)
     preempted.preempt()
