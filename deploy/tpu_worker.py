@@ -37,6 +37,8 @@ TPU_VARIABLES = {
     "--tf_mlir_enable_merge_control_flow_pass=true",
 }
 _LAST_UPLOADS = 5
+# `gcloud storage rsync` takes a file for unchanged whose size and second of modification are.
+_SAME_SECOND = 3.0
 # The code of work that ended without saying how.
 _DIED = 255
 
@@ -265,6 +267,10 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
         # Files may go while they are looked at, and may be written on: only a copy stays as it is.
         with contextlib.suppress(FileNotFoundError):
             shutil.copy2(path, copy)
+            if time.time() - copy.stat().st_mtime < _SAME_SECOND:
+                # It may change again within the second and keep its size; a time like no other has it copied again.
+                stamp = time.time_ns() // 1_000_000 % 1_000_000_000
+                os.utime(copy, (stamp, stamp))
             _link(copy, whole / relative)
     return without, whole
 

@@ -169,6 +169,24 @@ def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
         thread.join()
 
 
+def test_a_file_that_changes_twice_in_a_second_is_copied_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("TPU_STAND_IN", str(tmp_path))
+    import tpu_stand_in
+
+    def storage(*words, shown=True):
+        source, target = Path(words[-2]), Path(words[-1])
+        return tpu_stand_in.rsync(source, target, len(words) == 4, [str(source), str(target)]) == 0, ""
+
+    (tmp_path / "script.json").write_text("{}")
+    monkeypatch.setattr(tpu_worker, "SNAPSHOT", tmp_path / "snapshot")
+    monkeypatch.setattr(tpu_worker, "_storage", storage)
+    (tmp_path / "run").mkdir()
+    for number in range(5):
+        (tmp_path / "run/best.json").write_text(str(number))
+        assert tpu_worker.upload(tmp_path / "run", str(tmp_path / "bucket"))
+        assert (tmp_path / "bucket/best.json").read_text() == str(number)
+
+
 def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
     """Plays a transfer that stops after any number of files: what has arrived by then is a run to go on from."""
     output, place = tmp_path / "run", tmp_path / "bucket"
