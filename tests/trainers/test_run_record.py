@@ -174,5 +174,5 @@ def test_tensorflow_is_found_under_the_name_that_it_has_on_a_tpu(monkeypatch):
     monkeypatch.setattr(metadata, "version", version)
     assert run_record.versions()["tensorflow"] == "2.20.0"
     del installed["tensorflow-tpu"]
-    with pytest.raises(metadata.PackageNotFoundError, match="tensorflow$"):
+    with pytest.raises(metadata.PackageNotFoundError, match=r"tensorflow$"):
         run_record.versions()
