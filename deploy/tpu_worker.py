@@ -28,7 +28,7 @@ from typing import IO, Any
 HERE = Path(__file__).resolve().parent
 LOG, EXIT_CODE, LOCK, PROCESS = (HERE / name for name in ("log.txt", "exit_code", "work.lock", "work.pid"))
 INSTALLED, ENVIRONMENT, SNAPSHOT = (HERE / name for name in ("installed", "env", "snapshot"))
-# What keras.io's examples set for TensorFlow 2.19 and 2.20 on TPUs.
+# What an example of keras-rs sets for TensorFlow 2.19 on TPUs; 2.20 was not tried.
 TPU_VARIABLES = {
     "PJRT_DEVICE": "TPU",
     "NEXT_PLUGGABLE_DEVICE_USE_C_API": "true",
