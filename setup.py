@@ -53,7 +53,8 @@ setup(
         ]
     ),
     py_modules=["beambert", "beambert_flags"],
-    package_data={"deploy": ["prices.toml"]},
+    # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
+    package_data={"deploy": ["prices.toml", "tpu-installer.lock", "tpu-requirements.lock"]},
     # Where there is no C compiler the tokenizer runs in Python, with the same results.
     ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
     install_requires=["numpy>=1.26", "rich>=13"],

@@ -43,6 +43,7 @@ FORBIDDEN = {
         "keras",
         "pyarrow",
     ),
+    "deploy.tpu": ("apache_beam", "tensorflow", "keras", "numpy"),
     "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
 }
 

@@ -4,6 +4,7 @@ This file imports neither Keras nor TensorFlow.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -211,8 +212,18 @@ def fingerprint(dataset: Dataset) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide a run's numbers."""
-    packages = ("keras", "numpy", "tensorflow")
-    return {"python": platform.python_version(), **{package: metadata.version(package) for package in packages}}
+    packages = {package: metadata.version(package) for package in ("keras", "numpy")}
+    return {"python": platform.python_version(), **packages, "tensorflow": _tensorflow_version()}
+
+
+def _tensorflow_version() -> str:
+    try:
+        return metadata.version("tensorflow")
+    except metadata.PackageNotFoundError:
+        # On a TPU's machine another package has the same modules.
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version("tensorflow-tpu")
+        raise
 
 
 def _short(value: object) -> str:

@@ -1,6 +1,7 @@
 import argparse
 import dataclasses
 import json
+from importlib import metadata
 
 import pytest
 
@@ -160,3 +161,18 @@ def test_every_option_is_ruled_on():
     of_fine_tuning = {"task", "class_weights"}
     assert ruled - of_fine_tuning | free == set(record().options)
     assert not ruled & free
+
+
+def test_tensorflow_is_found_under_the_name_that_it_has_on_a_tpu(monkeypatch):
+    installed = {"keras": "3.15.1", "numpy": "2.4.6", "tensorflow-tpu": "2.20.0"}
+
+    def version(package):
+        if package not in installed:
+            raise metadata.PackageNotFoundError(package)
+        return installed[package]
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert run_record.versions()["tensorflow"] == "2.20.0"
+    del installed["tensorflow-tpu"]
+    with pytest.raises(metadata.PackageNotFoundError, match=r"tensorflow$"):
+        run_record.versions()

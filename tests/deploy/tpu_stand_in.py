@@ -1,0 +1,314 @@
+"""A `gcloud` for tests: knows what `beambert submit tpu` asks, keeps its state in a directory, and is the cloud too.
+
+    requests/NAME.json    a request for a TPU: its state, answers still to be given
+    machines/NAME/        the machine: a directory in which the commands that come over ssh really run
+    buckets/BUCKET/...    Cloud Storage
+    script.json           what goes wrong, by name; see `Cloud.plan` in tpu_cloud.py
+    calls.jsonl           every call, as a list of words
+
+The directory is named by the environment variable TPU_STAND_IN. Errors are worded as the service and gcloud 528 word
+them. It refuses a flag that gcloud 528 does not have.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+STATE = Path(os.environ["TPU_STAND_IN"])
+HERE = Path(__file__).resolve()
+CREATE_FLAGS = {
+    "--node-id",
+    "--accelerator-type",
+    "--runtime-version",
+    "--labels",
+    "--async",
+    "--spot",
+    "--reserved",
+    "--service-account",
+    "--network",
+    "--subnetwork",
+    "--internal-ips",
+}
+FLAGS = {
+    ("queued-resources", "create"): CREATE_FLAGS,
+    ("queued-resources", "describe"): {"--format"},
+    ("queued-resources", "delete"): {"--force"},
+    ("tpu-vm", "describe"): {"--format"},
+    ("tpu-vm", "ssh"): {"--command", "--ssh-flag", "--internal-ip"},
+    ("tpu-vm", "scp"): {"--recurse", "--internal-ip"},
+}
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    with (STATE / "calls.jsonl").open("a") as calls:
+        calls.write(json.dumps(words) + "\n")
+    if words[0] == "storage":
+        return storage(words[1], [word for word in words[2:] if word != "--quiet"])
+    assert words[:2] == ["compute", "tpus"], words
+    group, verb = words[2:4]
+    names = [word for word in words[4:] if not word.startswith("--")]
+    pairs = [word.partition("=") for word in words[4:] if word.startswith("--")]
+    flags = {name: value for name, _, value in pairs}
+    unknown = flags.keys() - FLAGS[group, verb] - {"--project", "--zone", "--quiet"}
+    assert not unknown, f"gcloud compute tpus {group} {verb} has no {unknown}"
+    assert "--quiet" in flags, "it would ask, and nobody answer"
+    return COMMANDS[group, verb](names, flags)
+
+
+def script(name: str, default=None):
+    """What is to go wrong by that name; of a list the first, which is used up."""
+    with (STATE / "script.json").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        content = json.load(file)
+        value = content.get(name, default)
+        if isinstance(value, list):
+            first, content[name] = (value[0], value[1:]) if value else (default, [])
+            file.seek(0)
+            file.truncate()
+            json.dump(content, file)
+            return first
+        return value
+
+
+def error(command: str, text: str, code: int = 1) -> int:
+    sys.stderr.write(f"ERROR: (gcloud.{command}) {text}\n")
+    return code
+
+
+def request(name: str) -> Path:
+    return STATE / "requests" / f"{name}.json"
+
+
+def machine(name: str) -> Path:
+    return STATE / "machines" / name
+
+
+def resource(name: str, flags: dict[str, str]) -> str:
+    return f"projects/{flags['--project']}/locations/{flags['--zone']}/queuedResources/{name}"
+
+
+def create(names: list[str], flags: dict[str, str]) -> int:
+    command = "compute.tpus.queued-resources.create"
+    time.sleep(script("create_seconds", 0))
+    refusal = script("refuse")
+    if refusal:
+        return error(command, refusal)
+    if request(names[0]).exists():
+        return error(command, f"ALREADY_EXISTS: Resource '{resource(names[0], flags)}' already exists")
+    states = script("states") or ["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
+    request(names[0]).write_text(json.dumps({"states": states}))
+    sys.stderr.write(f"Create request issued for: [{names[0]}]\n")
+    return 0
+
+
+def describe(names: list[str], flags: dict[str, str]) -> int:
+    command = "compute.tpus.queued-resources.describe"
+    assert flags["--format"] == "json"
+    silence = script("describe_error")
+    if silence:
+        return error(command, silence)
+    if not request(names[0]).exists():
+        return error(command, f"NOT_FOUND: Resource '{resource(names[0], flags)}' was not found")
+    content = json.loads(request(names[0]).read_text())
+    state, *rest = content["states"]
+    if rest:
+        request(names[0]).write_text(json.dumps({"states": rest}))
+    answer = state if isinstance(state, dict) else {"state": state}
+    if answer["state"] == "ACTIVE" and not machine(names[0]).exists():
+        boot(names[0])
+    answer.setdefault("stateInitiator", "SERVICE")
+    json.dump({"name": resource(names[0], flags), "state": answer, "tpu": {"nodeSpec": [{}]}}, sys.stdout)
+    return 0
+
+
+def describe_node(names: list[str], flags: dict[str, str]) -> int:
+    if not machine(names[0]).exists():
+        return error("compute.tpus.tpu-vm.describe", f"NOT_FOUND: Resource '{names[0]}' was not found")
+    json.dump({"name": names[0], "state": script("node_state", "READY"), "health": "HEALTHY"}, sys.stdout)
+    return 0
+
+
+def delete(names: list[str], flags: dict[str, str]) -> int:
+    command = "compute.tpus.queued-resources.delete"
+    assert "--force" in flags, "FAILED_PRECONDITION: the request has nodes"
+    time.sleep(script("delete_seconds", 0))
+    refusal = script("refuse_delete")
+    if refusal:
+        return error(command, refusal)
+    if not request(names[0]).exists():
+        return error(command, f"NOT_FOUND: Resource '{resource(names[0], flags)}' was not found")
+    take_away(names[0])
+    request(names[0]).unlink()
+    return 0
+
+
+def ssh(names: list[str], flags: dict[str, str]) -> int:
+    name = names[0]
+    if not machine(name).exists():
+        return error("compute.tpus.tpu-vm.ssh", f"NOT_FOUND: Resource '{name}' was not found")
+    command = flags["--command"]
+    # As gcloud does: what ssh itself could not do is tried again, ten times, the same command.
+    for _ in range(10):
+        sys.stderr.write("SSH: Attempting to connect to worker 0...\n")
+        if script("ssh_fails") or not machine(name).exists():
+            sys.stderr.write("Retrying: SSH command error: [ssh] exited with return code [255].\n")
+            time.sleep(0.05)
+            continue
+        cut = script("cut_follow_after") if " follow " in command else None
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=machine(name),
+            env=environment(name),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for number, line in enumerate(process.stdout):
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+            if cut is not None and number + 1 >= cut:
+                os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        if code >= 0:
+            return code
+        sys.stderr.write("Retrying: SSH command error: [ssh] exited with return code [255].\n")
+    return error("compute.tpus.tpu-vm.ssh", "[/usr/bin/ssh] exited with return code [255].", 255)
+
+
+def scp(names: list[str], flags: dict[str, str]) -> int:
+    source, target = names
+    name, _, folder = target.partition(":")
+    if script("ssh_fails") or not machine(name).exists():
+        return error("compute.tpus.tpu-vm.scp", "[/usr/bin/scp] exited with return code [255].", 255)
+    assert "--recurse" in flags
+    assert not folder
+    shutil.copytree(source, machine(name) / Path(source).name, dirs_exist_ok=True)
+    return 0
+
+
+def boot(name: str) -> None:
+    """A machine as a TPU's is: gcloud, a Python with pip, nothing of ours."""
+    tools = machine(name) / "bin"
+    tools.mkdir(parents=True)
+    start = f"#!/bin/sh\nexec {sys.executable} -I -S {HERE}"
+    write_program(tools / "gcloud", f'{start} "$@"\n')
+    write_program(
+        tools / "python3",
+        f'#!/bin/sh\nif [ "$1 $2" = "-m pip" ]; then shift 2; exec {sys.executable} -I {HERE.with_name("tpu_pip.py")} '
+        f'pip "$@"; fi\nexec {sys.executable} "$@"\n',
+    )
+
+
+def environment(name: str) -> dict[str, str]:
+    return {
+        "PATH": f"{machine(name)}/bin:/usr/bin:/bin",
+        "HOME": str(machine(name)),
+        "TPU_STAND_IN": str(STATE),
+        "OMP_NUM_THREADS": "1",
+        "LANG": "C.UTF-8",
+    }
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def take_away(name: str) -> None:
+    """Kills all that runs on a machine, and the machine with its disk."""
+    home = machine(name)
+    if not home.exists():
+        return
+    for _ in range(3):
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit() or int(process.name) == os.getpid():
+                continue
+            try:
+                runs_there = (process / "cwd").resolve().is_relative_to(home.resolve())
+                if runs_there:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:
+                continue
+    # A process may be writing its last.
+    for _ in range(20):
+        shutil.rmtree(home, ignore_errors=True)
+        if not home.exists():
+            return
+        time.sleep(0.05)
+
+
+def local(place: str) -> Path:
+    return STATE / "buckets" / place[len("gs://") :] if place.startswith("gs://") else Path(place)
+
+
+def storage(verb: str, words: list[str]) -> int:
+    failure = script("storage_fails")
+    if failure:
+        return error(f"storage.{verb}", failure)
+    flags = [word for word in words if word.startswith("--")]
+    places = [word for word in words if not word.startswith("--")]
+    if verb == "ls":
+        folder = local(places[0])
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        print(*found, sep="\n")
+        return 0 if found else error("storage.ls", "One or more URLs matched no objects.")
+    source, target = map(local, places)
+    if verb == "cp":
+        assert flags == ["--recursive"]
+        assert places[1].endswith("/")
+        if not source.exists():
+            return error("storage.cp", f"The following URLs matched no objects or files:\n{places[0]}")
+        # A directory in a bucket is a name with something behind it.
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, target / source.name)
+        return 0
+    assert verb == "rsync"
+    assert "--recursive" in flags
+    assert set(flags) <= {"--recursive", "--delete-unmatched-destination-objects"}
+    return rsync(source, target, "--delete-unmatched-destination-objects" in flags, places)
+
+
+def rsync(source: Path, target: Path, deletes: bool, places: list[str]) -> int:
+    if not source.is_dir():
+        return error("storage.rsync", f"Did not find existing container at: {places[0]}")
+    wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    there = {path.relative_to(target) for path in target.rglob("*") if path.is_file()} if target.exists() else set()
+    # In whatever order: nobody promises one.
+    for name in sorted(wanted, key=lambda name: str(name)[::-1]):
+        old, new = target / name, source / name
+        same = name in there and (old.stat().st_size, int(old.stat().st_mtime)) == (
+            new.stat().st_size,
+            int(new.stat().st_mtime),
+        )
+        if not same:
+            old.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = old.with_name(f"{old.name}.partial-{os.getpid()}")
+            shutil.copy2(new, unfinished)
+            unfinished.replace(old)
+        time.sleep(script("storage_seconds", 0))
+    if deletes:
+        for name in there - wanted:
+            if not re.search(r"\.partial-\d+$", name.name):
+                (target / name).unlink()
+    return 0
+
+
+COMMANDS = {
+    ("queued-resources", "create"): create,
+    ("queued-resources", "describe"): describe,
+    ("queued-resources", "delete"): delete,
+    ("tpu-vm", "describe"): describe_node,
+    ("tpu-vm", "ssh"): ssh,
+    ("tpu-vm", "scp"): scp,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
