@@ -51,6 +51,7 @@ demo: setup
 test: setup check
 	$(BIN)/python -m pytest
 
+# The whole way on real text; too long for every change.
 test-slow: setup
 	$(BIN)/python -m pytest -s tests/slow
 

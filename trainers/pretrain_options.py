@@ -41,7 +41,6 @@ def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data")
     group.add_argument(
         "--data",
-        action="extend",
         nargs="+",
         required=True,
         metavar="DIR",
