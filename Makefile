@@ -48,8 +48,9 @@ $(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c
 demo: setup
 	$(BIN)/beambert demo
 
+# Two processes; the tests of one file stay together, which share what they built.
 test: setup check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The whole way on real text; too long for every change.
 test-slow: setup

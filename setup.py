@@ -31,6 +31,7 @@ DEV = [
     "mypy>=1.11",
     "onnxruntime>=1.22",
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "ruff>=0.6",
     "setuptools>=77",
     "types-setuptools",
