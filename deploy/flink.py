@@ -19,12 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from beambert import Command
 from deploy.errors import SubmitError
 from deploy.flink_job_server import find_java, job_server, listens
 from deploy.flink_rest import FINAL, FlinkCluster
+
+if TYPE_CHECKING:
+    from beambert import Command
 
 DESCRIPTION = """Runs a data command on an Apache Flink cluster: beambert submit flink [flags] COMMAND [its flags].
 The cluster needs a pool of Python workers beside each TaskManager (python -m deploy.flink_worker_pool, or a Beam SDK
@@ -121,7 +123,7 @@ def beam_flags(args: argparse.Namespace, endpoint: str, plan: Plan, name: str) -
     return flags if args.environment_type == "LOOPBACK" else [*flags, f"--environment_config={args.environment_config}"]
 
 
-def run(args: argparse.Namespace, command: Command) -> int:
+def run(args: argparse.Namespace, command: "Command") -> int:
     """Runs a data command on the cluster.
 
     Raises:
@@ -157,7 +159,7 @@ def failure(text: str) -> SubmitError | None:
     return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
-def _check(args: argparse.Namespace, command: Command, cluster: FlinkCluster, name: str) -> Plan:
+def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, name: str) -> Plan:
     """Looks for what would fail late or never. Raises SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]

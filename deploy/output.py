@@ -10,7 +10,7 @@ from apache_beam.io.filesystem import BeamIOError
 
 from pipelines.dataset import DatasetError
 from pipelines.versions import versions
-from pipelines.writing import delete_matching, write_text
+from pipelines.writing import TEMPORARY, delete_matching, write_text
 
 _WORK = "unfinished"
 
@@ -39,7 +39,7 @@ def delete_work(output: str) -> None:
 def delete_temporary(output: str) -> None:
     """Deletes the temporary files of workers that were killed, when a job has finished without them."""
     for folder in ("", "corpus/", "rejected/", "shards/"):
-        delete_matching(f"{output}/{folder}*.tmp")
+        delete_matching(f"{output}/{folder}{TEMPORARY}")
 
 
 def delete_folder(folder: str) -> None:

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 _SECONDS_BETWEEN_LOOKS = 0.5
 # A listing there is a request or several.
 _SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES = 5.0
+# Of very many files a look takes minutes; it is to be no more than this share of the time.
+_SHARE_OF_LOOKING = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
 # Rates over less than this say little; where the start of the workers counts too, over less than that.
 _LEAST_SECONDS = 2.0
@@ -48,6 +50,7 @@ class Look(NamedTuple):
         cost: their work.
         amounts: theirs, added up.
         grown: seconds at the look that found the latest of them.
+        took: seconds that the look itself took.
     """
 
     seconds: float
@@ -55,6 +58,7 @@ class Look(NamedTuple):
     cost: float
     amounts: dict[str, float]
     grown: float
+    took: float = 0.0
 
 
 @contextmanager
@@ -90,7 +94,7 @@ def _looks(stage: Stage) -> Iterator[Look]:
                 grown = seconds
                 cost += stage.costs[name]
                 total.update(stage.amounts(file.path))
-        yield Look(seconds, len(seen), cost, dict(total), grown)
+        yield Look(seconds, len(seen), cost, dict(total), grown, time.monotonic() - start - seconds)
 
 
 def describe(stage: Stage, looks: list[Look]) -> str:
@@ -136,10 +140,15 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def pause(stage: Stage, look: Look) -> float:
+    """Seconds to wait between a look at a stage and the next."""
+    usual = _SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES if "://" in stage.pattern else _SECONDS_BETWEEN_LOOKS
+    return max(usual, look.took * (1 - _SHARE_OF_LOOKING) / _SHARE_OF_LOOKING)
+
+
 def _wait(stage: Stage, looks: Iterator[Look], found: list[Look], stop: threading.Event) -> bool:
     """Waits, then looks once more and keeps what `describe` needs; False when the stage is over."""
-    remote = "://" in stage.pattern
-    if stop.wait(_SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES if remote else _SECONDS_BETWEEN_LOOKS):
+    if stop.wait(pause(stage, found[-1])):
         return False
     look = next(looks)
     if len(found) < 2 or found[1].cost == found[0].cost:

@@ -9,6 +9,9 @@ from typing import BinaryIO
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+# Glob for the names of `write_atomically`, in a directory: what a killed process leaves.
+TEMPORARY = f"*.{'?' * 32}.tmp"
+
 
 class HashedFile:
     """A write-only file that knows the size and SHA-256 of what was written to it."""

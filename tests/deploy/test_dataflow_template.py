@@ -118,6 +118,8 @@ def test_the_images_are_pinned_and_run_as_nobody_in_particular():
         base, name = re.match(r"(\S+)(?: AS (\S+))?", stage).groups()
         users[name] = (re.findall(r"^USER (\S+)", stage, re.MULTILINE) or [users.get(base, "0")])[-1]
     assert {users[name] for name in ("worker", "corpus", "pretraining-data", None)} == {"10001"}
+    # As Flink's own image has it, for the volume that both write to.
+    assert users["flink"] == "9999"
 
 
 def test_the_images_hold_every_package_and_module_of_ours():

@@ -13,7 +13,7 @@ from deploy.flink_downloads import FLINK_VERSION
 from deploy.flink_worker_pool import DEFAULT_PORT
 from tests.conftest import ROOT
 
-FOLDER = ROOT / "deploy/kubernetes"
+FOLDER = ROOT / "deploy/kubernetes/flink"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
 # Each kind with the fields that it cannot do without.
 KINDS = {
@@ -96,8 +96,8 @@ def test_manifests_are_sound(path):
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("beambert-worker:0.1.0", "beambert-worker:latest", "not pinned"),
-        ("beambert-worker:0.1.0", "beambert-worker", "not pinned"),
+        ("beambert-flink:0.1.0", "beambert-flink:latest", "not pinned"),
+        ("beambert-flink:0.1.0", "beambert-flink", "not pinned"),
         ("runAsNonRoot: true\n        runAsUser", "runAsUser", "runAsNonRoot"),
         ("memory: 2Gi", "storage: 2Gi", "worker-pool has no limits"),
         ("mountPath: /data", "mountPath: /mnt", "does not mount the data"),
@@ -107,7 +107,7 @@ def test_manifests_are_sound(path):
     ],
 )
 def test_the_lint_finds_faults(old, new, fault):
-    text = (FOLDER / "flink.yaml").read_text(encoding="utf-8")
+    text = (FOLDER / "cluster.yaml").read_text(encoding="utf-8")
     text = text.replace('taskmanager.numberOfTaskSlots: "1"', 'taskmanager.numberOfTaskSlots: "1"\n    rest: none')
     assert old in text
     found = [found for document in yaml.safe_load_all(text.replace(old, new)) for found in faults(document)]
@@ -115,7 +115,7 @@ def test_the_lint_finds_faults(old, new, fault):
 
 
 def deployment() -> dict[str, Any]:
-    return documents(FOLDER / "flink.yaml")[0]
+    return documents(FOLDER / "cluster.yaml")[0]
 
 
 def submission() -> tuple[str, beambert.Command, Any]:
@@ -170,16 +170,3 @@ def test_who_reaches_the_cluster():
     ]
     assert submit in allowed
     assert None not in allowed
-
-
-def test_the_image_is_pinned_and_not_root():
-    lines = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    assert all(re.fullmatch(r"FROM \S+:\d+\.\d+\.\d+-\S+", line) for line in lines if line.startswith("FROM"))
-    users = [line for line in lines if line.startswith("USER")]
-    assert users == ["USER 9999"]
-    # Everything that setup.py packs or reads.
-    copied = " ".join(line for line in lines if line.startswith("COPY"))
-    for name in ("setup.py", "README.md", "requirements.lock", "beambert.py", "beambert_flags.py"):
-        assert name in copied
-    for package in ("tokenizer", "bert_model", "pipelines", "trainers", "deploy"):
-        assert f"COPY {package} {package}" in copied

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deploy.progress import Look, Stage, describe, watch_files
+from deploy.progress import Look, Stage, describe, pause, watch_files
 
 STAGE = Stage("Stage", "nowhere/*", {str(number): 1.0 for number in range(80)}, "passes")
 
@@ -58,6 +58,14 @@ def test_work_is_weighed():
     assert describe(stage, [Look(0, 0, 0, {}, 0), Look(1, 1, 1, {}, 1), Look(4, 2, 2, {}, 4)]).endswith(
         "about 54 s left"
     )
+
+
+def test_looking_takes_no_more_than_a_tenth_of_the_time():
+    remote = STAGE._replace(pattern="gs://bucket/notes/*")
+    assert pause(STAGE, Look(0, 0, 0, {}, 0, took=0.01)) == 0.5
+    assert pause(remote, Look(0, 0, 0, {}, 0, took=0.5)) == 5
+    for stage in (STAGE, remote):
+        assert pause(stage, Look(0, 0, 0, {}, 0, took=20)) == pytest.approx(180)
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -1,0 +1,29 @@
+"""What is tidied up in an output directory, and what is left alone there."""
+
+import subprocess
+import sys
+
+from deploy.output import delete_temporary
+
+# Dies in mid-writing, without a chance to tidy up.
+KILLED = """
+import os, sys
+from pipelines.writing import write_atomically
+open_files = [write_atomically(path) for path in sys.argv[1:]]
+for file in open_files:
+    file.__enter__().write(b"half")
+os._exit(9)
+"""
+
+
+def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
+    for folder in ("corpus", "shards", "rejected", "mine"):
+        (tmp_path / folder).mkdir()
+    names = ("dataset.json", "corpus/a", "shards/b", "rejected/c")
+    subprocess.run([sys.executable, "-c", KILLED, *(str(tmp_path / name) for name in names)], check=False)
+    assert len([path for path in tmp_path.rglob("*.tmp")]) == len(names)
+    kept = [tmp_path / name for name in ("notes.tmp", "dataset.json", "shards/b", "mine/x.tmp", "shards/short.abc.tmp")]
+    for path in kept:
+        path.write_text("kept")
+    delete_temporary(str(tmp_path))
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
