@@ -21,7 +21,7 @@ def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
         (tmp_path / folder).mkdir()
     names = ("dataset.json", "corpus/a", "shards/b", "rejected/c")
     subprocess.run([sys.executable, "-c", KILLED, *(str(tmp_path / name) for name in names)], check=False)
-    assert len([path for path in tmp_path.rglob("*.tmp")]) == len(names)
+    assert len(list(tmp_path.rglob("*.tmp"))) == len(names)
     kept = [tmp_path / name for name in ("notes.tmp", "dataset.json", "shards/b", "mine/x.tmp", "shards/short.abc.tmp")]
     for path in kept:
         path.write_text("kept")
