@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import NoReturn
 
@@ -81,7 +82,11 @@ class Command:
 
 def overview() -> str:
     """What `beambert --help` prints."""
-    return _OVERVIEW.format("\n".join(f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()))
+    return _OVERVIEW.format(_listed(COMMANDS))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -157,8 +162,15 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] in ("--help", "-h", "help"):
         print(overview())
         return 0 if argv else 2
-    words = 2 if argv[0] == "submit" else 1
+    places = [name for name in COMMANDS if name.startswith(f"{argv[0]} ")]
+    words = 2 if places else 1
     command = " ".join(argv[:words])
+    if places and argv[1:2] in (["--help"], ["-h"]):
+        print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(places)}")
+        return 0
+    if places and command not in COMMANDS:
+        print(f"beambert: {argv[0]} where? {', '.join(places[:-1])} or {places[-1]}", file=sys.stderr)
+        return 2
     if command not in COMMANDS:
         print(f"beambert: no command {command}{nearest(command, list(COMMANDS))}; see beambert --help", file=sys.stderr)
         return 2

@@ -28,6 +28,12 @@ def test_every_command_explains_itself(capsys, command):
     assert "--" in out
 
 
+def test_submit_says_where_to(capsys):
+    code, out, _ = run(capsys, "submit", "--help")
+    assert code == 0
+    assert all(f"submit {place}" in out for place in ("flink", "dataflow", "tpu"))
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
@@ -41,8 +47,8 @@ def test_every_command_explains_itself(capsys, command):
         (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
         (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
-        (["submit"], "no command submit; did you mean submit "),
-        (["submit", "spark"], "no command submit spark"),
+        (["submit"], "submit where? submit flink, submit dataflow or submit tpu"),
+        (["submit", "spark", "build"], "submit where? submit flink, "),
         (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
         (["submit", "flink", "build", "--output", "x", "--vocab_sze", "9"], "did you mean --vocab_size?"),
         (["submit", "flink", "--flink_master", "h:8081"], "say what to run behind its own flags: build, corpus or"),
