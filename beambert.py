@@ -130,12 +130,18 @@ def read_command(name: str, argv: list[str]) -> Command:
     parser, module = make_parser(name)
     if hasattr(module, "complete_arguments"):
         argv = module.complete_arguments(argv)
-    args, rest = parser.parse_known_args(argv)
+    required = [action for action in parser._actions if action.required]
+    # A mistyped flag is named before those that are missing, which it may be one of.
+    for action in required:
+        action.required = False
+    rest = parser.parse_known_args(argv)[1]
     unknown, beam_flags = _unknown_flags(rest, module)
     if unknown:
         flag = unknown[0].split("=")[0]
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
-    return Command(name, argv, module, args, rest)
+    for action in required:
+        action.required = True
+    return Command(name, argv, module, parser.parse_known_args(argv)[0], rest)
 
 
 def _run(name: str, argv: list[str]) -> int:

@@ -50,10 +50,11 @@ def test_submit_says_where_to(capsys):
         (["submit"], "submit where? submit flink, submit dataflow or submit tpu"),
         (["submit", "spark", "build"], "submit where? submit flink, "),
         (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
-        (["submit", "flink", "build", "--output", "x", "--vocab_sze", "9"], "did you mean --vocab_size?"),
+        (["submit", "flink", "--flink_master", "h:1", "build", "--vocab_sze", "9"], "did you mean --vocab_size?"),
         (["submit", "flink", "--flink_master", "h:8081"], "say what to run behind its own flags: build, corpus or"),
         (["submit", "flink", "pretrain"], "unknown argument pretrain"),
         (["build"], "the following arguments are required: --output"),
+        (["build", "--outptu", "x"], "unknown argument --outptu; did you mean --output?"),
     ],
 )
 def test_a_mistyped_flag_is_one_line(capsys, argv, says):
