@@ -115,7 +115,7 @@ class Cloud:
         return sorted(path.stem for name in ("requests", "machines") for path in (self.state / name).iterdir())
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
     """Waits until something is so."""
     end = time.monotonic() + seconds
     while not condition():
