@@ -8,6 +8,7 @@ knows them by their ids alone, and every TaskManager counts from one.
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -41,7 +42,13 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ]
         try:
             # What a worker prints goes where the pool's own messages go; a pipe would have to be read.
-            worker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)  # noqa: S603
+            # Beam reads its id, which it puts on log records, as soon as its modules are imported.
+            worker = subprocess.Popen(  # noqa: S603
+                command,
+                env={**os.environ, "WORKER_ID": request.worker_id},
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
         print(f"worker {request.worker_id} of {context.peer()} is process {worker.pid}", file=sys.stderr, flush=True)

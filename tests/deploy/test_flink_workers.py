@@ -1,17 +1,25 @@
 """Pools of Python workers, with Beam's own engine in the place of a TaskManager."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, beam_provision_api_pb2, endpoints_pb2
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+    endpoints_pb2,
+)
 from google.protobuf import json_format
 
 from deploy.flink_job_server import free_port, listens
@@ -108,6 +116,43 @@ def test_a_worker_ends_in_the_middle_of_its_work_when_its_runner_is_killed(pool,
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     wait_until(lambda: not alive(pid), 20)
+
+
+class Runner(beam_fn_api_pb2_grpc.BeamFnLoggingServicer, beam_provision_api_pb2_grpc.ProvisionServiceServicer):
+    """What a worker meets first of a runner; it keeps who sends log records."""
+
+    def __init__(self) -> None:
+        self.senders: queue.Queue[str | None] = queue.Queue()
+
+    def GetProvisionInfo(self, request, context):
+        return beam_provision_api_pb2.GetProvisionInfoResponse()
+
+    def Logging(self, request_iterator, context):
+        self.senders.put(dict(context.invocation_metadata()).get("worker_id"))
+        yield beam_fn_api_pb2.LogControl()
+        for _ in request_iterator:
+            pass
+
+
+def test_log_records_say_which_worker_sends_them(pool):
+    """Beam's Prism refuses those that do not."""
+    runner = Runner()
+    server = grpc.server(ThreadPoolExecutor(4))
+    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(runner, server)
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(runner, server)
+    here = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{server.add_insecure_port('localhost:0')}")
+    request = beam_fn_api_pb2.StartWorkerRequest(
+        worker_id="7-3", control_endpoint=here, logging_endpoint=here, provision_endpoint=here
+    )
+    server.start()
+    try:
+        with grpc.insecure_channel(pool) as channel:
+            stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+            assert not stub.StartWorker(request).error
+            assert runner.senders.get(timeout=60) == "7-3"
+            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="7-3"))
+    finally:
+        server.stop(None)
 
 
 def test_two_task_managers_that_number_their_workers_alike(pool):
