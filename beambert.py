@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import NoReturn
 
+from beambert_flags import places
+
 COMMANDS = {
     "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
     "corpus": ("deploy.corpus", "the first half of build: documents, sentences, vocabulary"),
@@ -154,9 +156,22 @@ def _run(name: str, argv: list[str]) -> int:
             choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
             make_parser(name)[0].error(f"say what to run behind its own flags: {choices}, with the flags of that")
         return command.module.run(command.args, read_command(argv[split], argv[split + 1 :]))
+    if command.module.__name__.startswith("trainers."):
+        _refuse_buckets(command)
     if getattr(command.module, "ACCEPTS_BEAM_FLAGS", False):
         return command.module.run(command.args, command.beam_flags)
     return command.module.run(command.args)
+
+
+def _refuse_buckets(command: Command) -> None:
+    """Ends the program with a line where a command that knows only this machine's files is given others."""
+    parser, _ = make_parser(command.name)
+    for flag, place in places(parser, command.args):
+        if "://" in place:
+            parser.error(
+                f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
+                "(gcloud storage cp --recursive), or train beside the bucket with beambert submit tpu"
+            )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,8 +1,23 @@
-"""Types of command line flags, for every command; their messages say what a value should be."""
+"""Types of command line flags, for every command; their messages say what a value should be. And which are places."""
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+# What a flag's help calls its value where that is a file, a directory, or a pattern of such.
+PLACES = ("DIR", "DST", "FILE", "GLOB", "PATH", "SRC")
+_NAME_OR_FILE = "NAME|FILE.json"
+
+
+def places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """(flag, value) of every file or directory that flags name, in the order of the parser."""
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        values = value if isinstance(value, list) else [value]
+        for place in values:
+            is_file = action.metavar == _NAME_OR_FILE and str(place).endswith(".json")
+            if isinstance(place, str) and (action.metavar in PLACES or is_file):
+                yield (action.option_strings[-1] if action.option_strings else str(action.metavar)), place
 
 
 def positive_int(text: str) -> int:

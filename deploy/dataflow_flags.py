@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from beambert_flags import places
 from deploy.errors import SubmitError
 
 if TYPE_CHECKING:
     from beambert import Command
 
-# Flags of the data commands whose values are files, by what their help calls the value.
-PATHS = ("FILE", "DIR", "GLOB")
 # Said by us, so not for whoever types flags of Beam's behind the command.
 _OURS = (
     "--runner",
@@ -71,23 +70,21 @@ service_account = _matching(
 )
 
 
-def flags_of(module: ModuleType) -> list[argparse.Action]:
-    """The flags of a command, from the module that runs it."""
+def parser_of(module: ModuleType) -> argparse.ArgumentParser:
+    """A parser of a command's flags alone, from the module that runs it."""
     parser = argparse.ArgumentParser(add_help=False)
     module.add_arguments(parser)
-    return parser._actions
+    return parser
 
 
 def require_cloud_paths(module: ModuleType, args: argparse.Namespace) -> None:
     """Raises SubmitError, naming the flag, where a file or directory of a command's does not lie in a bucket."""
-    for action in flags_of(module):
-        value = getattr(args, action.dest) if action.metavar in PATHS else None
-        for path in value if isinstance(value, list) else [value] if value else []:
-            if not re.fullmatch(CLOUD_PATH, path):
-                raise SubmitError(
-                    f"{action.option_strings[0]} {path} is no file that Dataflow's workers can see; copy it to a "
-                    "bucket (gcloud storage cp) and give gs://BUCKET/..."
-                )
+    for flag, path in places(parser_of(module), args):
+        if not re.fullmatch(CLOUD_PATH, path):
+            raise SubmitError(
+                f"{flag} {path} is no file that Dataflow's workers can see; copy it to a bucket (gcloud storage cp) "
+                "and give gs://BUCKET/..."
+            )
 
 
 def refuse_ours(beam_flags: list[str], command: str) -> None:

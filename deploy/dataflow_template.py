@@ -15,8 +15,8 @@ from typing import Any
 
 import deploy.corpus
 import deploy.pretraining_data
-from beambert_flags import boolean, non_negative_int, positive_int
-from deploy.dataflow_flags import CLOUD_PATH, PATHS, flags_of
+from beambert_flags import PLACES, boolean, non_negative_int, positive_int
+from deploy.dataflow_flags import CLOUD_PATH, parser_of
 
 COMMANDS: dict[str, ModuleType] = {"corpus": deploy.corpus, "pretraining-data": deploy.pretraining_data}
 FOLDER = Path(__file__).parent / "templates"
@@ -40,7 +40,9 @@ _OF_THIS_MACHINE = ("--ignore_memory_estimate",)
 
 def parameters_of(command: str) -> list[argparse.Action]:
     """The flags of a command that a template has parameters for."""
-    return [action for action in flags_of(COMMANDS[command]) if action.option_strings[0] not in _OF_THIS_MACHINE]
+    return [
+        action for action in parser_of(COMMANDS[command])._actions if action.option_strings[0] not in _OF_THIS_MACHINE
+    ]
 
 
 def _pattern(action: argparse.Action) -> str:
@@ -49,7 +51,7 @@ def _pattern(action: argparse.Action) -> str:
         return "|".join(map(re.escape, action.choices))
     if action.nargs == 0:
         return "true|false"
-    if action.metavar in PATHS:
+    if action.metavar in PLACES:
         # What is in a list ends at a space.
         return CLOUD_PATH.replace(".*", r"\S*")
     if action.type in _PATTERNS:

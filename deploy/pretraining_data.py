@@ -233,4 +233,7 @@ def print_summary(manifest: Dataset, output: str) -> None:
     for warning in manifest.counts.get("warnings", []):
         print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
-    print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")
+    if "://" in output:
+        print(f"\nNext: copy {output} to the machine that trains, or train beside it with beambert submit tpu")
+    else:
+        print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

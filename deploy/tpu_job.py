@@ -11,6 +11,7 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from beambert_flags import places
 from deploy import tpu_worker
 from deploy.errors import SubmitError
 
@@ -35,8 +36,6 @@ _RUNTIMES = {
     "v5p": "v2-alpha-tpuv5",
     "v6e": "v2-alpha-tpuv6e",
 }
-# What a flag calls a place in the file system.
-_PLACES = ("DIR", "PATH", "FILE")
 _BUCKET = "gs://"
 _LOCKS = ("tpu-installer.lock", "tpu-requirements.lock")
 
@@ -81,17 +80,10 @@ def job_of(command: "Command") -> Job:
     """
     parser = argparse.ArgumentParser(add_help=False)
     command.module.add_arguments(parser)
-    places: dict[str, list[str]] = {}
-    for action in parser._actions:
-        value = getattr(command.args, action.dest, None)
-        values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        flag = action.option_strings[-1] if action.option_strings else action.dest
-        for place in values:
-            if action.metavar in _PLACES or (action.metavar == "NAME|FILE.json" and place.endswith(".json")):
-                places.setdefault(flag, []).append(_checked(flag, place))
+    found = [(flag, _checked(flag, place)) for flag, place in places(parser, command.args)]
     _check_flags(command)
-    (output,) = places.pop("--output")
-    inputs = list(dict.fromkeys(place for values in places.values() for place in values))
+    (output,) = (place for flag, place in found if flag == "--output")
+    inputs = list(dict.fromkeys(place for flag, place in found if flag != "--output"))
     for place in inputs:
         if _within(place, output) or _within(output, place):
             raise SubmitError(f"--output {output} and {place} lie one in the other; give --output a place of its own")

@@ -64,6 +64,30 @@ def test_a_mistyped_flag_is_one_line(capsys, argv, says):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("argv", "flag"),
+    [
+        (["pretrain", "--data", "here", "gs://bucket/data", "--output", "run"], "--data gs://bucket/data"),
+        (["finetune", "mrpc", "--data_dir", "d", "--output", "gs://bucket/run"], "--output gs://bucket/run"),
+        (["pretrain", "--data", "d", "--output", "o", "--model", "gs://b/own.json"], "--model gs://b/own.json"),
+        (["convert", "gs://bucket/run", "model", "--to", "native"], "SRC gs://bucket/run"),
+        (["predict", "gs://bucket/run", "a text"], "DIR gs://bucket/run"),
+    ],
+)
+def test_training_refuses_buckets_and_says_where_they_are_read(capsys, argv, flag):
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert f"{flag} is in a bucket" in err
+    assert "beambert submit tpu" in err
+    assert err.count("\n") == 1
+
+
+def test_a_text_may_look_like_a_bucket(capsys):
+    code, _, err = run(capsys, "predict", "nowhere", "gs://bucket/run")
+    assert code == 1
+    assert "bucket" not in err
+
+
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
     from deploy import build
 
