@@ -81,6 +81,11 @@ class Command:
     args: argparse.Namespace
     beam_flags: list[str]
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """(flag, value) of every file or directory that the flags name."""
+        return list(places(make_parser(self.name)[0], self.args))
+
 
 def overview() -> str:
     """What `beambert --help` prints."""
@@ -165,10 +170,9 @@ def _run(name: str, argv: list[str]) -> int:
 
 def _refuse_buckets(command: Command) -> None:
     """Ends the program with a line where a command that knows only this machine's files is given others."""
-    parser, _ = make_parser(command.name)
-    for flag, place in places(parser, command.args):
+    for flag, place in command.places:
         if "://" in place:
-            parser.error(
+            make_parser(command.name)[0].error(
                 f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
                 "(gcloud storage cp --recursive), or train beside the bucket with beambert submit tpu"
             )

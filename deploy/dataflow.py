@@ -118,7 +118,7 @@ def run(args: argparse.Namespace, command: "Command") -> int:
     """
     if importlib.util.find_spec("apache_beam") is None or not _has_cloud_packages():
         raise SubmitError("Google's client libraries are not installed; pip install 'beambert[data,gcp]'")
-    dataflow_flags.require_cloud_paths(command.module, command.args)
+    dataflow_flags.require_cloud_paths(command.places)
     dataflow_flags.refuse_ours(command.beam_flags, command.name)
     dataflow_flags.require_workers(args)
     if not args.no_auth:

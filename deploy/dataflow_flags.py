@@ -4,10 +4,8 @@ import argparse
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from beambert_flags import places
 from deploy.errors import SubmitError
 
 if TYPE_CHECKING:
@@ -70,16 +68,9 @@ service_account = _matching(
 )
 
 
-def parser_of(module: ModuleType) -> argparse.ArgumentParser:
-    """A parser of a command's flags alone, from the module that runs it."""
-    parser = argparse.ArgumentParser(add_help=False)
-    module.add_arguments(parser)
-    return parser
-
-
-def require_cloud_paths(module: ModuleType, args: argparse.Namespace) -> None:
+def require_cloud_paths(places: Iterable[tuple[str, str]]) -> None:
     """Raises SubmitError, naming the flag, where a file or directory of a command's does not lie in a bucket."""
-    for flag, path in places(parser_of(module), args):
+    for flag, path in places:
         if not re.fullmatch(CLOUD_PATH, path):
             raise SubmitError(
                 f"{flag} {path} is no file that Dataflow's workers can see; copy it to a bucket (gcloud storage cp) "

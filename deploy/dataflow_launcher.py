@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.runner import PipelineResult
 
+from beambert_flags import places
 from deploy import dataflow_flags, dataflow_graph, embedded
 from deploy.dataflow_template import COMMANDS, parameters_of
 from deploy.errors import SubmitError
@@ -62,7 +63,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     module.add_arguments(parser)
     args, beam_flags = parser.parse_known_args(to_flags(parameters, parameters_of(command)))
-    dataflow_flags.require_cloud_paths(module, args)
+    dataflow_flags.require_cloud_paths(places(parser, args))
     options = embedded.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
     _require_nothing_there(command, absolute(args.output))

@@ -16,7 +16,7 @@ from typing import Any
 import deploy.corpus
 import deploy.pretraining_data
 from beambert_flags import PLACES, boolean, non_negative_int, positive_int
-from deploy.dataflow_flags import CLOUD_PATH, parser_of
+from deploy.dataflow_flags import CLOUD_PATH
 
 COMMANDS: dict[str, ModuleType] = {"corpus": deploy.corpus, "pretraining-data": deploy.pretraining_data}
 FOLDER = Path(__file__).parent / "templates"
@@ -40,9 +40,9 @@ _OF_THIS_MACHINE = ("--ignore_memory_estimate",)
 
 def parameters_of(command: str) -> list[argparse.Action]:
     """The flags of a command that a template has parameters for."""
-    return [
-        action for action in parser_of(COMMANDS[command])._actions if action.option_strings[0] not in _OF_THIS_MACHINE
-    ]
+    parser = argparse.ArgumentParser(add_help=False)
+    COMMANDS[command].add_arguments(parser)
+    return [action for action in parser._actions if action.option_strings[0] not in _OF_THIS_MACHINE]
 
 
 def _pattern(action: argparse.Action) -> str:

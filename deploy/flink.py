@@ -181,12 +181,11 @@ def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, 
             "`python -m deploy.flink_worker_pool` beside each TaskManager"
         )
     if not local and not args.shared_paths:
-        paths = [command.args.output, *_as_list(command.args.input)]
-        here = next((path for path in paths if "://" not in path), None)
+        here = next((place for place in command.places if "://" not in place[1]), None)
         if here:
             raise SubmitError(
-                f"{here} is a path of this machine, and the cluster is on {cluster.host}; give a bucket such as "
-                "gs://..., or --shared_paths if it is a mount that all machines have under this name"
+                f"{' '.join(here)} is a path of this machine, and the cluster is on {cluster.host}; give a bucket such "
+                "as gs://..., or --shared_paths if it is a mount that all machines have under this name"
             )
     for job in cluster.jobs(name):
         if job["state"] not in FINAL:
@@ -201,10 +200,6 @@ def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, 
             file=sys.stderr,
         )
     return Plan(parallelism, settings.get("classloader.resolve-order") == "parent-first")
-
-
-def _as_list(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 @contextmanager

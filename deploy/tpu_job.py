@@ -1,6 +1,5 @@
 """What runs on the machine of a TPU: the command as it has to be there, places in buckets, the folder to be copied."""
 
-import argparse
 import importlib.util
 import json
 import re
@@ -11,7 +10,6 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from beambert_flags import places
 from deploy import tpu_worker
 from deploy.errors import SubmitError
 
@@ -78,9 +76,7 @@ def job_of(command: "Command") -> Job:
     Raises:
         SubmitError: a path is one of this machine, or places overlap, or a flag makes no sense there.
     """
-    parser = argparse.ArgumentParser(add_help=False)
-    command.module.add_arguments(parser)
-    found = [(flag, _checked(flag, place)) for flag, place in places(parser, command.args)]
+    found = [(flag, _checked(flag, place)) for flag, place in command.places]
     _check_flags(command)
     (output,) = (place for flag, place in found if flag == "--output")
     inputs = list(dict.fromkeys(place for flag, place in found if flag != "--output"))

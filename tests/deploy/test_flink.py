@@ -122,6 +122,9 @@ def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
     cluster_there.overview = FlinkCluster(cluster.address).overview
     with pytest.raises(SubmitError, match="is a path of this machine, and the cluster is on localhost"):
         flink._check(args, beambert.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
+    flags = ["--input", "gs://a", "--output", "gs://b", "--vocab_file", "here.txt"]
+    with pytest.raises(SubmitError, match=r"--vocab_file here\.txt is a path of this machine"):
+        flink._check(args, beambert.read_command("build", flags), cluster_there, "n")
 
 
 def _args(*flags: str):
