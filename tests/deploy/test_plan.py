@@ -100,7 +100,7 @@ def test_every_line_follows_from_those_before(capsys):
     assert training["epochs"] == pytest.approx(256e6 / data["rows"])
     assert cloud["vCPU hours"] == pytest.approx(cloud["hours"] * 40)
     # Written and read; 0.45 bytes a byte of text were measured for articles in so many buckets (docs/SCALE.md).
-    assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.03)
+    assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.06)
     assert bill["shuffle"] == pytest.approx(cloud["shuffle"] / 1e9 * 0.011)
     assert bill["vCPUs"] == pytest.approx(cloud["vCPU hours"] * 0.056)
     assert bill["accelerator"] == pytest.approx(training["hours"] * 8 * 1.2)
