@@ -24,6 +24,7 @@ from apache_beam.runners.pipeline_context import PipelineContext
 import deploy.build
 from deploy import corpus as corpus_command
 from deploy import dataflow_graph
+from deploy.dataflow_flags import FOR_EVERY_JOB
 from pipelines.corpus import build_corpus
 from pipelines.reading import Input, Unit
 from tests.deploy.gcp_stand_in import BUCKET, stand_in
@@ -36,8 +37,7 @@ FLAGS = [
     "--temp_location=gs://bucket/temp",
     "--staging_location=gs://bucket/temp",
     "--job_name=job",
-    "--experiments=disable_logging_submission_environment",
-    "--no_save_main_session",
+    *FOR_EVERY_JOB,
 ]
 # Every step there can be.
 EVERYTHING = [

@@ -138,6 +138,24 @@ def test_a_snapshot_has_whole_checkpoints_and_nothing_half_written(tmp_path):
     assert (whole / "metrics.jsonl").read_text() == "{}\n"
 
 
+def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, monkeypatch):
+    checkpoints = tmp_path / "run/checkpoints"
+    make_checkpoint(checkpoints, 5)
+    make_checkpoint(checkpoints, 6)
+    link = tpu_worker._link
+
+    def link_and_remove(path, new):
+        link(path, new)
+        if path.name == "model.ckpt-5.index":
+            for part in ("index", "state.json", "data-00000-of-00001"):
+                (checkpoints / f"model.ckpt-5.{part}").unlink()
+
+    monkeypatch.setattr(tpu_worker, "_link", link_and_remove)
+    _, whole = tpu_worker.snapshot(tmp_path / "run", tmp_path / "snapshot")
+    kept = ("data-00000-of-00001", "state.json", "index")
+    assert files(whole) == {f"checkpoints/model.ckpt-6.{part}" for part in kept}
+
+
 def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
     checkpoints = tmp_path / "run/checkpoints"
     make_checkpoint(checkpoints, 0)
