@@ -46,11 +46,11 @@ def memory(process: int) -> int:
     return own + sum(map(memory, children))
 
 
-def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> None:
-    """Prints a row."""
-    command = f"-m beambert corpus --output {output} --vocab_file {vocab_file} --direct_num_workers {workers} --input"
+def run_command(command: str, *flags: object) -> tuple[float, float, int]:
+    """Runs a command of beambert's: (CPU seconds, seconds, peak bytes of it and its children)."""
     start, before = time.monotonic(), os.times()
-    with subprocess.Popen([sys.executable, *command.split(), pattern], stdout=subprocess.DEVNULL) as process:
+    argv = [sys.executable, "-m", "beambert", command, *map(str, flags)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
         peak = 0
         while process.poll() is None:
             peak = max(peak, memory(process.pid))
@@ -59,10 +59,17 @@ def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> None:
         sys.exit(process.returncode)
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu, time.monotonic() - start, peak
+
+
+def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> None:
+    """Prints a row."""
+    flags = ("--input", pattern, "--output", output, "--vocab_file", vocab_file, "--direct_num_workers", workers)
+    cpu, seconds, peak = run_command("corpus", *flags)
     counts = json.loads((output / "corpus.json").read_text())["counts"]
     print(
         f"{workers} process(es), {counts['bytes'] / 1e6:4.0f} MB of text, {counts['documents_read']:6,} documents: "
-        f"{time.monotonic() - start:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e9:.2f} GB"
+        f"{seconds:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e9:.2f} GB"
     )
 
 

@@ -9,13 +9,13 @@ number of buckets. `buckets`: the largest bucket, simulated. `graph`: bytes of t
 jobs on 10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
 """
 
+import argparse
 import dataclasses
 import functools
 import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 from apache_beam import Pipeline
 
-from benchmarks.corpus import memory
+import deploy.corpus
+from benchmarks.corpus import memory, run_command
 from deploy.plan_cloud import CPU_FACTOR, plan_cloud
 from deploy.plan_data import largest_bucket, plan_data
 from deploy.plan_lines import count, hours, size
@@ -45,7 +46,6 @@ from pipelines.records import Record, to_block
 from pipelines.sources import ReadOptions, read_file
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary
-from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.word_counts import count_words, most_frequent
 
 VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
@@ -57,25 +57,11 @@ SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)
 _PAGE_BYTES = 4000
 
 
-def options(num_buckets: int = 1) -> CorpusOptions:
+def options() -> CorpusOptions:
     """Those of `beambert corpus` without flags."""
-    return CorpusOptions(
-        do_lower_case=True,
-        vocab_size=30_000,
-        vocab_file="",
-        num_unused=0,
-        alphabet_limit=1000,
-        min_count=1,
-        compare_vocab="",
-        language_sampling_exponent=1.0,
-        character_rules=CHARACTER_RULES,
-        read=ReadOptions(),
-        language="en",
-        segmenter="rules",
-        truncation_noise=0.0,
-        num_buckets=num_buckets,
-        validation_fraction=0.02,
-    )
+    parser = argparse.ArgumentParser()
+    deploy.corpus.add_arguments(parser)
+    return deploy.corpus.corpus_options(parser.parse_args(["--output", "-"]), [])
 
 
 def wikipedia(data: Path) -> Iterator[Document]:
@@ -87,7 +73,8 @@ def wikipedia(data: Path) -> Iterator[Document]:
 @functools.cache
 def records_of(data: Path) -> list[Record]:
     """The articles, cleaned and segmented, less those that are left out."""
-    records = (to_record(document, options()) for document in wikipedia(data))
+    of_corpus = options()
+    records = (to_record(document, of_corpus) for document in wikipedia(data))
     return [record for record in records if not record.reason]
 
 
@@ -328,22 +315,6 @@ def write_texts(data: Path, folder: Path, megabytes: int) -> None:
         number += 1
 
 
-def measure(command: str, *flags: object) -> tuple[float, float, int]:
-    """Runs a command: (CPU seconds, seconds, peak bytes of it and its children)."""
-    start, before = time.monotonic(), os.times()
-    argv = [sys.executable, "-m", "beambert", command, *map(str, flags)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, memory(process.pid))
-            time.sleep(0.2)
-    if process.returncode:
-        sys.exit(process.returncode)
-    after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return cpu, time.monotonic() - start, peak
-
-
 def measure_runs(data: Path) -> None:
     """Both jobs on 10, 40 and 160 MB: CPU seconds, time, memory."""
     vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
@@ -352,9 +323,11 @@ def measure_runs(data: Path) -> None:
             folder, output = Path(name) / f"texts{megabytes}", Path(name) / f"out{megabytes}"
             folder.mkdir()
             write_texts(data, folder, megabytes)
-            corpus = measure("corpus", "--input", f"{folder}/*.jsonl", "--output", output, "--vocab_file", vocab_file)
+            corpus = run_command(
+                "corpus", "--input", f"{folder}/*.jsonl", "--output", output, "--vocab_file", vocab_file
+            )
             shards = Path(name) / "shards"
-            pretraining = measure("pretraining-data", "--input", output, "--output", shards, "--dupe_factor", 5)
+            pretraining = run_command("pretraining-data", "--input", output, "--output", shards, "--dupe_factor", 5)
             counts = json.loads((output / "corpus.json").read_text())["counts"]
             size = sum(path.stat().st_size for path in (output / "corpus").iterdir())
             print(

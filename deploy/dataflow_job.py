@@ -1,13 +1,10 @@
 """One job on Dataflow, from its submission to its end: what is told of it meanwhile, and how it is cancelled."""
 
 import dataclasses
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -18,6 +15,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
 from deploy.errors import SubmitError
+from deploy.signals import interrupted_by_signals
 
 # The first looks come soon, for whoever made a mistake; a job of hours needs few.
 _FIRST_SECONDS = 1.0
@@ -82,7 +80,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> Non
         return
     job = _Job(runner.dataflow_client, result.job_id(), cloud.project, cloud.region)
     print(f"Job {job.id}: {job.url}", flush=True)
-    with _interrupted_by_signals():
+    with interrupted_by_signals():
         try:
             _watch(job)
         except KeyboardInterrupt:
@@ -113,27 +111,6 @@ def refusal(error: Exception, cloud: GoogleCloudOptions) -> SubmitError:
     if code == 409:
         return SubmitError(_already_there(cloud))
     return SubmitError(f"Google Cloud refuses ({error}); {ways_out.get(code or 0, 'run the same again later')}")
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Makes SIGTERM, and the end of the terminal unless that is ignored, interrupt like Ctrl-C while the body runs."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    listened = []
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            before = signal.getsignal(number)
-            if before is not signal.SIG_IGN:
-                signal.signal(number, interrupt)
-                listened.append((number, before))
-    try:
-        yield
-    finally:
-        for number, before in listened:
-            signal.signal(number, before)
 
 
 def _watch(job: _Job) -> None:

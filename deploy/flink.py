@@ -10,7 +10,6 @@ import hashlib
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -18,12 +17,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.errors import SubmitError
 from deploy.flink_job_server import find_java, job_server, listens
 from deploy.flink_rest import FINAL, FlinkCluster
+from deploy.signals import interrupted_by_signals
 
 if TYPE_CHECKING:
     from beambert import Command
@@ -139,7 +138,7 @@ def run(args: argparse.Namespace, command: "Command") -> int:
             )
     plan = _check(args, command, cluster, name)
     print(f"Flink: {cluster.url}, {plan.parallelism} worker(s)", flush=True)
-    with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, _sigterm_as_interrupt():
+    with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, interrupted_by_signals():
         folder = Path(temporary)
         with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name, plan):
             flags = beam_flags(args, endpoint, plan, name)
@@ -302,20 +301,3 @@ def _cancel(cluster: FlinkCluster, name: str) -> bool:
     except SubmitError as error:
         print(f"Flink: the job could not be cancelled: {error}", file=sys.stderr)
     return bool(asked)
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Makes SIGTERM, by which schedulers end us, cancel the job as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -119,8 +119,3 @@ def plan_training(
     epochs = [count / of_one for count, of_one in zip(sequences, rows, strict=True)]
     hours = cost.flops / (accelerator.flops * utilization) / 3600
     return TrainingPlan(cost, sequences, epochs, hours, utilization)
-
-
-def implied_utilization(cost: RunCost, accelerator: Accelerator, hours: float) -> float:
-    """The share of its peak that an accelerator must have reached to end a run in that time."""
-    return cost.flops / (accelerator.flops * hours * 3600)

@@ -1,11 +1,14 @@
 """What the documents say can be typed."""
 
+import argparse
 import ast
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+from apache_beam.options.pipeline_options import PipelineOptions
 
 import beambert
 from tests.conftest import ROOT
@@ -58,6 +61,24 @@ def test_every_flag_in_the_documents_exists(capsys):
                 assert flags <= known, f"{document.name}: {argv}"
             seen += 1
     assert seen >= 8
+
+
+def test_every_flag_that_a_sentence_names_exists():
+    """In the documents and in the warnings; those of ours, which have an underscore, and of Beam's."""
+    known = set(re.findall(r"""add_argument\(\s*"(--\w+)\"""", "".join(map(Path.read_text, ROOT.glob("deploy/*.py")))))
+    for name in beambert.COMMANDS:
+        known |= set(beambert.make_parser(name)[0]._option_string_actions)
+    for options in PipelineOptions.__subclasses__():
+        parser = argparse.ArgumentParser(conflict_handler="resolve")
+        options._add_argparse_args(parser)
+        known |= set(parser._option_string_actions)
+    named = {
+        (path.name, flag)
+        for path in [*DOCUMENTS, *ROOT.glob("deploy/*warnings.py"), *ROOT.glob("pipelines/reporting/warnings.py")]
+        for flag in re.findall(r"(?<=[` \"(])--[a-z]+(?:_[a-z]+)+(?![\w-])", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 100
+    assert {(name, flag) for name, flag in named if flag not in known} == set()
 
 
 def test_every_command_is_in_the_readme_and_nothing_else_is():

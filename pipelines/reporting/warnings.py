@@ -67,7 +67,7 @@ def _of_held_out(held_out: Statistics, overlap: Overlap) -> list[str]:
     if share > 0.02:
         found.append(
             f"{share:.1%} of the held-out sentences stand in the training text word by word: documents repeat each "
-            "other; build the corpus with --near_duplicates or --repeated_paragraphs."
+            "other; build the corpus with --drop_near_duplicates or --drop_repeated_paragraphs."
         )
     if held_out.instances < _FEW_HELD_OUT:
         found.append(
