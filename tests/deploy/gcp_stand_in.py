@@ -7,6 +7,8 @@ staged packages alone, by `staged_job.py` in a process of its own that knows not
 
 import base64
 import datetime
+import functools
+import io
 import json
 import logging
 import os
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from gcp_storage_emulator.server import RequestHandler, create_server
 from google.cloud import dataflow, storage
 from google.protobuf import json_format
 
@@ -165,6 +168,24 @@ class StandIn:
         job["state"] = "JOB_STATE_FAILED" if told.get("error") else "JOB_STATE_DONE"
 
 
+class _StorageHandler(RequestHandler):
+    """The emulator's answers, a thread a connection.
+
+    In its own server, which has one thread, a connection that says nothing holds up all others. What a request has to
+    say is read before the lock is taken, for its storage is not made for threads.
+    """
+
+    _lock = threading.Lock()
+
+    def _answer(self) -> None:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            self.rfile = io.BytesIO(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        with self._lock:
+            getattr(super(), f"do_{self.command}")()
+
+    do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _answer
+
+
 class _Handler(BaseHTTPRequestHandler):
     stand_in: StandIn
 
@@ -235,13 +256,13 @@ def _write_key(path: Path, token_uri: str) -> None:
 @contextmanager
 def stand_in(folder: Path):
     """Runs the services while the body runs; this process must have `environment` to reach them."""
-    from gcp_storage_emulator.server import create_server
-
     # It warns of every answer that it makes of text.
     logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
-    files = create_server("localhost", 0, in_memory=True, default_bucket=BUCKET)
-    files.start()
-    here = StandIn(folder, files._api._httpd.server_port)
+    emulator = create_server("localhost", 0, in_memory=True, default_bucket=BUCKET)
+    files = ThreadingHTTPServer(("localhost", 0), functools.partial(_StorageHandler, emulator._storage))
+    files.daemon_threads = True
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    here = StandIn(folder, files.server_port)
     server = ThreadingHTTPServer(("localhost", 0), type("Handler", (_Handler,), {"stand_in": here}))
     server.daemon_threads = True
     here.endpoint = f"http://localhost:{server.server_port}"
@@ -255,4 +276,4 @@ def stand_in(folder: Path):
             if "process" in job and job["process"].poll() is None:
                 job["process"].kill()
         server.shutdown()
-        files.stop()
+        files.shutdown()

@@ -1,6 +1,7 @@
 """What commands do on gs://, against an emulator of Cloud Storage: locks, whole files, what is left behind, repair."""
 
 import shutil
+import socket
 from contextlib import suppress
 
 import pytest
@@ -60,6 +61,13 @@ def test_a_bucket_that_is_not_there_is_one_line(cloud):
         require_writable("gs://no-such-bucket/x")
     with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
         lock_output("gs://no-such-bucket/x").__enter__()
+
+
+def test_a_connection_that_says_nothing_holds_up_nobody(cloud):
+    address = cloud.storage.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))):
+        write_text(f"gs://{BUCKET}/beside/a.txt", "x")
+        assert read_bytes(f"gs://{BUCKET}/beside/a.txt") == b"x"
 
 
 def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys):
