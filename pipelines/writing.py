@@ -58,15 +58,28 @@ def write_atomically(path: str) -> Iterator[HashedFile]:
     """
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     with storage_errors(path):
+        raw = None
         try:
-            with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
-                file = HashedFile(raw)
-                yield file
+            raw = FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED)
+            with raw:
+                yield HashedFile(raw)
             FileSystems.rename([temporary], [path])
         except BaseException:
+            _give_up(raw)
             with suppress(BeamIOError, OSError), storage_errors(temporary):
                 FileSystems.delete([temporary])
             raise
+
+
+def _give_up(raw: BinaryIO | None) -> None:
+    """Ends a file whose closing failed.
+
+    Google's writer stays open then, and tries once more whenever it is collected as garbage, in whatever thread: an
+    object would appear that nobody knows of.
+    """
+    if raw is not None and not raw.closed and hasattr(raw, "terminate"):
+        with suppress(Exception):
+            raw.terminate()
 
 
 def write_text(path: str, text: str) -> None:

@@ -75,10 +75,14 @@ class StandIn:
             "NO_GCE_CHECK": "true",
         }
 
-    def bucket(self) -> storage.Bucket:
-        """The bucket."""
+    def bucket(self, name: str = BUCKET) -> storage.Bucket:
+        """A bucket, whether it is there or not."""
         client = storage.Client.create_anonymous_client()
-        return client.bucket(BUCKET)
+        return client.bucket(name)
+
+    def make_bucket(self, name: str) -> None:
+        """Makes another bucket."""
+        storage.Client.create_anonymous_client().create_bucket(name, project=PROJECT)
 
     def upload(self, folder: Path, prefix: str) -> None:
         """Puts the files of a folder into the bucket."""
@@ -86,10 +90,11 @@ class StandIn:
             if path.is_file():
                 self.bucket().blob(f"{prefix}/{path.relative_to(folder)}").upload_from_filename(path)
 
-    def contents(self, prefix: str) -> dict[str, bytes]:
-        """Every object below a prefix, by the rest of its name."""
-        blobs = self.bucket().list_blobs(prefix=f"{prefix}/")
-        return {blob.name.removeprefix(f"{prefix}/"): blob.download_as_bytes() for blob in blobs}
+    def contents(self, folder: str, bucket: str = BUCKET) -> dict[str, bytes]:
+        """Every object below a folder, or in a whole bucket, by the rest of its name."""
+        prefix = f"{folder}/" if folder else ""
+        blobs = self.bucket(bucket).list_blobs(prefix=prefix)
+        return {blob.name.removeprefix(prefix): blob.download_as_bytes() for blob in blobs}
 
     def create(self, request: dict) -> tuple[int, dict]:
         """A job from a request, or an error as Google writes it."""

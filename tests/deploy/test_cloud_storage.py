@@ -1,5 +1,6 @@
 """What commands do on gs://, against an emulator of Cloud Storage: locks, whole files, what is left behind, repair."""
 
+import gc
 import shutil
 import socket
 from contextlib import suppress
@@ -61,6 +62,16 @@ def test_a_bucket_that_is_not_there_is_one_line(cloud):
         require_writable("gs://no-such-bucket/x")
     with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
         lock_output("gs://no-such-bucket/x").__enter__()
+
+
+def test_a_write_that_failed_is_not_tried_again_when_its_file_is_collected(cloud):
+    """In whatever thread that happens; on success it would leave an object that nobody knows of."""
+    with pytest.raises(OSError, match="404"):
+        write_text("gs://made-later/a.txt", "x")
+    cloud.make_bucket("made-later")
+    gc.collect()
+    write_text("gs://made-later/b.txt", "x")
+    assert cloud.contents("", "made-later").keys() == {"b.txt"}
 
 
 def test_a_connection_that_says_nothing_holds_up_nobody(cloud):
