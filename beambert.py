@@ -70,6 +70,7 @@ class Command:
     Attributes:
         name: such as "build".
         argv: its flags as they were typed.
+        parser: what read them.
         module: what runs it: `module.run(args)`, or `module.run(args, beam_flags)` where it takes flags of Beam's.
         args: its own flags.
         beam_flags: those of Beam's, as they were typed.
@@ -77,6 +78,7 @@ class Command:
 
     name: str
     argv: list[str]
+    parser: argparse.ArgumentParser
     module: ModuleType
     args: argparse.Namespace
     beam_flags: list[str]
@@ -84,7 +86,7 @@ class Command:
     @property
     def places(self) -> list[tuple[str, str]]:
         """(flag, value) of every file or directory that the flags name."""
-        return list(places(make_parser(self.name)[0], self.args))
+        return list(places(self.parser, self.args))
 
 
 def overview() -> str:
@@ -148,7 +150,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     for action in required:
         action.required = True
-    return Command(name, argv, module, parser.parse_known_args(argv)[0], rest)
+    return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)
 
 
 def _run(name: str, argv: list[str]) -> int:
@@ -159,7 +161,7 @@ def _run(name: str, argv: list[str]) -> int:
     if runs:
         if split == len(argv):
             choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
-            make_parser(name)[0].error(f"say what to run behind its own flags: {choices}, with the flags of that")
+            command.parser.error(f"say what to run behind its own flags: {choices}, with the flags of that")
         return command.module.run(command.args, read_command(argv[split], argv[split + 1 :]))
     if command.module.__name__.startswith("trainers."):
         _refuse_buckets(command)
@@ -172,7 +174,7 @@ def _refuse_buckets(command: Command) -> None:
     """Ends the program with a line where a command that knows only this machine's files is given others."""
     for flag, place in command.places:
         if "://" in place:
-            make_parser(command.name)[0].error(
+            command.parser.error(
                 f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
                 "(gcloud storage cp --recursive), or train beside the bucket with beambert submit tpu"
             )
@@ -187,14 +189,14 @@ def main(argv: list[str] | None = None) -> int:
     if not argv or argv[0] in ("--help", "-h", "help"):
         print(overview())
         return 0 if argv else 2
-    places = [name for name in COMMANDS if name.startswith(f"{argv[0]} ")]
-    words = 2 if places else 1
+    destinations = [name for name in COMMANDS if name.startswith(f"{argv[0]} ")]
+    words = 2 if destinations else 1
     command = " ".join(argv[:words])
-    if places and argv[1:2] in (["--help"], ["-h"]):
-        print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(places)}")
+    if destinations and argv[1:2] in (["--help"], ["-h"]):
+        print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(destinations)}")
         return 0
-    if places and command not in COMMANDS:
-        print(f"beambert: {argv[0]} where? {', '.join(places[:-1])} or {places[-1]}", file=sys.stderr)
+    if destinations and command not in COMMANDS:
+        print(f"beambert: {argv[0]} where? {', '.join(destinations[:-1])} or {destinations[-1]}", file=sys.stderr)
         return 2
     if command not in COMMANDS:
         print(f"beambert: no command {command}{nearest(command, list(COMMANDS))}; see beambert --help", file=sys.stderr)
