@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.output import absolute, delete_temporary, delete_work, refuse_other, work_directory
+from deploy.output import absolute, delete_temporary, delete_work, refuse_other, with_defaults, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
 from pipelines import corpus_files, dataset
@@ -267,7 +267,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:
-        refuse_other(args.output, "corpus", existing.options, dataclasses.asdict(options))
+        recorded = with_defaults(existing.options, CorpusOptions)
+        refuse_other(args.output, "corpus", recorded, dataclasses.asdict(options))
         if existing.files != files:
             raise DatasetError(
                 f"--output {args.output} holds a corpus of other input files, or they changed since; "

@@ -1,10 +1,11 @@
 """The output directory of a command: where it is, whether it can be written, and whether it holds something else."""
 
+import dataclasses
 import hashlib
 import json
 import os
 import shutil
-from typing import Any
+from typing import Any, get_type_hints
 
 from apache_beam.io.filesystem import BeamIOError
 
@@ -72,3 +73,23 @@ def refuse_other(output: str, what: str, there: dict[str, Any], asked: dict[str,
         raise DatasetError(
             f"--output {output} holds another {what} ({differences}); choose another --output, or delete that directory"
         )
+
+
+def with_defaults(recorded: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Return recorded options, completed with the default of every option that is newer than the record.
+
+    Args:
+        recorded: the options of a manifest, as JSON has them.
+        kind: the dataclass of these options; options that are dataclasses themselves are completed too.
+    """
+    complete = dict(recorded)
+    types = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        option = types[field.name]
+        if isinstance(option, type) and dataclasses.is_dataclass(option) and isinstance(complete.get(field.name), dict):
+            complete[field.name] = with_defaults(complete[field.name], option)
+        elif field.name not in complete and field.default is not dataclasses.MISSING:
+            complete[field.name] = field.default
+        elif field.name not in complete and field.default_factory is not dataclasses.MISSING:
+            complete[field.name] = field.default_factory()
+    return complete

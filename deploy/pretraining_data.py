@@ -9,7 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded, example_flags
 from deploy.memory import require_memory
-from deploy.output import absolute, delete_temporary, delete_work, refuse_other, work_directory
+from deploy.output import absolute, delete_temporary, delete_work, refuse_other, with_defaults, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
 from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
@@ -138,7 +138,7 @@ def make_pretraining_data(
     work = work_directory(output, [recorded])
     existing = _load(manifest_path)
     if existing:
-        refuse_other(args.output, "dataset", existing.options, recorded)
+        refuse_other(args.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded)
         restore_vocabulary(existing, vocab, output)
         missing = missing_shards(existing, output)
         if not missing:
