@@ -5,7 +5,8 @@ import argparse
 import deploy.corpus
 import deploy.pretraining_data
 from deploy import example_flags
-from deploy.output_lock import lock_output
+from deploy.output_lock import claim_output
+from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
@@ -29,7 +30,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     """
     # A mistake in the second job's flags shows before the first job's hours.
     example_flags.example_options(args, args.do_lower_case)
-    with lock_output(args.output):
+    manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES
+    with claim_output(args.output, "build", manifests, entries):
         corpus = deploy.corpus.make_corpus(args, beam_flags)
         # Job 1 has put the vocabulary, learnt or given, beside the corpus.
         args.vocab_file = None

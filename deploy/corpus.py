@@ -11,8 +11,16 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.output import absolute, delete_temporary, delete_work, refuse_other, with_defaults, work_directory
-from deploy.output_lock import lock_output
+from deploy.output import (
+    absolute,
+    begin_work,
+    delete_temporary,
+    delete_work,
+    refuse_other,
+    with_defaults,
+    work_directory,
+)
+from deploy.output_lock import claim_output
 from deploy.progress import Stage, watch_files
 from pipelines import corpus_files, dataset
 from pipelines.buckets import choose_num_buckets
@@ -21,6 +29,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
+from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from pipelines.parts import part_name
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
@@ -153,7 +162,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
-    with lock_output(args.output):
+    with claim_output(args.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
         corpus = make_corpus(args, beam_flags)
     print_summary(corpus, args.output)
     print(f"\nNext: beambert pretraining-data --input {args.output} --output DIR")
@@ -184,7 +193,12 @@ def find_inputs(args: argparse.Namespace) -> list[Input]:
     for pattern, weight in zip(args.input, weights, strict=True):
         for path, size, changed in _describe(absolute(pattern)):
             found.setdefault(path, Input(path, size, changed, pattern, weight))
-    return [found[path] for path in sorted(found)]
+    # What this command writes, which '**/*' would match too, is none of its inputs.
+    output = f"{absolute(args.output)}/" if getattr(args, "output", None) else None
+    paths = [path for path in sorted(found) if output is None or not path.startswith(output)]
+    if not paths:
+        raise SourceError(f"--input matches only files in --output {args.output}; name the files to read")
+    return [found[path] for path in paths]
 
 
 def text_bytes(inputs: list[Input]) -> int:
@@ -289,9 +303,10 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
     done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
     if not done:
         # What a killed job left is of other options or inputs.
-        for pattern in ("corpus/*.parquet*", "rejected/*.jsonl*"):
+        for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
+    begin_work(output, "corpus")
     print(
         f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_buckets} bucket(s)"
         + (", going on from an earlier run" if done else ""),

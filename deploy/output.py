@@ -1,24 +1,70 @@
-"""The output directory of a command: where it is, whether it can be written, and whether it holds something else."""
+"""The output directory of a data job: where it is, whether it can be written, and whether it holds something else."""
 
 import dataclasses
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
 
 from pipelines.dataset import DatasetError
+from pipelines.output_directory import (
+    LOCK_NAME,
+    WORK_FILE_NAME,
+    WORK_NAME,
+    OutputError,
+    entries_of,
+    is_lock,
+    is_work,
+    require_own,
+    visible,
+)
 from pipelines.versions import versions
-from pipelines.writing import TEMPORARY, delete_matching, write_text
+from pipelines.writing import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
 
-_WORK = "unfinished"
+# Beam takes these for patterns wherever it is given a path.
+_PATTERN_CHARACTERS = "*?["
 
 
 def absolute(path: str) -> str:
     """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+    return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+
+def require_own_output(output: str, command: str, manifests: Collection[str], writes: Collection[str]) -> None:
+    """Refuse an output directory, local or in a bucket, that holds anything but what this command wrote there.
+
+    Args:
+        output: the value of --output.
+        command, manifests, writes: as of `pipelines.output_directory.require_own`.
+
+    Raises:
+        OutputError: it holds something else, is a file, cannot be listed, or has a name that Beam reads as a pattern.
+    """
+    if any(character in output for character in _PATTERN_CHARACTERS):
+        raise OutputError(f"--output {output} is a pattern; give a directory without the characters *, ? and [")
+    folder = absolute(output)
+    entries = _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
+    require_own(f"--output {output}", entries, command, manifests, writes)
+
+
+def _remote_entries(folder: str) -> set[str]:
+    """Return what `entries_of` returns, for a directory in a bucket."""
+    with storage_errors(folder):
+        paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
+    parts = [path.removeprefix(f"{folder}/").split("/") for path in paths]
+    names = {part[0] for part in parts}
+    names |= {f"{WORK_NAME}/{part[1]}" for part in parts if part[0] == WORK_NAME and len(part) > 1}
+    if LOCK_NAME in names:
+        with suppress(FileNotFoundError):
+            names -= {LOCK_NAME} if is_lock(read_bytes(f"{folder}/{LOCK_NAME}")) else set()
+    return visible(names)
 
 
 def work_directory(output: str, content: list[Any]) -> str:
@@ -29,12 +75,30 @@ def work_directory(output: str, content: list[Any]) -> str:
         content: all that the work hangs on, as JSON has it.
     """
     name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
-    return f"{output}/{_WORK}/{name}"
+    return f"{output}/{WORK_NAME}/{name}"
+
+
+def begin_work(output: str, command: str) -> None:
+    """Mark an output directory as begun by a data job, before anything else is written there."""
+    write_text(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}", json.dumps({"command": command}) + "\n")
 
 
 def delete_work(output: str) -> None:
-    """Deletes what any job has left unfinished in an output directory."""
-    delete_folder(f"{output}/{_WORK}")
+    """Delete what any job has left unfinished in an output directory, and nothing else."""
+    folder = f"{output}/{WORK_NAME}"
+    if "://" in output:
+        with storage_errors(folder):
+            found = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
+            own = [path for path in found if is_work(path.removeprefix(f"{folder}/").split("/")[0])]
+            if own:
+                FileSystems.delete(own)
+        return
+    local = Path(folder)
+    for path in list(local.iterdir()) if local.is_dir() else []:
+        if is_work(path.name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with suppress(OSError):
+        local.rmdir()
 
 
 def delete_temporary(output: str) -> None:

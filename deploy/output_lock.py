@@ -14,19 +14,39 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from apache_beam.io.filesystem import BeamIOError
 
-from deploy.output import absolute
+from deploy.output import absolute, require_own_output
 from pipelines.dataset import DatasetError
+from pipelines.output_directory import LOCK_NAME
 from pipelines.writing import delete_matching, read_bytes, write_text
 
-FILE_NAME = "build.lock"
+FILE_NAME = LOCK_NAME
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def claim_output(output: str, command: str, manifests: Collection[str], writes: Collection[str]) -> Iterator[None]:
+    """Hold an output directory while the body runs; refuse one that holds anything but what the command wrote there.
+
+    Args:
+        output: the value of --output.
+        command, manifests, writes: as of `pipelines.output_directory.require_own`.
+
+    Raises:
+        OutputError: it holds something else; nothing in it was touched.
+        DatasetError: another build holds it, or it cannot be written.
+    """
+    # Before a lock is written there, and again when nobody else writes any more.
+    require_own_output(output, command, manifests, writes)
+    with lock_output(output):
+        require_own_output(output, command, manifests, writes)
+        yield
 
 
 @contextmanager

@@ -9,13 +9,22 @@ from apache_beam.io.filesystems import FileSystems
 
 from deploy import embedded, example_flags
 from deploy.memory import require_memory
-from deploy.output import absolute, delete_temporary, delete_work, refuse_other, with_defaults, work_directory
-from deploy.output_lock import lock_output
+from deploy.output import (
+    absolute,
+    begin_work,
+    delete_temporary,
+    delete_work,
+    refuse_other,
+    with_defaults,
+    work_directory,
+)
+from deploy.output_lock import claim_output
 from deploy.progress import Stage, watch_files
 from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
+from pipelines.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
 from pipelines.pretraining_options import PretrainingDataOptions
@@ -23,7 +32,7 @@ from pipelines.reporting.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors
-from pipelines.writing import delete_matching, read_bytes, write_atomically
+from pipelines.writing import TEMPORARY, delete_matching, read_bytes, write_atomically
 from tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
@@ -34,7 +43,7 @@ ACCEPTS_BEAM_FLAGS = True
 
 # How many workers to find work for where a cluster decides on their number.
 _CLUSTER_WORKERS = 64
-_SHARD_PATTERNS = ("*.tfrecord*", "*.parquet*")
+_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +78,10 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
             f"--input {args.input} holds no {corpus_files.FILE_NAME}: not a corpus, or its build has not finished; "
             f"run `beambert corpus --output {args.input}` first"
         )
-    with lock_output(args.output):
+    # The corpus's own directory is the one that may hold a corpus.
+    same = absolute(args.input) == absolute(args.output)
+    manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
+    with claim_output(args.output, "pretraining-data", manifests, DATASET_ENTRIES):
         manifest = make_pretraining_data(args, corpus, args.input, beam_flags)
     print_summary(manifest, args.output)
     return 0
@@ -157,10 +169,11 @@ def make_pretraining_data(
     notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
     if not notes:
         # What a stopped job left is of other options or another corpus, and a trainer's glob would find it.
-        delete_work(output)
         for pattern in _SHARD_PATTERNS:
             delete_matching(f"{output}/shards/{pattern}")
-    delete_matching(f"{output}/shards/*.tmp")
+        delete_work(output)
+    begin_work(output, "pretraining-data")
+    delete_matching(f"{output}/shards/{TEMPORARY}")
     # Of a stopped job too: the report is of a dataset, which there is not yet.
     delete_matching(f"{output}/{REPORT_FILE_NAME}")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:

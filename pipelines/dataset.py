@@ -9,7 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-FILE_NAME = "dataset.json"
+from pipelines.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
+
+FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
 FORMAT = "beambert-pretraining-data"
 FORMAT_VERSION = 2
@@ -137,10 +139,24 @@ def load(directory: str | Path) -> Dataset:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise DatasetError(
-            f"{path} does not exist: {directory} is not a dataset, or its build has not finished; "
-            f"run `beambert build --output {directory}`"
-        ) from error
+        raise DatasetError(_missing(Path(directory))) from error
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read ({error}); give a directory made by `beambert build`") from error
     return Dataset.from_json(text, origin=str(path))
+
+
+def _missing(directory: Path) -> str:
+    """Return what to do about a directory without a manifest of its own."""
+    entries = entries_of(directory)
+    kind = kind_of(entries)
+    if CORPUS_MANIFEST in entries or any(name.startswith(f"{WORK_NAME}/") for name in entries):
+        return (
+            f"{directory / FILE_NAME} is missing: its build has not finished, or only the corpus was built; run the "
+            "same beambert build again, or beambert pretraining-data"
+        )
+    if kind:
+        return f"{directory} holds {kind}, not a dataset; give a directory made by `beambert build`"
+    if entries:
+        return f"{directory} is not a dataset ({FILE_NAME} is missing); give a directory made by `beambert build`"
+    there = "is empty" if directory.is_dir() else "does not exist"
+    return f"{directory} {there}; build a dataset there with `beambert build --output {directory}`"

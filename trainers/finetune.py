@@ -13,6 +13,7 @@ from bert_model import native
 from bert_model.checkpoints import Checkpoint as OpenCheckpoint
 from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
+from pipelines.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
@@ -111,10 +112,10 @@ def run_once(args: argparse.Namespace) -> int:
         # The best checkpoint becomes the model: the last one must be scored too.
         args.do_eval = True
     output = Path(args.output)
+    # Encoded rows are kept before the run begins; their files are named by content, so that none is ever replaced.
+    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
     old = run_record.load(output)
     model = native.load(output)
-    if old is None and model is not None:
-        raise TrainingError(f"{output} holds a model that was converted; give another --output, or remove it first")
     if old is not None and old.options.get("task") != args.task:
         there = old.options.get("task") or "pretraining"
         raise TrainingError(f"{output} holds a run of {there}, not of {args.task}; give another --output")

@@ -15,6 +15,7 @@ from bert_model.checkpoints import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
+from pipelines.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
 from trainers.best_checkpoint import lower_is_better
@@ -92,9 +93,10 @@ def run(args: argparse.Namespace) -> int:
         )
     row_lengths = [dataset.max_seq_length for dataset in datasets]
     stages = plan_stages(args.num_train_steps, row_lengths, args.schedule, args.train_batch_size, args.batch_ramp)
+    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     old = run_record.load(output)
-    if old is None and native.load(output):
-        raise TrainingError(f"{output} holds a model that was converted; give another --output, or remove it first")
+    if old is not None and old.options.get("task"):
+        raise TrainingError(f"--output {output} holds a run of {old.options['task']}; give another --output")
     begins = args.do_train and args.init_checkpoint and run_record.last_step(output) is None
     with _initial(args, datasets[0]) if begins else contextlib.nullcontext() as initial:
         config = _config(args.model, output, old, initial, datasets[0])
@@ -218,7 +220,7 @@ def _config(
 ) -> BertConfig:
     if model is None and old is None and initial is not None:
         return initial.config
-    if model is None and old is not None:
+    if model is None and old is not None and (output / native.CONFIG_FILE_NAME).is_file():
         model = str(output / native.CONFIG_FILE_NAME)
     return resolve(model or DEFAULT_MODEL, dataset.vocab_size)
 

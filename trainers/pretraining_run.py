@@ -167,9 +167,10 @@ class PretrainingRun:
         plan, output = self.plan, self.output
         new = native.load(output) is None or run_record.last_step(output) is None
         output.mkdir(parents=True, exist_ok=True)
+        # First the file by which the same command knows the directory as its own.
+        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
         write_whole(output / manifest.VOCAB_FILE_NAME, plan.vocabulary.to_bytes())
         write_whole(output / native.CONFIG_FILE_NAME, plan.config.to_json().encode())
-        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
         if new:
             origin = None
             if self.args.init_checkpoint:

@@ -17,10 +17,11 @@ from typing import Any
 from bert_model import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
+from pipelines.output_directory import RUN_MANIFEST
 from trainers.errors import TrainingError
 from trainers.stages import Stage, stage_at, stages_before
 
-FILE_NAME = "run.json"
+FILE_NAME = RUN_MANIFEST
 # What became of every weight of --init_checkpoint.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-run"

@@ -8,9 +8,10 @@ from contextlib import suppress
 import pytest
 
 import beambert
-from deploy.output import delete_work, require_writable
+from deploy.output import begin_work, delete_work, require_own_output, require_writable, work_directory
 from deploy.output_lock import FILE_NAME, lock_output
 from pipelines.dataset import DatasetError
+from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, OutputError
 from pipelines.writing import read_bytes, write_atomically, write_text
 from tests.deploy.conftest import SMALL
 from tests.deploy.gcp_stand_in import BUCKET, stand_in
@@ -50,11 +51,29 @@ def test_a_file_is_whole_or_absent(cloud):
 
 def test_unfinished_work_goes_with_all_that_is_below_it_and_nothing_else(cloud):
     output = f"gs://{BUCKET}/work"
-    for name in ("unfinished/x/y/note.json", "unfinished/note.json", "unfinished-not/a", "corpus/a"):
+    work = work_directory(output, ["x"]).removeprefix(f"{output}/")
+    for name in (f"{work}/y/note.json", f"{work}/note.json", "unfinished/essay.txt", "unfinished-not/a", "corpus/a"):
         write_text(f"{output}/{name}", "x")
+    begin_work(output, "corpus")
     delete_work(output)
-    assert cloud.contents("work").keys() == {"unfinished-not/a", "corpus/a"}
+    assert cloud.contents("work").keys() == {"unfinished/essay.txt", "unfinished-not/a", "corpus/a"}
     delete_work(output)
+
+
+def test_an_output_with_somebody_elses_files_is_refused(cloud):
+    output = f"gs://{BUCKET}/theirs"
+    claim = (output, "corpus", (CORPUS_MANIFEST,), CORPUS_ENTRIES)
+    require_own_output(*claim)
+    begin_work(output, "corpus")
+    write_text(f"{output}/corpus/a.parquet", "x")
+    with lock_output(output):
+        require_own_output(*claim)
+    delete_work(output)
+    with pytest.raises(OutputError, match="theirs holds corpus, which beambert corpus did not write"):
+        require_own_output(*claim)
+    write_text(f"{output}/run.json", "{}")
+    with pytest.raises(OutputError, match=r"holds a training run \(run.json\)"):
+        require_own_output(*claim)
 
 
 def test_a_bucket_that_is_not_there_is_one_line(cloud):

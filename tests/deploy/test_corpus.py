@@ -214,7 +214,7 @@ def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, 
 
 def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
     flags = ["--vocab_size", "300", "--input", f"{many_files}/[1-9]*"]
-    stale = tmp_path / "out/unfinished/0123"
+    stale = tmp_path / "out/unfinished/0123456789abcdef01234567"
     stale.mkdir(parents=True)
     (stale / "x.json").write_text("{}")
     (tmp_path / "out/corpus").mkdir()

@@ -11,6 +11,7 @@ from bert_model.config import BertConfig
 from bert_model.names import variable_names, variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining
 from bert_model.stored_tensors import CheckpointError
+from pipelines.output_directory import OutputError
 from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
 from tokenizer.vocabulary import Vocabulary
@@ -226,7 +227,9 @@ def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")
     with open_checkpoint(directory) as checkpoint:
         conversion.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
-    with pytest.raises(TrainingError, match="holds a model that was converted; give another --output"):
+    with pytest.raises(
+        OutputError, match=r"holds a converted model \(beambert.json\), which is not what beambert pretrain writes"
+    ):
         pretrained(options, capsys, "--init_checkpoint", directory, "--output", tmp_path / "native")
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "nowhere")

@@ -108,6 +108,8 @@ class FinetuningRun:
             if stopped is not None:
                 self._write_report()
                 return 128 + stopped
+        elif self.distribution.is_chief:
+            self._write_record()
         checkpoint = self._restore_model()
         # A run that ended early has scored its last checkpoint already.
         ended_early = args.do_train and checkpoint is not None and checkpoint.step < args.num_train_steps
@@ -284,13 +286,21 @@ class FinetuningRun:
         shown = SHOWN_METRICS | {self.args.best_metric: self.args.best_metric}
         return Watch(output, last, shown, state, step=step, peak_flops=peak)
 
+    def _write_record(self) -> None:
+        """Write the file by which the same command knows the directory as its own, if nothing was trained there."""
+        path = self.output / run_record.FILE_NAME
+        if not path.exists():
+            self.output.mkdir(parents=True, exist_ok=True)
+            write_whole(path, self.plan.record.to_json().encode())
+
     def _write_beginning(self) -> None:
         """What makes the run's directory one, before the first update."""
         plan, output = self.plan, self.output
         output.mkdir(parents=True, exist_ok=True)
+        # First the file by which the same command knows the directory as its own.
+        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
         write_whole(output / native.VOCAB_FILE_NAME, plan.vocabulary.to_bytes())
         write_whole(output / native.CONFIG_FILE_NAME, plan.config.to_json().encode())
-        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
         self._write_model(None, None)
 
     def _write_model(self, step: int | None, results: Mapping[str, float] | None) -> None:

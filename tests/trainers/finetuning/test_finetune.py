@@ -112,7 +112,7 @@ def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path
     assert "is already trained to step 12; more --num_train_epochs would go on" in capsys.readouterr().out
     pretraining = write_model(tmp_path / "converted")
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
-    assert "holds a model that was converted" in capsys.readouterr().err
+    assert "holds a converted model (beambert.json)" in capsys.readouterr().err
 
 
 def stopped(argv, step):
