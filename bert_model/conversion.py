@@ -62,13 +62,18 @@ def write(
 
 
 def check_destination(destination: Path) -> None:
-    """Refuses a destination that holds something.
+    """Refuse a destination that holds something, is a file, or is the current directory.
 
     Raises:
-        CheckpointError: it does.
+        CheckpointError: it is one of these.
     """
-    if destination.is_file() or (destination.is_dir() and any(destination.iterdir())):
+    if destination.exists() and not destination.is_dir():
+        raise CheckpointError(f"{destination} is a file; give a new directory")
+    if destination.is_dir() and any(destination.iterdir()):
         raise CheckpointError(f"{destination} is there already; give a new directory, or remove it first")
+    if destination.resolve() == Path.cwd():
+        # What is written takes the place of the directory, and the shell would stay in the one that was there.
+        raise CheckpointError(f"{destination} is the current directory; give a new directory, such as ./model")
 
 
 def steps(checkpoint: Checkpoint) -> int | None:

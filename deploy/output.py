@@ -49,9 +49,11 @@ def require_own_output(output: str, command: str, manifests: Collection[str], wr
     """
     if any(character in output for character in _PATTERN_CHARACTERS):
         raise OutputError(f"--output {output} is a pattern; give a directory without the characters *, ? and [")
-    folder = absolute(output)
-    entries = _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
-    require_own(f"--output {output}", entries, command, manifests, writes)
+    require_own(f"--output {output}", _entries(absolute(output)), command, manifests, writes)
+
+
+def _entries(folder: str) -> set[str]:
+    return _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
 
 
 def _remote_entries(folder: str) -> set[str]:
@@ -81,6 +83,13 @@ def work_directory(output: str, content: list[Any]) -> str:
 def begin_work(output: str, command: str) -> None:
     """Mark an output directory as begun by a data job, before anything else is written there."""
     write_text(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}", json.dumps({"command": command}) + "\n")
+
+
+def end_empty_work(output: str) -> None:
+    """Take back what `begin_work` wrote where nothing else was written."""
+    folder = absolute(output)
+    if _entries(folder) <= {WORK_NAME, f"{WORK_NAME}/{WORK_FILE_NAME}"}:
+        delete_work(folder)
 
 
 def delete_work(output: str) -> None:

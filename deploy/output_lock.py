@@ -21,7 +21,7 @@ from types import FrameType
 
 from apache_beam.io.filesystem import BeamIOError
 
-from deploy.output import absolute, require_own_output
+from deploy.output import absolute, end_empty_work, require_own_output
 from pipelines.dataset import DatasetError
 from pipelines.output_directory import LOCK_NAME
 from pipelines.writing import delete_matching, read_bytes, write_text
@@ -46,7 +46,13 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
     require_own_output(output, command, manifests, writes)
     with lock_output(output):
         require_own_output(output, command, manifests, writes)
-        yield
+        try:
+            yield
+        except BaseException:
+            # A mistake in the flags leaves nothing.
+            with suppress(OSError, ValueError):
+                end_empty_work(output)
+            raise
 
 
 @contextmanager

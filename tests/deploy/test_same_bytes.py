@@ -179,8 +179,8 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
 
 def test_what_other_options_left_is_removed(built, tmp_path):
     output = tmp_path / "out"
-    (output / "unfinished/0123").mkdir(parents=True)
-    (output / "unfinished/0123/train-00000-of-00003-duplicate-000.json").write_text("[[], {}]")
+    (output / "unfinished/0123456789abcdef01234567").mkdir(parents=True)
+    (output / "unfinished/0123456789abcdef01234567/train-00000-of-00003-duplicate-000.json").write_text("[[], {}]")
     (output / "shards").mkdir()
     for name in ("train-duplicate-009-00000-of-00003.tfrecord", "train-duplicate-009-00000-of-00003.parquet"):
         (output / "shards" / name).write_text("stale")
