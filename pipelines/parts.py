@@ -18,6 +18,7 @@ from pipelines.deduplication_steps import (
     REPEATED_PARAGRAPH,
     Grouped,
     near_duplicates_of,
+    precedence,
     repeated_paragraphs_of,
     without_paragraphs,
 )
@@ -80,8 +81,8 @@ def sift(grouped: Grouped) -> Sifted:
     like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
     sifted = Sifted([], [], like, {})
     before = b""
-    # Sorting by all fields makes the copy that stays independent of the order of arrival.
-    for record in sorted(read_blocks(grouped[BLOCKS])):
+    # Sorted, so that the copy that stays does not depend on the order of arrival.
+    for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
         reason = record.reason
         if not reason and record.id == before:
             reason = cleaning.DUPLICATE
