@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from pipelines import corpus_files
 from pipelines.corpus_files import Part
+from pipelines.corpus_reader import CorpusReader
 
 # Shorter sentences are alike by chance.
 SENTENCE_CHARACTERS = 40
@@ -44,8 +44,8 @@ class Overlap(NamedTuple):
     sentences_found: int
 
 
-def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
-    """Reads the held-out parts of a corpus directory."""
+def read_held_out(corpus: CorpusReader, parts: Iterable[Part]) -> HeldOut:
+    """Reads the held-out parts of a corpus."""
     documents: list[pyarrow.Array] = [pyarrow.array([], pyarrow.string())]
     sentences = pyarrow.array([], pyarrow.string())
     number = 0
@@ -53,7 +53,7 @@ def read_held_out(corpus: str, parts: Iterable[Part]) -> HeldOut:
         if part.split != "validation" or number >= MOST_DOCUMENTS:
             continue
         wanted = len(sentences) < MOST_SENTENCES
-        table = corpus_files.read_part(f"{corpus}/{part.name}", _COLUMNS if wanted else _COLUMNS[:1])
+        table = corpus.read_part(part.name, _COLUMNS if wanted else _COLUMNS[:1])
         documents.append(table["id"].combine_chunks()[: MOST_DOCUMENTS - number])
         number += len(documents[-1])
         if wanted:
@@ -81,7 +81,7 @@ def _long_sentences(table: pyarrow.Table) -> pyarrow.Array:
 class FindHeldOut(beam.DoFn):
     """Training part -> what `found_in` finds in it."""
 
-    def __init__(self, corpus: str, parts: list[Part]) -> None:
+    def __init__(self, corpus: CorpusReader, parts: list[Part]) -> None:
         self._corpus = corpus
         self._parts = [part for part in parts if part.split == "validation"]
 
@@ -92,7 +92,7 @@ class FindHeldOut(beam.DoFn):
     def process(self, part: Part) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Looks for it in one part."""
         if part.split == "train":
-            table = corpus_files.read_part(f"{self._corpus}/{part.name}", _COLUMNS)
+            table = self._corpus.read_part(part.name, _COLUMNS)
             yield found_in(table, self._held_out)
 
 
