@@ -9,7 +9,6 @@ import numpy as np
 from pipelines import dataset, overlap
 from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset, DatasetError, Shard
-from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting import report
 from pipelines.reporting.report import Report
@@ -44,7 +43,7 @@ class WriteManifest(beam.DoFn):
         _: None,
         shards: Iterable[list[Shard]],
         statistics: dict[str, Statistics],
-        found: tuple[np.ndarray, np.ndarray],
+        found: np.ndarray,
     ) -> Iterator[str]:
         """Writes both and yields the manifest's path."""
         # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
@@ -53,7 +52,7 @@ class WriteManifest(beam.DoFn):
         if not by_split["train"].instances:
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
         held_out = overlap.read_held_out(self._reader, corpus.parts)
-        common = Overlap(len(held_out.documents), len(found[0]), len(held_out.sentences), len(found[1]))
+        common = overlap.overlap_of(held_out, found)
         warnings = warnings_of(by_split, corpus.counts, common, self._options)
         manifest = Dataset(
             max_seq_length=self._options.max_seq_length,
