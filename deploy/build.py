@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     # A mistake in the second job's flags shows before the first job's hours.
     example_flags.example_options(args, args.do_lower_case)
     with lock_output(args.output):
-        corpus = deploy.corpus.make_corpus(args, beam_flags)
+        corpus = deploy.corpus.make_corpus(args, beam_flags, args.objective)
         # Job 1 has put the vocabulary, learnt or given, beside the corpus.
         args.vocab_file = None
         manifest = deploy.pretraining_data.make_pretraining_data(args, corpus, args.output, beam_flags)

@@ -22,10 +22,11 @@ from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
 from pipelines.parts import part_name
+from pipelines.pretraining_options import require_documents
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
 from pipelines.shards import SPLITS
-from pipelines.sources import FORMATS, ReadOptions, SourceError
+from pipelines.sources import FORMATS, ReadOptions, SourceError, is_one_document
 from pipelines.sources.files import match_files
 from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
@@ -256,14 +257,22 @@ def corpus_job(args: argparse.Namespace) -> CorpusJob:
     return CorpusJob(inputs, options, files, evaluation)
 
 
-def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
+def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str = "") -> Corpus:
     """Runs job 1 in an output directory that is locked, or finds that the same was done before.
 
+    Args:
+        args: the flags of `add_arguments`.
+        beam_flags: those of Beam's.
+        objective: of the examples to be made from the corpus, where that is known.
+
     Raises:
-        DatasetError: the output holds another corpus.
+        DatasetError: the output holds another corpus, or the objective needs more documents than there are.
         SourceError, VocabularyError: a mistake in the input or the flags.
     """
     inputs, options, files, evaluation = corpus_job(args)
+    if len(inputs) == 1 and objective == "nsp" and is_one_document(inputs[0].path, options.read):
+        # Known before the file is read, which may take hours.
+        require_documents(1, objective)
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:

@@ -19,7 +19,7 @@ from pipelines.corpus_reader import REMEDY, CorpusReader, require_parts
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
-from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.pretraining_options import PretrainingDataOptions, require_documents
 from pipelines.reporting.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
@@ -112,6 +112,7 @@ def examples_job(args: argparse.Namespace, corpus: Corpus, corpus_directory: str
             "choose another --output"
         )
     options = example_flags.example_options(args, corpus.options["do_lower_case"])
+    require_documents(corpus.counts["documents"]["train"], options.objective)
     exponent = corpus.options["language_sampling_exponent"]
     if exponent != 1.0:
         words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
