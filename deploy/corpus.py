@@ -20,7 +20,7 @@ from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
-from pipelines.decontamination import load_keys
+from pipelines.decontamination import load_evaluation
 from pipelines.parts import part_name
 from pipelines.pretraining_options import require_documents
 from pipelines.reading import Input, Unit, split_inputs
@@ -253,7 +253,7 @@ def corpus_job(args: argparse.Namespace) -> CorpusJob:
     evaluation = [file for path in options.decontaminate for file in _describe(path)]
     files += [file for path in others if path for file in _describe(path)] + evaluation
     if options.decontaminate:
-        load_keys(tuple(options.decontaminate))
+        load_evaluation(tuple(options.decontaminate))
     return CorpusJob(inputs, options, files, evaluation)
 
 
@@ -328,6 +328,8 @@ def print_summary(corpus: Corpus, output: str) -> None:
         f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
+    if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:
+        print(f"  rejected    {output}/rejected/  documents and paragraphs that were left out, by rule")
     if rejected.get(TRUNCATED):
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
