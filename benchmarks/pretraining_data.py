@@ -24,6 +24,7 @@ from typing import Any
 
 from benchmarks.corpus import memory
 from pipelines import corpus_files, pretraining_data, shard_files, shards, statistics, writing
+from pipelines.corpus_reader import CorpusReader
 from pipelines.passes import Passes
 from pipelines.pretraining_options import PretrainingDataOptions
 
@@ -78,7 +79,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     assert corpus
     options = PretrainingDataOptions(dupe_factor=DUPE_FACTOR)
     write = pretraining_data.WriteShards(
-        str(corpus_directory), str(output), str(corpus_directory / "vocab.txt"), options, ""
+        CorpusReader.of(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
     )
     write.setup()
     train = [part for part in corpus.parts if part.split == "train"]

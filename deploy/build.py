@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     example_flags.example_options(args, args.do_lower_case)
     manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES
     with claim_output(args.output, "build", manifests, entries):
-        corpus = deploy.corpus.make_corpus(args, beam_flags)
+        corpus = deploy.corpus.make_corpus(args, beam_flags, args.objective)
         # Job 1 has put the vocabulary, learnt or given, beside the corpus.
         args.vocab_file = None
         manifest = deploy.pretraining_data.make_pretraining_data(args, corpus, args.output, beam_flags)

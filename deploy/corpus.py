@@ -28,13 +28,14 @@ from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
-from pipelines.decontamination import load_keys
+from pipelines.decontamination import load_evaluation
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from pipelines.parts import part_name
+from pipelines.pretraining_options import require_documents
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
 from pipelines.shards import SPLITS
-from pipelines.sources import FORMATS, ReadOptions, SourceError
+from pipelines.sources import FORMATS, ReadOptions, SourceError, is_one_document
 from pipelines.sources.files import match_files
 from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
@@ -266,18 +267,26 @@ def corpus_job(args: argparse.Namespace) -> CorpusJob:
     evaluation = [file for path in options.decontaminate for file in _describe(path)]
     files += [file for path in others if path for file in _describe(path)] + evaluation
     if options.decontaminate:
-        load_keys(tuple(options.decontaminate))
+        load_evaluation(tuple(options.decontaminate))
     return CorpusJob(inputs, options, files, evaluation)
 
 
-def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
+def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str = "") -> Corpus:
     """Runs job 1 in an output directory that is locked, or finds that the same was done before.
 
+    Args:
+        args: the flags of `add_arguments`.
+        beam_flags: those of Beam's.
+        objective: of the examples to be made from the corpus, where that is known.
+
     Raises:
-        DatasetError: the output holds another corpus.
+        DatasetError: the output holds another corpus, or the objective needs more documents than there are.
         SourceError, VocabularyError: a mistake in the input or the flags.
     """
     inputs, options, files, evaluation = corpus_job(args)
+    if len(inputs) == 1 and objective == "nsp" and is_one_document(inputs[0].path, options.read):
+        # Known before the file is read, which may take hours.
+        require_documents(1, objective)
     output = absolute(args.output)
     existing = corpus_files.load(output)
     if existing:
@@ -334,6 +343,8 @@ def print_summary(corpus: Corpus, output: str) -> None:
         f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
+    if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:
+        print(f"  rejected    {output}/rejected/  documents and paragraphs that were left out, by rule")
     if rejected.get(TRUNCATED):
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr

@@ -20,6 +20,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus import build_corpus
 from pipelines.corpus_files import Corpus, Part
 from pipelines.corpus_options import CorpusOptions
+from pipelines.corpus_reader import CorpusReader
 from pipelines.parts import part_name
 from pipelines.passes import deal_passes
 from pipelines.pretraining_data import build_pretraining_data
@@ -95,13 +96,15 @@ def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
 
 def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
     passes = deal_passes(corpus.parts, job.options, _WORKERS)
+    # Of a corpus that is yet to be made there is no checksum.
+    reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
     content = job.vocab.to_bytes()
     vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
         f"{len(corpus.parts):,} part(s), {sum(len(each.duplicates) for each in passes):,} pass(es) over a part",
         lambda pipeline: build_pretraining_data(
-            pipeline, corpus, source, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
+            pipeline, corpus, reader, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),
         lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", content.decode("utf-8")),
     )

@@ -107,10 +107,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mfu",
         type=number(0.0, 1.0, least_too=False, most_too=True),
-        default=_UTILIZATION,
         metavar="SHARE",
-        help="share of the accelerator's peak that training reaches, as `beambert pretrain` shows it; the default is a "
-        "goal",
+        help="share of the accelerator's peak that training reaches, as `beambert pretrain` shows it (default: "
+        f"{_UTILIZATION}, a goal that was not measured on any accelerator)",
     )
     group.add_argument(
         "--peak_tflops", type=positive_float, metavar="T", help="peak of one device, 10^12 operations a second"
@@ -174,7 +173,7 @@ def make_plan(args: argparse.Namespace) -> tuple[list[Line], list[str]]:
     cloud = plan_cloud(data, args.workers, args.cpu_factor)
     predictions = [each.max_predictions_per_seq for each in options]
     rows = [length.rows for length in data.lengths]
-    training = plan_training(config, stages, lengths, predictions, rows, accelerator, args.mfu)
+    training = plan_training(config, stages, lengths, predictions, rows, accelerator, args.mfu or _UTILIZATION)
     batch_sizes = [max(stage.batch_size for stage in stages if stage.data == place) for place in range(len(lengths))]
     lines = text_lines(text) + data_lines(text, data, args) + cloud_lines(data, cloud, args)
     lines += training_lines(text, data, training, accelerator, args)

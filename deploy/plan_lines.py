@@ -150,11 +150,20 @@ def training_lines(
         ),
         Line(
             section,
+            "utilization",
+            training.utilization,
+            f"{training.utilization:.3g}",
+            "of the accelerator's peak, from --mfu"
+            if args.mfu
+            else "of the accelerator's peak: a goal, not measured; --mfu takes the share that beambert pretrain shows",
+        ),
+        Line(
+            section,
             "hours",
             training.hours,
             hours(training.hours),
-            f"on {accelerator.units} {_unit(accelerator)}(s) of {accelerator.name} at {args.mfu:.3g} of "
-            f"{accelerator.flops / 1e12:,.5g} TFLOP/s",
+            f"on {accelerator.units} {_unit(accelerator)}(s) of {accelerator.name} at {training.utilization:.3g} of "
+            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if args.mfu else ', if that goal is reached'}",
         ),
     ]
     return lines

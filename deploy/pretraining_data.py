@@ -23,11 +23,12 @@ from deploy.progress import Stage, watch_files
 from deploy.repair import make_again, missing_shards, passes_of, restore_vocabulary
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
+from pipelines.corpus_reader import REMEDY, CorpusReader, require_parts
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
-from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.pretraining_options import PretrainingDataOptions, require_documents
 from pipelines.reporting.report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
@@ -108,7 +109,13 @@ def examples_job(args: argparse.Namespace, corpus: Corpus, corpus_directory: str
     try:
         vocab_bytes = read_bytes(vocab_file)
     except FileNotFoundError as error:
-        raise SourceError(f"--vocab_file {vocab_file} does not exist; check the path") from error
+        missing = f"--vocab_file {vocab_file} does not exist; check the path"
+        raise SourceError(missing if args.vocab_file else f"{vocab_file} is missing; {REMEDY}") from error
+    if not args.vocab_file and hashlib.sha256(vocab_bytes).hexdigest() != corpus.vocab["sha256"]:
+        raise SourceError(
+            f"{vocab_file} differs from {corpus_files.FILE_NAME}; {REMEDY}; if it was changed on purpose, run beambert "
+            f"pretraining-data --input {corpus_directory} --vocab_file {vocab_file} into another directory"
+        )
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
     require_same_rules(corpus.options.get("character_rules", "unknown Unicode"), f"the corpus {corpus_directory}")
     if source == output and vocab.sha256 != corpus.vocab["sha256"]:
@@ -117,6 +124,7 @@ def examples_job(args: argparse.Namespace, corpus: Corpus, corpus_directory: str
             "choose another --output"
         )
     options = example_flags.example_options(args, corpus.options["do_lower_case"])
+    require_documents(corpus.counts["documents"]["train"], options.objective)
     exponent = corpus.options["language_sampling_exponent"]
     if exponent != 1.0:
         words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
@@ -143,6 +151,7 @@ def make_pretraining_data(
     """
     source, output = absolute(corpus_directory), absolute(args.output)
     vocab, options, recorded = examples_job(args, corpus, corpus_directory)
+    reader = CorpusReader(source, recorded["corpus_sha256"])
     manifest_path = f"{output}/{dataset.FILE_NAME}"
     beam_options = embedded.pipeline_options(beam_flags)
     workers = embedded.num_workers(beam_options)
@@ -159,11 +168,12 @@ def make_pretraining_data(
             return existing
         passes = passes_of(passes, missing, options)
 
+    require_parts(source, corpus.parts)
     if workers:
         require_memory(corpus, workers, args.ignore_memory_estimate)
     if existing:
         print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
-        make_again(existing, missing, source, passes, options, beam_options, args.output)
+        make_again(existing, missing, reader, passes, options, beam_options, args.output)
         return existing
 
     notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
@@ -191,7 +201,7 @@ def make_pretraining_data(
             lambda pipeline: build_pretraining_data(
                 pipeline,
                 corpus,
-                source,
+                reader,
                 passes,
                 options,
                 recorded,

@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from deploy import embedded
 from deploy.output import absolute, delete_work, work_directory
 from pipelines import dataset
+from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset
 from pipelines.passes import Passes
 from pipelines.pretraining_data import rebuild_shards
@@ -57,7 +58,7 @@ def passes_of(passes: list[Passes], names: frozenset[str], options: PretrainingD
 def make_again(
     manifest: Dataset,
     missing: frozenset[str],
-    corpus_directory: str,
+    reader: CorpusReader,
     passes: list[Passes],
     options: PretrainingDataOptions,
     beam_options: PipelineOptions,
@@ -68,7 +69,7 @@ def make_again(
     Args:
         manifest: what the dataset is to be again.
         missing: from `missing_shards`.
-        corpus_directory: what it was made from.
+        reader: of the corpus that it was made from.
         passes: from `passes_of`.
         options: what it was made with.
         beam_options: for the engine.
@@ -85,9 +86,7 @@ def make_again(
         FileSystems.mkdirs(f"{folder}/shards")
     try:
         embedded.run(
-            lambda pipeline: rebuild_shards(
-                pipeline, corpus_directory, passes, options, manifest, folder, missing, work
-            ),
+            lambda pipeline: rebuild_shards(pipeline, reader, passes, options, manifest, folder, missing, work),
             beam_options,
             output,
         )

@@ -50,10 +50,11 @@ class WriteCorpusManifest(beam.DoFn):
         documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
         if sum(documents.values()) + rejected != counts["documents_read"]:
             raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept, {rejected} rejected")
-        if documents["train"] < 2:
+        if not documents["train"]:
             raise SourceError(
-                f"--input holds {documents['train']} document(s) to train on and next sentence prediction needs two; "
-                "give more files, or name the --input_format that tells where documents end (such as sentences)"
+                f"--input holds no document to train on ({documents['validation']} held out, {rejected} rejected); "
+                "give more files, see in rejected/*.jsonl of the output which rules left documents out, or lower "
+                "--validation_fraction"
             )
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.records import Record
@@ -92,7 +91,19 @@ def load(directory: str) -> Corpus | None:
     """
     path = FileSystems.join(directory, FILE_NAME)
     try:
-        content = json.loads(read_bytes(path))
+        return parse(read_bytes(path), path)
+    except FileNotFoundError:
+        return None
+
+
+def parse(manifest: bytes, path: str) -> Corpus:
+    """Return the content of a `corpus.json`.
+
+    Raises:
+        SourceError: it cannot be understood; `path` is named.
+    """
+    try:
+        content = json.loads(manifest)
         if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
             raise SourceError(
                 f"{path} is of format {content['format']} {content['format_version']}, this beambert reads {FORMAT} "
@@ -100,8 +111,6 @@ def load(directory: str) -> Corpus | None:
             )
         fields = {field.name: content[field.name] for field in dataclasses.fields(Corpus)}
         fields["parts"] = [Part(**part) for part in fields["parts"]]
-    except FileNotFoundError:
-        return None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise SourceError(
             f"{path} is not a corpus manifest ({error!r}); delete the directory and build the corpus again"
@@ -140,9 +149,3 @@ def _table(records: list[Record]) -> pyarrow.Table:
     ]
     columns = [pyarrow.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def read_part(path: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
-    """Reads columns of `SCHEMA` of a part; by default what job 2 needs of a document."""
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        return pyarrow.parquet.read_table(pyarrow.PythonFile(file, mode="r"), columns=list(columns)).combine_chunks()

@@ -8,11 +8,11 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.ngrams import ngram_keys, plain_word_hashes
+from pipelines.ngrams import ngram_keys, plain_word_hashes, plain_words
 from pipelines.sources import SourceError
 from pipelines.sources.files import open_decompressed
 
@@ -30,13 +30,53 @@ def evaluation_keys(texts: Iterable[str]) -> np.ndarray:
     return np.unique(np.concatenate([np.empty(0, np.uint64), *keys]))
 
 
-def is_contaminated(sentences: Sequence[str], keys: np.ndarray) -> bool:
-    """Whether a document shares a run of 13 words, across sentences too, with the evaluation texts behind `keys`."""
+class Run(NamedTuple):
+    """A run of 13 words that a document shares with evaluation texts.
+
+    Attributes:
+        words: as they are compared, in lower case without punctuation.
+        place: of the run in the keys of the evaluation texts.
+    """
+
+    words: str
+    place: int
+
+
+def find_run(sentences: Sequence[str], keys: np.ndarray) -> Run | None:
+    """Return the first run of 13 words of a document, across sentences too, that evaluation texts have.
+
+    Args:
+        sentences: of the document.
+        keys: uint64 [N] of the evaluation texts, as `evaluation_keys` returns them.
+    """
     if not len(keys):
-        return False
-    runs = document_keys("\n".join(sentences))
-    places = np.searchsorted(keys, runs)
-    return bool((keys[np.minimum(places, len(keys) - 1)] == runs).any())
+        return None
+    text = "\n".join(sentences)
+    runs = document_keys(text)
+    places = np.minimum(np.searchsorted(keys, runs), len(keys) - 1)
+    shared = np.flatnonzero(keys[places] == runs)
+    if not len(shared):
+        return None
+    first = int(shared[0])
+    return Run(" ".join(plain_words(text)[first : first + NGRAM]), int(places[first]))
+
+
+class EvaluationFiles(NamedTuple):
+    """All runs of 13 words of evaluation files.
+
+    Attributes:
+        paths: the files.
+        keys: uint64 [N] of the runs, sorted, none twice.
+        files: int32 [N], of each key the first file that has it.
+    """
+
+    paths: tuple[str, ...]
+    keys: np.ndarray
+    files: np.ndarray
+
+    def describe(self, run: Run) -> dict[str, str]:
+        """Return what `rejected/*.jsonl` says of a document with a shared run."""
+        return {"evaluation_file": self.paths[self.files[run.place]], "matching_words": run.words}
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -83,15 +123,18 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
 
 
 @functools.cache
-def load_keys(paths: tuple[str, ...]) -> np.ndarray:
-    """`evaluation_keys` of files, once a process.
+def load_evaluation(paths: tuple[str, ...]) -> EvaluationFiles:
+    """Read evaluation files, once a process.
 
     Raises:
         SourceError: a file cannot be read, or none holds a run of 13 words.
     """
-    keys = evaluation_keys(text for path in paths for text in read_evaluation_texts(path))
+    of_file = [evaluation_keys(read_evaluation_texts(path)) for path in paths]
+    # The first place of each key, in the order of the files.
+    keys, first = np.unique(np.concatenate([np.empty(0, np.uint64), *of_file]), return_index=True)
+    files = np.repeat(np.arange(len(paths), dtype=np.int32), [len(found) for found in of_file])[first]
     if not len(keys):
         raise SourceError(
             f"--decontaminate {' '.join(paths)}: no text of {NGRAM} words or more; give files with longer texts"
         )
-    return keys
+    return EvaluationFiles(paths, keys, files)

@@ -20,6 +20,15 @@ Grouped = dict[str, Iterable[Any]]
 BLOCKS, NEAR_DUPLICATE, REPEATED_PARAGRAPH = "blocks", "near_duplicate", "repeated_paragraph"
 
 
+def precedence(record: Record) -> tuple[Any, ...]:
+    """Return the sort key of a bucket's documents: the first one of equal texts is the copy that stays.
+
+    The copy with the largest weight comes first, then what the file says of the text. The file's name comes after all
+    of that, so that a copy is never chosen for its name unless copies differ in nothing else.
+    """
+    return (record.id, -record.weight, record.title, record.language, record.paragraphs, record.work, *record)
+
+
 def num_shares(options: CorpusOptions) -> int:
     """Shares that hash values are divided into."""
     return max(64, options.num_buckets)
@@ -86,9 +95,12 @@ def paragraph_batches(
     keys: list[int] = []
     ids: list[bytes] = []
     numbers: list[int] = []
-    for record in read_blocks(grouped[BLOCKS]):
-        if record.reason or record.id in dropped:
+    before = b""
+    for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
+        # Copies of a text may have other paragraphs; numbers are those of the copy that stays.
+        if record.reason or record.id in dropped or record.id == before:
             continue
+        before = record.id
         for number, paragraph in enumerate(record.paragraph_texts()):
             key = deduplication.paragraph_key(paragraph)
             if key is not None:

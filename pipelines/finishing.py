@@ -6,9 +6,9 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from pipelines import corpus_files, dataset, overlap
+from pipelines import dataset, overlap
+from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset, DatasetError, Shard
-from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting import report
 from pipelines.reporting.report import Report
@@ -26,13 +26,13 @@ class WriteManifest(beam.DoFn):
 
     def __init__(
         self,
-        corpus_directory: str,
+        reader: CorpusReader,
         output: str,
         options: PretrainingDataOptions,
         recorded_options: dict[str, Any],
         vocab: dict[str, Any],
     ) -> None:
-        self._corpus_directory = corpus_directory
+        self._reader = reader
         self._output = output
         self._options = options
         self._recorded_options = recorded_options
@@ -43,18 +43,16 @@ class WriteManifest(beam.DoFn):
         _: None,
         shards: Iterable[list[Shard]],
         statistics: dict[str, Statistics],
-        found: tuple[np.ndarray, np.ndarray],
+        found: np.ndarray,
     ) -> Iterator[str]:
         """Writes both and yields the manifest's path."""
         # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
-        corpus = corpus_files.load(self._corpus_directory)
-        if corpus is None:
-            raise DatasetError(f"{self._corpus_directory} is a corpus no more; leave it there until the job has ended")
+        corpus = self._reader.read_manifest()
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
         if not by_split["train"].instances:
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
-        held_out = overlap.read_held_out(self._corpus_directory, corpus.parts)
-        common = Overlap(len(held_out.documents), len(found[0]), len(held_out.sentences), len(found[1]))
+        held_out = overlap.read_held_out(self._reader, corpus.parts)
+        common = overlap.overlap_of(held_out, found)
         warnings = warnings_of(by_split, corpus.counts, common, self._options)
         manifest = Dataset(
             max_seq_length=self._options.max_seq_length,

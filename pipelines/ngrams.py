@@ -56,10 +56,20 @@ def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
 
 def plain_word_hashes(text: str) -> np.ndarray:
     """Hashes of the words of a text in lower case, letters and digits alone: uint64 [W]."""
+    data = _plain(text)
+    return word_hashes(data, *word_spans(data))
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words that `plain_word_hashes` hashes."""
+    return [word.decode("utf-8") for word in _plain(text).split()]
+
+
+def _plain(text: str) -> bytes:
+    """Return a text in lower case with a blank in the place of every other character than letters and digits."""
     if not text.isascii():
         text = _OTHER_SIGNS.sub(" ", text.lower())
-    data = text.encode("utf-8").translate(_TO_WORDS)
-    return word_hashes(data, *word_spans(data))
+    return text.encode("utf-8").translate(_TO_WORDS)
 
 
 def ngram_keys(hashes: np.ndarray, length: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from pipelines.deduplication_steps import (
     REPEATED_PARAGRAPH,
     Grouped,
     near_duplicates_of,
+    precedence,
     repeated_paragraphs_of,
     without_paragraphs,
 )
@@ -80,8 +81,8 @@ def sift(grouped: Grouped) -> Sifted:
     like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
     sifted = Sifted([], [], like, {})
     before = b""
-    # Sorting by all fields makes the copy that stays independent of the order of arrival.
-    for record in sorted(read_blocks(grouped[BLOCKS])):
+    # Sorted, so that the copy that stays does not depend on the order of arrival.
+    for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
         reason = record.reason
         if not reason and record.id == before:
             reason = cleaning.DUPLICATE
@@ -189,13 +190,16 @@ class WritePart(beam.DoFn):
         for record in sifted.rejected:
             like = sifted.like.get(record.id)
             more = {"like": like.hex()} if like and record.reason == NEAR_DUPLICATE else {}
+            if record.reason == cleaning.CONTAMINATED:
+                more = json.loads(record.work)["contamination"]
             lines.add(record, record.reason, record.text, **more)
         for record in [*sifted.rejected, *sifted.kept]:
             work = json.loads(record.work) if record.work else {"dropped": [], "reported": []}
             for rule, snippet in work["dropped"]:
                 lines.add(record, rule, snippet)
             for rule in () if record.reason else work["reported"]:
-                lines.add(record, f"{rule}, kept", record.text)
+                more = work["contamination"] if rule == cleaning.CONTAMINATED else {}
+                lines.add(record, f"{rule}, kept", record.text, **more)
         for record in sifted.kept:
             for text in sifted.repeated.get(record.id, ()):
                 lines.add(record, REPEATED_PARAGRAPH, text)

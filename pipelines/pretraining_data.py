@@ -14,6 +14,7 @@ from apache_beam.metrics import Metrics
 
 from pipelines import dataset, overlap
 from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.finishing import WriteManifest
 from pipelines.overlap import FindHeldOut
@@ -31,7 +32,7 @@ class WriteShards(beam.DoFn):
     """Passes over a part -> the shard files of each; yields `Finished`.
 
     Args:
-        corpus: the corpus directory.
+        corpus: what to read.
         output: where `shards/` is to be.
         vocab_file: the vocabulary.
         options: what to do.
@@ -40,7 +41,9 @@ class WriteShards(beam.DoFn):
 
     _SO_FAR = Metrics.counter("beambert", "examples_written")
 
-    def __init__(self, corpus: str, output: str, vocab_file: str, options: PretrainingDataOptions, work: str) -> None:
+    def __init__(
+        self, corpus: CorpusReader, output: str, vocab_file: str, options: PretrainingDataOptions, work: str
+    ) -> None:
         self._corpus = corpus
         self._output = output
         self._vocab_file = vocab_file
@@ -61,8 +64,7 @@ class WriteShards(beam.DoFn):
             finished = find_finished(note, self._output) if self._work else None
             if finished is None:
                 if documents is None:
-                    path = f"{self._corpus}/{part.name}"
-                    documents = tokenize_part(path, part.split, self._tokenizer, self._options)
+                    documents = tokenize_part(self._corpus, part, self._tokenizer, self._options)
                 shards, statistics = write_shards(
                     documents, part, duplicate, self._output, self._tokenizer, self._options
                 )
@@ -111,7 +113,7 @@ class PutBack(beam.DoFn):
 def build_pretraining_data(
     pipeline: beam.Pipeline,
     corpus: Corpus,
-    corpus_directory: str,
+    reader: CorpusReader,
     passes: list[Passes],
     options: PretrainingDataOptions,
     recorded_options: dict[str, Any],
@@ -124,7 +126,7 @@ def build_pretraining_data(
     Args:
         pipeline: to add the steps to.
         corpus: the manifest of job 1.
-        corpus_directory: where it lies.
+        reader: of its files.
         passes: all of them, from `pipelines.passes.deal_passes`.
         options: what to do.
         recorded_options: what `dataset.json` is to say of options: these and the corpus's.
@@ -133,7 +135,7 @@ def build_pretraining_data(
         work: directory for notes of what is finished, where a job that was stopped goes on from.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
-    written = _write_shards(pipeline, passes, WriteShards(corpus_directory, output, vocab_file, options, work))
+    written = _write_shards(pipeline, passes, WriteShards(reader, output, vocab_file, options, work))
     statistics = (
         written
         | "StatisticsOfSplit" >> beam.Map(lambda finished: (finished.split, finished.statistics))
@@ -142,7 +144,7 @@ def build_pretraining_data(
     found = (
         pipeline
         | "Parts" >> beam.Create([_to_send(part) for part in corpus.parts])
-        | "FindHeldOut" >> beam.ParDo(FindHeldOut(corpus_directory, corpus.parts))
+        | "FindHeldOut" >> beam.ParDo(FindHeldOut(reader, corpus.parts))
         | "UnionOfFound" >> beam.CombineGlobally(overlap.union)
     )
     _ = (
@@ -150,7 +152,7 @@ def build_pretraining_data(
         | "Start" >> beam.Create([None])
         | "Manifest"
         >> beam.ParDo(
-            WriteManifest(corpus_directory, output, options, recorded_options, vocab),
+            WriteManifest(reader, output, options, recorded_options, vocab),
             shards=beam.pvalue.AsIter(written | "Shards" >> beam.Map(lambda finished: finished.shards)),
             statistics=beam.pvalue.AsDict(statistics),
             found=beam.pvalue.AsSingleton(found),
@@ -160,7 +162,7 @@ def build_pretraining_data(
 
 def rebuild_shards(
     pipeline: beam.Pipeline,
-    corpus_directory: str,
+    reader: CorpusReader,
     passes: list[Passes],
     options: PretrainingDataOptions,
     manifest: Dataset,
@@ -172,7 +174,7 @@ def rebuild_shards(
 
     Args:
         pipeline: to add the steps to.
-        corpus_directory: where the corpus lies.
+        reader: of the corpus's files.
         passes: those whose shards are missing.
         options: what the dataset was made with.
         manifest: what it is to be again.
@@ -181,7 +183,7 @@ def rebuild_shards(
         work: directory to make them in, so that nothing is replaced by what is not the same.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
-    made = _write_shards(pipeline, passes, WriteShards(corpus_directory, work, vocab_file, options, ""))
+    made = _write_shards(pipeline, passes, WriteShards(reader, work, vocab_file, options, ""))
     _ = made | "PutBack" >> beam.ParDo(PutBack(work, manifest, output, missing))
 
 
@@ -196,5 +198,5 @@ def _write_shards(pipeline: beam.Pipeline, passes: list[Passes], write: WriteSha
 
 
 def _to_send(part: Part) -> Part:
-    """A part without its checksum, which nobody on the way reads and which would be most of a large job's bytes."""
+    """A part without its checksum, which would be most of a large job's bytes; `CorpusReader` finds it."""
     return dataclasses.replace(part, sha256="")

@@ -163,3 +163,21 @@ class PretrainingDataOptions:
             names = [name for name in names if name != "input_mask" and not name.endswith("_weights")]
         other = _MODEL_GARDEN_NAMES if self.feature_names == "model_garden" else {}
         return {name: other.get(name, name) for name in names}
+
+
+def require_documents(number: int, objective: str) -> None:
+    """Check that there are enough training documents for an objective.
+
+    Args:
+        number: of documents in the training split.
+        objective: one of `OBJECTIVES`.
+
+    Raises:
+        DatasetError: next sentence prediction has no second document to draw a random sentence from.
+    """
+    if objective == "nsp" and number < 2:
+        raise DatasetError(
+            f"--input holds {number} document(s) to train on, and --objective nsp draws random next sentences from a "
+            "second one; give more files, name the --input_format that tells where documents end (such as sentences), "
+            "or use --objective mlm or sop"
+        )

@@ -12,7 +12,7 @@ from apache_beam.metrics import Metrics
 
 from pipelines import cleaning
 from pipelines.corpus_options import Bucket, CorpusOptions, bucket_of_document
-from pipelines.decontamination import is_contaminated, load_keys
+from pipelines.decontamination import find_run, load_evaluation
 from pipelines.documents import Document, identity
 from pipelines.language_identification import is_other_language
 from pipelines.records import Record, read_block_file, to_block, write_block_file
@@ -82,16 +82,21 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
     if not reason and options.identify_language and is_other_language(sentences, options.language):
         reason = cleaning.LANGUAGE
     reported: list[str] = []
-    if not reason and options.decontaminate and is_contaminated(sentences, load_keys(tuple(options.decontaminate))):
-        if options.decontaminate_action == "drop":
-            reason = cleaning.CONTAMINATED
-        else:
-            reported.append(cleaning.CONTAMINATED)
+    contamination: dict[str, str] = {}
+    if not reason and options.decontaminate:
+        evaluation = load_evaluation(tuple(options.decontaminate))
+        run = find_run(sentences, evaluation.keys)
+        contamination = evaluation.describe(run) if run else {}
+    if contamination and options.decontaminate_action == "drop":
+        reason = cleaning.CONTAMINATED
+    elif contamination:
+        reported.append(cleaning.CONTAMINATED)
     # Last, so that noise moves no document to another bucket and hides no duplicate.
     sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
     work = ""
-    if counts or reported:
-        work = json.dumps({"counts": counts, "dropped": _sample(dropped), "reported": reported}, sort_keys=True)
+    if counts or contamination:
+        done = {"counts": counts, "dropped": _sample(dropped), "reported": reported}
+        work = json.dumps({**done, "contamination": contamination} if contamination else done, sort_keys=True)
     return Record(
         id=document_id,
         title=document.title,

@@ -29,7 +29,8 @@ class Record(NamedTuple):
         weight: how often it is to be seen, 1.0 unless its input was given another.
         reason: why it is rejected, or "".
         work: JSON of what cleaning did to it, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
-            "reported": [rule for which it would have been left out]}.
+            "reported": [rule for which it would have been left out]}; of a document that shares text with evaluation
+            data also "contamination", what `rejected/*.jsonl` says of that.
     """
 
     id: bytes

@@ -5,8 +5,9 @@ All that is random comes from a generator seeded by (seed, split, bucket, duplic
 
 import numpy as np
 
-from pipelines import corpus_files, shard_files
+from pipelines import shard_files
 from pipelines.corpus_files import Part
+from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Shard
 from pipelines.instances import TokenizedDocuments, from_sentences
 from pipelines.layout import RowPlan, Rows, lay_out, one_a_row
@@ -43,9 +44,11 @@ def shard_name(part: Part, duplicate: int, row_length: int, options: Pretraining
     )
 
 
-def tokenize_part(path: str, split: str, tokenizer: Tokenizer, options: PretrainingDataOptions) -> TokenizedDocuments:
+def tokenize_part(
+    corpus: CorpusReader, part: Part, tokenizer: Tokenizer, options: PretrainingDataOptions
+) -> TokenizedDocuments:
     """Reads one Parquet part into flat arrays of token ids."""
-    table = corpus_files.read_part(path)
+    table, split = corpus.read_part(part.name), part.split
     documents = table["sentences"].combine_chunks()
     sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
     token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())

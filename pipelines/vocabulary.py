@@ -222,8 +222,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         running += group.running
     if not running:
         raise SourceError(
-            "no document with a word is left to learn a vocabulary from; give files with text, or see in "
-            "rejected/*.jsonl of the output which rules left it out"
+            "no document with a word is left to learn a vocabulary from; give files with text, see in "
+            "rejected/*.jsonl of the output which rules left it out, or lower --validation_fraction"
         )
     pieces = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
     learnt_from = {

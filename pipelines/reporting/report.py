@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.dataset import Dataset
 from pipelines.inspection import InstanceText
-from pipelines.overlap import MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
+from pipelines.overlap import DOCUMENT_SHARE, MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
 from pipelines.reporting.page import page, tiles, warning_list
@@ -291,12 +291,12 @@ def _duplicates(report: Report) -> str:
         ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
         ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for"),
         (
-            "held-out documents that stand in the training text",
-            f"{overlap.documents_found:,} of {overlap.documents:,}",
-        ),
-        (
             f"held-out sentences of {SENTENCE_CHARACTERS} characters or more that stand in the training text",
             f"{overlap.sentences_found:,} of {overlap.sentences:,}",
+        ),
+        (
+            f"held-out documents with {DOCUMENT_SHARE:.0%} or more of these sentences in the training text",
+            f"{overlap.documents_found:,} of {overlap.documents:,}",
         ),
         (
             "files of examples with the same bytes as another",
@@ -310,9 +310,9 @@ def _duplicates(report: Report) -> str:
         ),
     ]
     return (
-        "<p>Documents are held out by the hash of their text, so that no text can be on both sides; the identities of "
-        "all held-out documents were looked up among those of the training documents all the same, and so were their "
-        f"longer sentences{of_many}.</p>" + table(("", ""), rows)
+        "<p>Documents are held out by the hash of their text, so that equal documents cannot be on both sides. Nearly "
+        f"equal ones can: the longer held-out sentences{of_many} were searched in the training text.</p>"
+        + table(("", ""), rows)
     )
 
 

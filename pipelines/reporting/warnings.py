@@ -58,10 +58,11 @@ def _of_held_out(held_out: Statistics, overlap: Overlap) -> list[str]:
             "--validation_fraction 0.02 or more."
         ]
     found = []
-    if overlap.documents_found:
+    if overlap.documents_found > 0.01 * overlap.documents:
         found.append(
-            f"{overlap.documents_found:,} of {overlap.documents:,} held-out documents stand in the training text too: "
-            "evaluation would flatter the model; build the corpus again."
+            f"{overlap.documents_found:,} of {overlap.documents:,} held-out documents have half of their longer "
+            "sentences or more in the training text: evaluation flatters the model; build the corpus with "
+            "--drop_near_duplicates or --drop_repeated_paragraphs."
         )
     share = overlap.sentences_found / max(overlap.sentences, 1)
     if share > 0.02:

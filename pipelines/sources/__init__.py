@@ -100,4 +100,30 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
         yield from READERS[input_format](stream, path, options)
 
 
-__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise", "split_file"]
+def is_one_document(path: str, options: ReadOptions) -> bool:
+    """Return whether a file is known to be a single document: a text, or a book that is not divided.
+
+    Args:
+        path: a path on any Beam filesystem.
+        options: how it will be read.
+
+    Raises:
+        SourceError: the file cannot be opened.
+    """
+    input_format = options.input_format
+    if input_format == "auto":
+        with open_decompressed(path) as stream:
+            input_format = recognise(path, stream.peek(_PEEK))
+    return input_format == "text" or (input_format == "gutenberg" and options.document_unit == "book")
+
+
+__all__ = [
+    "FORMATS",
+    "READERS",
+    "ReadOptions",
+    "SourceError",
+    "is_one_document",
+    "read_file",
+    "recognise",
+    "split_file",
+]

@@ -207,7 +207,7 @@ def test_an_output_that_holds_something_else_is_left_alone(built, articles, tmp_
 
 MISTAKES = {
     "no match": ("--input {0}/none*", "none* matches no file"),
-    "no text": ("--input {0}/blank.txt", "no document with a word is left"),
+    "no text": ("--input {0}/blank.txt --objective mlm", "no document with a word is left"),
     "one document": ("--input {0}/a.txt --vocab_size 20", "1 document(s) to train on"),
     "not UTF-8": ("--input {0}/a.txt {0}/invalid.txt", "invalid.txt, line 2: byte 0xe9 is not valid utf-8"),
     "cut gz": ("--input {0}/a.txt {0}/cut.txt.gz", "cut.txt.gz is not a whole .gz file"),

@@ -9,6 +9,7 @@ import pytest
 
 import beambert
 from pipelines.corpus_options import CorpusOptions
+from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import DatasetError
 from pipelines.parts import WritePart
 from pipelines.pretraining_data import WriteShards
@@ -42,7 +43,7 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
 def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
     with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
-        WriteShards(str(corpus), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
+        WriteShards(CorpusReader.of(str(corpus)), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
     options = CorpusOptions(
         True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
     )

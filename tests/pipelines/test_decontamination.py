@@ -11,8 +11,8 @@ from pipelines.decontamination import (
     NGRAM,
     document_keys,
     evaluation_keys,
-    is_contaminated,
-    load_keys,
+    find_run,
+    load_evaluation,
     read_evaluation_texts,
 )
 from pipelines.sources import SourceError
@@ -30,7 +30,7 @@ def test_keys_of_real_contexts_against_tuples(shared_data):
         paragraphs = [p for a in json.loads(path.read_text(encoding="utf-8"))["data"] for p in a["paragraphs"]]
         texts = [p["context"] for p in paragraphs] + [q["question"] for p in paragraphs for q in p["qas"]]
         expected = set().union(*map(runs, texts))
-        keys = load_keys((str(path),))
+        keys = load_evaluation((str(path),)).keys
         # The other strings of the file, identifiers and answers, are short or parts of the contexts.
         assert len(keys) == len(expected)
         assert (keys[1:] > keys[:-1]).all()
@@ -39,24 +39,24 @@ def test_keys_of_real_contexts_against_tuples(shared_data):
 def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
     path = shared_data / "squad" / "xquad.en.json"
     context = next(read_evaluation_texts(str(path)))
-    keys = load_keys((str(path),))
+    keys = load_evaluation((str(path),)).keys
     words = context.split()
     disguised = " ".join(words[:20]).upper().replace(",", " ,").replace(" ", "  ")
-    assert is_contaminated(["Something else first.", disguised, "And after."], keys)
+    assert find_run(["Something else first.", disguised, "And after."], keys)
     # Over the border of two sentences.
-    assert is_contaminated(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
-    assert not is_contaminated([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
-    german = load_keys((str(shared_data / "squad" / "xquad.de.json"),))
-    assert not is_contaminated([context], german)
+    assert find_run(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
+    assert not find_run([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
+    german = load_evaluation((str(shared_data / "squad" / "xquad.de.json"),)).keys
+    assert not find_run([context], german)
 
 
 def test_glue_tables(shared_data):
     path = next((shared_data / "glue" / "SST-2").glob("dev.tsv"))
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
-    keys = load_keys((str(path),))
+    keys = load_evaluation((str(path),)).keys
     long = [line.split("\t")[0] for line in lines if len(re.findall(r"[^\W_]+", line.split("\t")[0])) >= NGRAM]
     assert len(long) > 300
-    assert all(is_contaminated([sentence], keys) for sentence in long)
+    assert all(find_run([sentence], keys) for sentence in long)
 
 
 def test_text_and_json_lines(tmp_path):
@@ -64,20 +64,34 @@ def test_text_and_json_lines(tmp_path):
     (tmp_path / "a.txt").write_text(f"Short.\n\n{sentence.replace(' six', chr(10) + 'six')}\n\nShort again.")
     (tmp_path / "a.jsonl").write_text(json.dumps({"a": ["x", {"b": sentence}]}) + "\n\n")
     for name in ("a.txt", "a.jsonl"):
-        keys = load_keys((str(tmp_path / name),))
+        keys = load_evaluation((str(tmp_path / name),)).keys
         assert len(keys) == 1
-        assert is_contaminated([sentence.title() + "!"], keys)
+        assert find_run([sentence.title() + "!"], keys)
 
 
 def test_errors_name_the_file(tmp_path):
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "short.txt").write_text("Too short.")
     with pytest.raises(SourceError, match=r"--decontaminate .*a.json cannot be read"):
-        load_keys((str(tmp_path / "a.json"),))
+        load_evaluation((str(tmp_path / "a.json"),))
     with pytest.raises(SourceError, match=r"short.txt: no text of 13 words"):
-        load_keys((str(tmp_path / "short.txt"),))
+        load_evaluation((str(tmp_path / "short.txt"),))
     with pytest.raises(SourceError, match=r"nothing.txt cannot be"):
-        load_keys((str(tmp_path / "nothing.txt"),))
+        load_evaluation((str(tmp_path / "nothing.txt"),))
+
+
+def test_a_run_names_the_first_file_that_has_it(tmp_path):
+    texts = [" ".join(f"{name}{number}" for number in range(13)) for name in ("a", "b", "c")]
+    (tmp_path / "one.txt").write_text(f"{texts[1]}\n\n{texts[0]}")
+    (tmp_path / "two.txt").write_text(f"{texts[2]}\n\n{texts[1]}")
+    one, two = str(tmp_path / "one.txt"), str(tmp_path / "two.txt")
+    for paths in ((one, two), (two, one)):
+        evaluation = load_evaluation(paths)
+        described = [evaluation.describe(find_run([f"And: {text.upper()}!"], evaluation.keys)) for text in texts]
+        assert described == [
+            {"evaluation_file": path, "matching_words": text}
+            for path, text in zip((one, paths[0], two), texts, strict=True)
+        ]
 
 
 words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y", "–", "12", "漢字"]), max_size=40).map(
@@ -90,10 +104,16 @@ words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y
 def test_any_pair_of_texts_against_tuples(evaluation, document):
     keys = evaluation_keys([evaluation])
     assert len(keys) == len(runs(evaluation))
-    assert is_contaminated([document], keys) == bool(runs(evaluation) & runs(document))
+    found = find_run([document], keys)
+    shared = runs(evaluation) & runs(document)
+    assert (found is not None) == bool(shared)
+    # The first one of the document, spelled as it is compared.
+    words_of_document = re.findall(r"[^\W_]+", document.lower())
+    in_order = [tuple(words_of_document[start : start + NGRAM]) for start in range(len(words_of_document) - NGRAM + 1)]
+    assert found is None or tuple(found.words.split(" ")) == next(run for run in in_order if run in shared)
     assert len(document_keys(document)) == max(0, len(re.findall(r"[^\W_]+", document.lower())) - NGRAM + 1)
 
 
 @given(st.text(), st.text())
 def test_no_text_raises(evaluation, document):
-    is_contaminated([document], evaluation_keys([evaluation]))
+    find_run([document], evaluation_keys([evaluation]))

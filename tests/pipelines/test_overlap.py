@@ -5,7 +5,8 @@ import random
 import pytest
 
 from pipelines import corpus_files, overlap
-from pipelines.corpus_files import Part
+from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_reader import CorpusReader
 from pipelines.documents import identity
 from pipelines.records import Record
 
@@ -14,6 +15,11 @@ def write_part(folder, name: str, split: str, documents: list[list[str]]) -> Par
     records = [Record(identity(d), "", "", "en", "\n".join(d), (len(d),), "", 1.0, "", "") for d in documents]
     size, digest = corpus_files.write_part(f"{folder}/{name}", records)
     return Part(name, split, 0, 1, len(documents), sum(map(len, documents)), size, digest)
+
+
+def write_manifest(folder, parts: list[Part]) -> CorpusReader:
+    (folder / corpus_files.FILE_NAME).write_text(Corpus({}, [], {}, {}, parts, {}).to_json())
+    return CorpusReader.of(str(folder))
 
 
 def sentence(number: int) -> str:
@@ -32,42 +38,44 @@ def corpus(tmp_path):
         write_part(tmp_path, "validation-0.parquet", "validation", held_out[:9]),
         write_part(tmp_path, "validation-1.parquet", "validation", held_out[9:]),
     ]
-    return tmp_path, parts, held_out, train
+    return write_manifest(tmp_path, parts), parts, held_out, train
 
 
-def test_what_is_found_is_what_sets_say(corpus):
-    folder, parts, held_out, train = corpus
-    do = overlap.FindHeldOut(str(folder), parts)
+def long_sentences(document: list[str]) -> list[str]:
+    return [sentence for sentence in document if len(sentence) >= overlap.SENTENCE_CHARACTERS]
+
+
+def found_of(reader, parts) -> list:
+    do = overlap.FindHeldOut(reader, parts)
     do.setup()
-    documents, sentences = overlap.union(found for part in parts for found in do.process(part))
-    texts = {"\n".join(document) for document in train}
-    assert len(documents) == sum("\n".join(document) in texts for document in held_out) >= 2
-    long = {s for document in held_out for s in document if len(s) >= overlap.SENTENCE_CHARACTERS}
+    return [found for part in parts for found in do.process(part)]
+
+
+@pytest.mark.parametrize("most", [100_000, 25, 3, 1])
+def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
+    reader, parts, held_out, train = corpus
+    monkeypatch.setattr(overlap, "MOST_SENTENCES", most)
+    result = overlap.overlap_of(overlap.read_held_out(reader, parts), overlap.union(found_of(reader, parts)))
+
+    looked_for = list(dict.fromkeys(s for document in held_out for s in long_sentences(document)))[:most]
     in_training = {s for document in train for s in document}
-    assert len(overlap.read_held_out(str(folder), parts).sentences) == len(long)
-    assert len(sentences) == len(long & in_training)
-    assert 0 < len(sentences) < len(long)
-
-
-def test_no_more_is_looked_for_than_a_worker_can_hold(corpus, monkeypatch):
-    folder, parts, held_out, _ = corpus
-    monkeypatch.setattr(overlap, "MOST_DOCUMENTS", 12)
-    found = overlap.read_held_out(str(folder), parts)
-    assert found.documents.to_pylist() == [identity(document).hex() for document in held_out[:12]]
+    whole = [long for document in held_out if (long := long_sentences(document)) and set(long) <= set(looked_for)]
+    found = [long for long in whole if sum(s in in_training for s in long) >= len(long) / 2]
+    assert result == (len(whole), len(found), len(looked_for), len(in_training.intersection(looked_for)))
+    if most > 100:
+        assert 2 <= len(found) < len(whole) < len(held_out)
+        assert 0 < result.sentences_found < len(looked_for)
 
 
 def test_the_union_does_not_depend_on_the_order(corpus):
-    folder, parts, _, _ = corpus
-    do = overlap.FindHeldOut(str(folder), parts)
-    do.setup()
-    found = [each for part in parts for each in do.process(part)]
-    together, again = overlap.union(found), overlap.union([overlap.union(found[1:]), *found])
-    assert [each.tolist() for each in together] == [each.tolist() for each in again]
-    assert [each.tolist() for each in overlap.union([])] == [[], []]
+    reader, parts, _, _ = corpus
+    found = found_of(reader, parts)
+    assert overlap.union(found).tolist() == overlap.union([overlap.union(found[1:]), *found]).tolist()
+    assert overlap.union([]).tolist() == []
 
 
-def test_only_a_sample_of_many_sentences_is_looked_for(corpus, monkeypatch):
-    folder, parts, _, _ = corpus
-    monkeypatch.setattr(overlap, "MOST_SENTENCES", 3)
-    held_out = overlap.read_held_out(str(folder), parts)
-    assert (len(held_out.documents), len(held_out.sentences)) == (20, 3)
+def test_held_out_text_may_be_missing(tmp_path):
+    parts = [write_part(tmp_path, "train-0.parquet", "train", [["A sentence."]])]
+    reader = write_manifest(tmp_path, parts)
+    held_out = overlap.read_held_out(reader, parts)
+    assert overlap.overlap_of(held_out, overlap.union(found_of(reader, parts))) == (0, 0, 0, 0)

@@ -61,8 +61,9 @@ def test_the_page_comes_before_the_manifest_and_is_the_same_again(output, tmp_pa
     assert (tmp_path / "out" / "report.html").read_bytes() == (output / "report.html").read_bytes()
     counts = dataset.load(tmp_path / "out").counts
     assert counts == dataset.load(output).counts
-    assert counts["overlap"]["documents_found"] == 0
-    assert counts["overlap"]["documents"] == counts["documents"]["validation"]
+    # Topics of the language reference repeat each other.
+    overlap = counts["overlap"]
+    assert 0 < overlap["documents_found"] < overlap["documents"] <= counts["documents"]["validation"]
 
 
 def test_the_summary_names_report_and_warnings(output, capsys):
@@ -193,7 +194,7 @@ def test_data_without_fault_raises_no_alarm():
     [
         ({"held_out": {"instances": 0}}, "No document is held out"),
         ({"held_out": {"instances": 300}}, "Only 300 example(s) are held out"),
-        ({"overlap": (10, 2, 100, 0)}, "2 of 10 held-out documents stand in the training text too"),
+        ({"overlap": (10, 2, 100, 0)}, "2 of 10 held-out documents have half of their longer sentences"),
         ({"overlap": (10, 0, 100, 7)}, "7.0% of the held-out sentences stand in the training text"),
         ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of tokens are [UNK]: the vocabulary does not fit this corpus"),
         ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),

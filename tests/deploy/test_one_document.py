@@ -1,0 +1,78 @@
+"""A single document: enough for a corpus and for the objectives without random next sentences."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import beambert
+from pipelines import dataset
+
+
+def book(folder: Path) -> Path:
+    rng = random.Random(2)
+    words = ["".join(rng.choices("abdegiklmnorstu", k=rng.randrange(3, 9))) for _ in range(200)]
+    path = folder / "book.txt"
+    path.write_text(" ".join(" ".join(rng.choices(words, k=9)).capitalize() + "." for _ in range(80)))
+    return path
+
+
+def run(command: str, *flags: object) -> int:
+    return beambert.main([command, *map(str, flags), "--direct_num_workers", "1"])
+
+
+def build(path: Path, output: Path, objective: str, *flags: object) -> int:
+    argv = ["--input", path, "--output", output, "--objective", objective, "--vocab_size", 100]
+    return run("build", *argv, "--validation_fraction", 0, "--dupe_factor", 2, *flags)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "sop"])
+def test_one_document_is_enough(tmp_path, objective):
+    assert build(book(tmp_path), tmp_path / "out", objective) == 0
+    counts = dataset.load(tmp_path / "out").counts
+    assert counts["documents"] == {"train": 1, "validation": 0}
+    assert counts["train"]["sentences"] == 80
+    assert counts["train"]["instances"] > 2
+
+
+def test_next_sentence_prediction_is_refused_before_the_file_is_read(tmp_path, capsys):
+    assert build(book(tmp_path), tmp_path / "out", "nsp") == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "1 document(s) to train on, and --objective nsp draws random next sentences from a second" in captured.err
+    assert "--objective mlm or sop" in captured.err
+    assert captured.out == ""
+    assert not (tmp_path / "out/corpus.json").exists()
+
+
+def test_a_file_whose_documents_must_be_counted_is_refused_by_the_second_job(tmp_path, capsys):
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"text": book(tmp_path).read_text()}) + "\n")
+    assert build(path, tmp_path / "out", "nsp") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "1 document(s) to train on, and --objective nsp" in error
+    # What was read is not lost.
+    assert build(path, tmp_path / "out", "mlm") == 0
+    assert "is up to date" in capsys.readouterr().out
+
+
+def test_a_corpus_of_one_document(tmp_path, capsys):
+    argv = ["--input", book(tmp_path), "--output", tmp_path / "corpus", "--vocab_size", 100]
+    assert run("corpus", *argv, "--validation_fraction", 0) == 0
+    argv = ["--input", tmp_path / "corpus", "--output", tmp_path / "data", "--dupe_factor", 1]
+    assert run("pretraining-data", *argv) == 1
+    assert "1 document(s) to train on, and --objective nsp" in capsys.readouterr().err
+    assert not (tmp_path / "data/vocab.txt").exists()
+    assert run("pretraining-data", *argv, "--objective", "mlm") == 0
+
+
+@pytest.mark.parametrize("flags", [["--vocab_size", 100], ["--vocab_file"]])
+def test_a_document_that_is_held_out_is_named(tmp_path, capsys, flags):
+    if flags == ["--vocab_file"]:
+        (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+        flags = ["--vocab_file", tmp_path / "vocab.txt"]
+    argv = ["--input", book(tmp_path), "--output", tmp_path / "corpus", "--validation_fraction", 1]
+    assert run("corpus", *argv, *flags) == 1
+    assert "lower --validation_fraction" in capsys.readouterr().err
+    assert not (tmp_path / "corpus/corpus.json").exists()

@@ -1,0 +1,35 @@
+"""`beambert plan` says of the accelerator's utilization whether it is a goal or the user's own figure."""
+
+import json
+import re
+
+import pytest
+
+import beambert
+
+FLAGS = ["plan", "--corpus_bytes", "1e9", "--accelerator", "a100"]
+
+
+def printed(capsys, *flags: str) -> str:
+    assert beambert.main([*FLAGS, *flags]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_default_is_called_a_goal_and_the_flag_is_named(capsys):
+    (line,) = re.findall(r"^  utilization .*$", printed(capsys), re.MULTILINE)
+    assert "0.45" in line
+    assert "a goal, not measured" in line
+    assert "--mfu" in line
+
+
+@pytest.mark.parametrize("share", ["0.3", "0.45"])
+def test_a_share_that_was_given_is_not(capsys, share):
+    text = printed(capsys, "--mfu", share)
+    assert "goal" not in text
+    assert re.search(rf"^  utilization +{share} +of the accelerator's peak, from --mfu$", text, re.MULTILINE)
+
+
+def test_the_default_is_what_the_line_says(capsys):
+    by_default, given = (json.loads(printed(capsys, "--json", *flags))["Training"] for flags in ((), ("--mfu", "0.45")))
+    assert by_default == given
+    assert by_default["utilization"] == 0.45
