@@ -23,6 +23,7 @@ from pipelines.sources import SourceError
 from pipelines.versions import versions
 from pipelines.vocabulary import make_vocabulary, num_word_groups
 from pipelines.writing import write_text
+from pipelines.written_files import require_written, sizes_of_corpus
 
 _SPLITS = ("train", "validation")
 
@@ -55,6 +56,7 @@ class WriteCorpusManifest(beam.DoFn):
                 f"--input holds {documents['train']} document(s) to train on and next sentence prediction needs two; "
                 "give more files, or name the --input_format that tells where documents end (such as sentences)"
             )
+        require_written(self._output, sizes_of_corpus(written))
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path
