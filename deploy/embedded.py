@@ -39,7 +39,9 @@ _ENGINE_LOGGERS = ("apache_beam", "grpc")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 # A file that is missing, as the system, Beam's renaming and `writing.read_bytes` tell of it.
-_MISSING = re.compile(r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): FileNotFoundError|^(/[^']+)$")
+_MISSING = re.compile(
+    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^(/[^']+)$"
+)
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:

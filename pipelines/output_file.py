@@ -109,7 +109,8 @@ class OutputFile:
         overwrite: whether a file that exists when the block ends is replaced.
 
     Attributes:
-        path: what to write: a temporary file in the same directory, made empty, or the stream itself.
+        path: what to write: a temporary file in the same directory, made empty, or the stream itself. Open it for
+            appending: a shell may have redirected a stream to a file that is not empty.
 
     Raises:
         OutputFileError: the file cannot be written; at the end of the block, it appeared meanwhile or its directory

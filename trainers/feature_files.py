@@ -141,7 +141,7 @@ class _JsonLines:
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.layout = layout
-        self.file = path.open("wb")
+        self.file = path.open("ab")
 
     def write(self, features: Features) -> None:
         import orjson

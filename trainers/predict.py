@@ -143,7 +143,7 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
         return
     with (
         OutputFile("--output_file", output_file, overwrite=overwrite) as output,
-        output.path.open("w", encoding="utf-8") as file,
+        output.path.open("a", encoding="utf-8") as file,
     ):
         yield file
 
