@@ -28,7 +28,7 @@ from trainers.pretrain import Plan
 from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_files
+from trainers.run_files import directory_errors, require_checkpoint, require_files
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
 from trainers.run_setup import (
@@ -50,7 +50,7 @@ from trainers.static_shapes import with_static_lengths
 from trainers.task import Features, Task
 from trainers.throughput import Work, rows_of, work_of_update
 from trainers.trainer import Trainer
-from trainers.watching import LOGS_NAME, Watch
+from trainers.watching import Watch
 from trainers.whole_files import write_whole
 
 # Rows of the validation data whose masks are shown filled.
@@ -222,7 +222,10 @@ class PretrainingRun:
         if shortage and self.distribution.is_chief:
             warn(shortage)
         with self._watch(step, state or {}) as watch, reading_errors(self.damage):
-            return train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
+            stopped = train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, watch.step)
+        return stopped
 
     def _begin(self) -> None:
         """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
@@ -335,7 +338,7 @@ class PretrainingRun:
             contents[run_record.FILE_NAME] = plan.record.to_json().encode()
             contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
         if self.has_trained:
-            contents |= dict.fromkeys((METRICS_NAME, LOGS_NAME))
+            contents[METRICS_NAME] = None
         if results:
             contents |= dict.fromkeys((RESULTS_TEXT_NAME, RESULTS_JSON_NAME))
         require_files(self.output, contents, checkpoint.prefix)

@@ -26,9 +26,7 @@ def directory_errors(output: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         if output.is_dir():
             raise
-        raise TrainingError(
-            f"--output {output} was removed or moved while the command ran; leave it there and {_AGAIN}"
-        ) from error
+        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
 
 
 def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
@@ -45,7 +43,7 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
         TrainingError: a file is missing or holds something else; it names the first such file.
     """
     if not output.is_dir():
-        raise TrainingError(f"--output {output} was removed or moved while the command ran; {_AGAIN}")
+        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
     for name, content in contents.items():
         path = output / name
         if not path.exists():
@@ -60,6 +58,21 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
         raise TrainingError(
             f"checkpoint {checkpoint} was removed while the command ran; {_AGAIN}: it resumes from the one before it"
         )
+
+
+def require_checkpoint(directory: Path, step: int) -> None:
+    """Check that the checkpoint that training ended with exists, before an older one is taken for the model.
+
+    Args:
+        directory: of the checkpoints.
+        step: that training ended at.
+
+    Raises:
+        TrainingError: it was removed.
+    """
+    prefix = directory / f"model.ckpt-{step}"
+    if not Path(f"{prefix}.index").exists():
+        raise TrainingError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
 
 
 def require_best(directory: Path) -> None:

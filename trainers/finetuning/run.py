@@ -30,7 +30,7 @@ from trainers.loop import Source, record_evaluation, train
 from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.progress import say
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_best, require_files
+from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files
 from trainers.run_report.report import EVALUATION_NAME, write_report
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_setup import (
@@ -255,9 +255,12 @@ class FinetuningRun:
         step = int(trainer.global_step.numpy())
         evaluate = self.evaluate if plan.task.eval_splits and self.rhythm.eval_steps else None
         with self._watch(step, state or {}) as watch:
-            return train(
+            stopped = train(
                 trainer, plan.stages, [self._source()], self.rhythm, self.checkpoint_directory, watch, evaluate
             )
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, watch.step)
+        return stopped
 
     def _begin(self) -> None:
         """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
