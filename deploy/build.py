@@ -5,8 +5,10 @@ import argparse
 import deploy.corpus
 import deploy.pretraining_data
 from deploy import example_flags
+from deploy.output import absolute
 from deploy.output_lock import claim_output
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
+from pipelines.written_files import require_written, sizes_of_corpus
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
@@ -36,6 +38,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         # Job 1 has put the vocabulary, learnt or given, beside the corpus.
         args.vocab_file = None
         manifest = deploy.pretraining_data.make_pretraining_data(args, corpus, args.output, beam_flags)
+        # The second job does not need all that the first has written.
+        require_written(absolute(args.output), sizes_of_corpus(corpus.parts))
     print(f"\n{args.output} holds")
     deploy.corpus.print_summary(corpus, args.output)
     deploy.pretraining_data.print_summary(manifest, args.output)

@@ -39,6 +39,7 @@ from pipelines.sources import FORMATS, ReadOptions, SourceError, is_one_document
 from pipelines.sources.files import match_files
 from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
+from pipelines.written_files import require_written, sizes_of_corpus
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
 WordPiece vocabulary from the rest (or takes one over). Writes vocab.txt, corpus/*.parquet and corpus.json."""
@@ -297,6 +298,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
                 f"--output {args.output} holds a corpus of other input files, or they changed since; "
                 "choose another --output, or delete that directory"
             )
+        require_written(output, sizes_of_corpus(existing.parts), "delete that directory and run the same command again")
         print(f"Corpus in {args.output} is up to date.", flush=True)
         return existing
     if FileSystems.exists(f"{output}/{dataset.FILE_NAME}"):
@@ -331,7 +333,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
     delete_work(output)
     corpus = corpus_files.load(output)
     if corpus is None:
-        raise RuntimeError(f"the corpus job ended without {output}/{corpus_files.FILE_NAME}")
+        raise DatasetError(f"{output}/{corpus_files.FILE_NAME} was removed while the command ran; run the same again")
+    require_written(output, sizes_of_corpus(corpus.parts))
     return corpus
 
 

@@ -120,6 +120,7 @@ def run(args: argparse.Namespace, command: "Command") -> int:
         raise SubmitError("Google's client libraries are not installed; pip install 'beambert[data,gcp]'")
     dataflow_flags.require_cloud_paths(command.places)
     dataflow_flags.refuse_ours(command.beam_flags, command.name)
+    dataflow_flags.refuse_existing_files(command.beam_flags, command.places)
     dataflow_flags.require_workers(args)
     if not args.no_auth:
         _require_credentials()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from deploy.errors import SubmitError
+from pipelines.output_file import check_output_file
 
 if TYPE_CHECKING:
     from beambert import Command
@@ -21,6 +22,8 @@ _OURS = (
     "--job_name",
     "--number_of_worker_harness_threads",
 )
+# Files that Beam writes the description of a job to.
+_FILES_OF_BEAM = ("--dataflow_job_file", "--template_location")
 FOR_EVERY_JOB = (
     # A bucket fills a core and its memory; a second one in the same process would wait for both.
     "--number_of_worker_harness_threads=1",
@@ -83,6 +86,23 @@ def refuse_ours(beam_flags: list[str], command: str) -> None:
     for flag in beam_flags:
         if flag.split("=")[0] in _OURS:
             raise SubmitError(f"{flag.split('=')[0]} stands behind {command}; put it before, or leave it out")
+
+
+def refuse_existing_files(beam_flags: list[str], places: Iterable[tuple[str, str]]) -> None:
+    """Refuse to replace a local file with the description of a job, which flags of Beam's name.
+
+    Args:
+        beam_flags: as they were typed.
+        places: (flag, path) of what the command reads and writes.
+
+    Raises:
+        OutputFileError: such a file exists, or cannot be written.
+    """
+    for flag, path in zip(beam_flags, [*beam_flags[1:], ""], strict=True):
+        name, equals, value = flag.partition("=")
+        path = value if equals else path
+        if name in _FILES_OF_BEAM and "://" not in path:
+            check_output_file(name, path, places, overwrite=None, takes_stream=False)
 
 
 def require_workers(args: argparse.Namespace) -> None:

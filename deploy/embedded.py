@@ -38,6 +38,10 @@ _KILLED = re.compile(r"exited with return code -(\d+)")
 _ENGINE_LOGGERS = ("apache_beam", "grpc")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
+# A file that is missing, as the system, Beam's renaming and `writing.read_bytes` tell of it.
+_MISSING = re.compile(
+    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^(/[^']+)$"
+)
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:
@@ -196,6 +200,10 @@ def _as_user_error(error: Exception, output: str) -> Exception:
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
             return _USER_ERRORS[name](message)
+        missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
+        if missing:
+            path = next(filter(None, missing.groups()))
+            return DatasetError(f"{path} was removed while the command ran; run the same command again")
         number = _ERRNO.search(message)
         if number and int(number.group(1)) in _CANNOT_WRITE:
             reason = os.strerror(int(number.group(1)))

@@ -34,6 +34,7 @@ from pipelines.sources import SourceError
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import language_factors
 from pipelines.writing import TEMPORARY, delete_matching, read_bytes, write_atomically
+from pipelines.written_files import require_written, sizes_of_dataset
 from tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
@@ -174,6 +175,7 @@ def make_pretraining_data(
     if existing:
         print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
         make_again(existing, missing, reader, passes, options, beam_options, args.output)
+        require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
     notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
@@ -217,6 +219,7 @@ def make_pretraining_data(
         raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
     delete_temporary(output)
     delete_work(output)
+    require_written(output, {REPORT_FILE_NAME: None, **sizes_of_dataset(manifest.shards)})
     return manifest
 
 

@@ -17,9 +17,10 @@ from deploy.corpus import (
 from deploy.output import absolute, delete_folder, require_writable
 from deploy.progress import Stage, watch_files
 from pipelines.corpus import build_vocabulary
-from pipelines.dataset import DatasetError
+from pipelines.output_file import check_output_file
 from pipelines.reading import split_inputs
 from pipelines.writing import read_bytes
+from pipelines.written_files import require_written
 
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser)
     group = parser.add_argument_group("what to make of it")
     group.add_argument("--output", required=True, metavar="FILE", help="the vocabulary file, such as vocab.txt")
+    group.add_argument("--overwrite", action="store_true", help="replace --output if it exists")
     add_split_arguments(group)
     vocabulary_flags.add_arguments(parser.add_argument_group("the vocabulary"))
 
@@ -41,14 +43,24 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     """Runs the command.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+        SourceError, DatasetError, OutputFileError, VocabularyError: a mistake in the input or the flags.
     """
     args.vocab_file = None
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)
     output = absolute(args.output)
-    if FileSystems.exists(output):
-        raise DatasetError(f"--output {args.output} is there already; choose another name, or delete it")
+    read = [("--input", each.path) for each in inputs]
+    read += [("--decontaminate", path) for path in options.decontaminate]
+    read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
+    check_output_file(
+        "--output",
+        output,
+        read,
+        overwrite=args.overwrite,
+        makes_directory=True,
+        takes_stream=False,
+        exists=FileSystems.exists,
+    )
     require_writable(FileSystems.split(args.output)[0] or ".")
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
@@ -64,6 +76,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
                 embedded.pipeline_options(beam_flags),
                 args.output,
             )
+        require_written(FileSystems.split(output)[0], {FileSystems.split(output)[1]: None})
         vocab = json.loads(read_bytes(report))
     finally:
         delete_folder(temporary)

@@ -23,6 +23,7 @@ from pipelines.sources import SourceError
 from pipelines.versions import versions
 from pipelines.vocabulary import make_vocabulary, num_word_groups
 from pipelines.writing import write_text
+from pipelines.written_files import require_written, sizes_of_corpus
 
 _SPLITS = ("train", "validation")
 
@@ -56,6 +57,7 @@ class WriteCorpusManifest(beam.DoFn):
                 "give more files, see in rejected/*.jsonl of the output which rules left documents out, or lower "
                 "--validation_fraction"
             )
+        require_written(self._output, sizes_of_corpus(written))
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path

@@ -18,6 +18,7 @@ from pipelines.shards import SPLITS
 from pipelines.statistics import Statistics
 from pipelines.versions import versions
 from pipelines.writing import read_bytes, write_text
+from pipelines.written_files import require_written, sizes_of_dataset
 from tokenizer.vocabulary import Vocabulary
 
 
@@ -75,6 +76,7 @@ class WriteManifest(beam.DoFn):
             shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
             versions=versions(),
         )
+        require_written(self._output, sizes_of_dataset(manifest.shards))
         vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
         vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
         largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)

@@ -27,6 +27,7 @@ from pipelines.records import Record, read_blocks
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import num_word_groups, word_batches
 from pipelines.writing import read_bytes, write_text
+from pipelines.written_files import is_written
 
 _REJECTED_A_PART = 1000
 
@@ -170,6 +171,9 @@ class WritePart(beam.DoFn):
         try:
             done = json.loads(read_bytes(note)) if self._work else None
         except FileNotFoundError:
+            done = None
+        if done and done[0] and not is_written(f"{self._output}/{done[0]['name']}", done[0]["bytes"]):
+            # Removed since, by somebody else.
             done = None
         if done is None:
             sifted = sift(grouped)

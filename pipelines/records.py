@@ -125,10 +125,13 @@ def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: di
 
 
 def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, Any]] | None:
-    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish."""
+    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish
+    or the file was removed since."""
     try:
         content = json.loads(read_bytes(f"{path}.json"))
     except FileNotFoundError:
+        return None
+    if not FileSystems.exists(path):
         return None
     places = [(key, BlockPlace(path, offset, length)) for key, offset, length in content["places"]]
     return places, content["summary"]

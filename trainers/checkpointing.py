@@ -97,6 +97,11 @@ def save(
         synchronize(directory)
         unfinished.rmdir()
     except (OSError, tf.errors.OpError) as error:
+        if isinstance(error, FileNotFoundError | tf.errors.NotFoundError):
+            vanished = next((path for path in (directory.parent, directory) if not path.is_dir()), unfinished)
+            raise TrainingError(
+                f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
+            ) from error
         # Space that a part of a checkpoint takes would be missed by the run's other files.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise TrainingError(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from trainers.errors import TrainingError
+
 _Value = tf.compat.v1.Summary.Value
 _Metadata = tf.compat.v1.SummaryMetadata
 
@@ -28,6 +30,7 @@ class EventLog:
         self.directory = directory
         self.first_step = first_step
         self.writer: tf.io.TFRecordWriter | None = None
+        self.path: Path | None = None
 
     def write(self, step: int, scalars: Mapping[str, float], texts: Mapping[str, Sequence[str]] | None = None) -> None:
         """Writes the values of a step, and flushes.
@@ -58,6 +61,15 @@ class EventLog:
         self._add(self.writer, step=step, summary=tf.compat.v1.Summary(value=values))
         self.writer.flush()
 
+    def require_file(self) -> None:
+        """Checks that the file that is written is still in its directory.
+
+        Raises:
+            TrainingError: it was removed.
+        """
+        if self.path is not None and not self.path.exists():
+            raise TrainingError(f"{self.path} was removed while the command ran; run the same command again")
+
     def close(self) -> None:
         """Closes the file, if there is one."""
         if self.writer is not None:
@@ -68,7 +80,8 @@ class EventLog:
         self.directory.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files of a directory in the order of their names.
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}"
-        writer = tf.io.TFRecordWriter(str(self.directory / name))
+        self.path = self.directory / name
+        writer = tf.io.TFRecordWriter(str(self.path))
         self._add(writer, file_version="brain.Event:2")
         start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
         self._add(writer, step=self.first_step + 1, session_log=start)

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from pipelines.output_file import OutputFile
 from trainers.errors import TrainingError
 
 FORMATS = ("jsonl", "parquet", "npz")
@@ -70,22 +71,26 @@ class FeatureWriter:
         path: to be written.
         kind: one of `FORMATS`.
         layout: of what is to come.
+        overwrite: whether a file that exists is replaced.
 
     Attributes:
         count: texts written so far.
         tokens: their pieces.
 
     Raises:
-        TrainingError: the file cannot be written.
+        OutputFileError, TrainingError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, kind: str, layout: Layout) -> None:
+    def __init__(self, path: Path, kind: str, layout: Layout, *, overwrite: bool = False) -> None:
         self.path = path
-        self._unfinished = path.with_name(f".{path.name}.unfinished")
         self.count = self.tokens = 0
+        self._output = OutputFile("--output_file", path, overwrite=overwrite)
+        if self._output.is_stream and kind != "jsonl":
+            raise TrainingError(f"--output_file {path} is a stream, which --format {kind} is not for; give a file")
         try:
-            self._writer = _WRITERS[kind](self._unfinished, layout)
+            self._writer = _WRITERS[kind](self._output.path, layout)
         except OSError as error:
+            self._output.discard()
             raise TrainingError(f"--output_file {path} cannot be written ({error.strerror}); name another") from error
 
     def write(self, features: Features) -> None:
@@ -107,14 +112,25 @@ class FeatureWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                self._writer.finish()
-                self._unfinished.replace(self.path)
-            else:
+        if kind is not None:
+            try:
                 self._writer.abandon()
-        finally:
-            self._unfinished.unlink(missing_ok=True)
+            finally:
+                self._output.discard()
+            return
+        try:
+            self._writer.finish()
+        except OSError as problem:
+            self._output.discard()
+            if isinstance(problem, FileNotFoundError):
+                raise TrainingError(
+                    f"--output_file {self.path}: {problem.filename} was removed while the command ran; run the same "
+                    "command again"
+                ) from problem
+            raise TrainingError(
+                f"--output_file {self.path} cannot be written ({problem}); free some space"
+            ) from problem
+        self._output.commit()
 
 
 class _JsonLines:
@@ -125,7 +141,7 @@ class _JsonLines:
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.layout = layout
-        self.file = path.open("wb")
+        self.file = path.open("ab")
 
     def write(self, features: Features) -> None:
         import orjson

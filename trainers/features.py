@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
 from trainers import inference
 from trainers.errors import TrainingError
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # "-1,-2" is a value, as "-1" is one to argparse, and not an option.
     parser._negative_number_matcher = re.compile(r"-\d[-,\d]*$")
     parser.add_argument("--input_file", required=True, metavar="FILE", help="a text or a pair a line; - for stdin")
-    parser.add_argument("--output_file", required=True, metavar="FILE", help="written whole or not at all")
+    parser.add_argument("--output_file", required=True, metavar="FILE", help="a new file, written atomically")
+    parser.add_argument("--overwrite", action="store_true", help="replace --output_file if it exists")
     parser.add_argument("--format", choices=FORMATS, help="of the output file (default: what the end of its name says)")
     parser.add_argument(
         "--init_checkpoint",
@@ -63,10 +65,13 @@ def run(args: argparse.Namespace) -> int:
     """Extracts.
 
     Raises:
-        CheckpointError, ConfigError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
     """
     output = Path(args.output_file)
     kind = args.format or format_of(output)
+    inputs = [("--input_file", args.input_file), ("--init_checkpoint", args.init_checkpoint)]
+    inputs += inference.input_paths(args)
+    check_output_file("--output_file", args.output_file, inputs, overwrite=args.overwrite)
     layers = None if args.layers is None else parse_layers(args.layers)
     if args.batch_size < 1:
         raise TrainingError(f"--batch_size is {args.batch_size}; give 1 or more")
@@ -84,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             **inference.options(args),
         )
         lines = TextLines(source)
-        with FeatureWriter(output, kind, extractor.layout) as writer:
+        with FeatureWriter(output, kind, extractor.layout, overwrite=args.overwrite) as writer:
             for features in extractor.extract(lines):
                 writer.write(features)
                 progress.update(len(features.token_splits) - 1, lines.bytes_read)

@@ -91,6 +91,12 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
 
 
+def input_paths(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return (flag, path) of the files that were given of `add_arguments`."""
+    paths = {"--vocab_file": args.vocab_file, "--bert_config_file": args.bert_config_file}
+    return [(flag, path) for flag, path in paths.items() if path]
+
+
 def load_model(
     path: Path,
     *,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from trainers.errors import TrainingError
 from trainers.whole_files import write_whole
 
 FILE_NAME = "metrics.jsonl"
@@ -74,8 +75,22 @@ class MetricsLog:
         self.written.add((split, step))
 
     def sync(self) -> None:
-        """Waits until the lines lie on the disk, so that a checkpoint never outlives them."""
+        """Waits until the lines lie on the disk, so that a checkpoint never outlives them.
+
+        Raises:
+            TrainingError: the file, or the directory that it is in, was removed, moved or replaced.
+        """
         os.fsync(self.file.fileno())
+        # What is written after that would go into a file without a name, or beside what was moved away.
+        try:
+            is_there = os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
+        except OSError:
+            is_there = False
+        if not is_there:
+            vanished = self.path if self.path.parent.is_dir() else self.path.parent
+            raise TrainingError(
+                f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
+            )
 
     def close(self) -> None:
         """Closes the file."""

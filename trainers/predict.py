@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from bert_model.names import TASKS
+from pipelines.output_file import OutputFile, check_output_file, check_stdout
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.finetuning.tag_schemes import OUTSIDE
@@ -36,8 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text in quotes")
     parser.add_argument("--input_file", metavar="FILE", help="a text a line, in place of TEXT; - for stdin")
     parser.add_argument(
-        "--output_file", metavar="FILE", help="written whole or not at all (default: lines as they are done, to stdout)"
+        "--output_file",
+        metavar="FILE",
+        help="a new file, written atomically (default: lines as they are done, to stdout)",
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace --output_file if it exists")
     parser.add_argument("--json", action="store_true", help="a JSON object a line, with all that is known")
     parser.add_argument("--question", metavar="TEXT", help="what a model of answer spans is asked about each text")
     parser.add_argument(
@@ -74,10 +78,11 @@ def run(args: argparse.Namespace) -> int:
     """Answers.
 
     Raises:
-        CheckpointError, ConfigError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
     """
     if bool(args.texts) == bool(args.input_file):
         raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
+    _check_output(args)
     source = _opened_source(args.input_file)
     start_tensorflow()
     predictor = Predictor(
@@ -90,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         words_at=args.words_at,
     )
     try:
-        with _destination(args.output_file) as output:
+        with _destination(args.output_file, args.overwrite) as output:
             if source is None:
                 # What a shell gives that is not UTF-8 comes as half a character.
                 texts = [text.encode(errors="surrogateescape").decode(errors="replace") for text in args.texts]
@@ -109,6 +114,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_output(args: argparse.Namespace) -> None:
+    """Refuse an output that exists or that the command reads.
+
+    Raises:
+        OutputFileError: it names the file and the remedy.
+    """
+    inputs = [("DIR", args.directory), *inference.input_paths(args)]
+    if args.input_file is not None:
+        inputs.insert(0, ("--input_file", args.input_file))
+    if args.output_file is None:
+        check_stdout(inputs)
+    else:
+        check_output_file("--output_file", args.output_file, inputs, overwrite=args.overwrite)
+
+
 def _opened_source(input_file: str | None) -> BinaryIO | None:
     if input_file is None:
         return None
@@ -116,19 +136,16 @@ def _opened_source(input_file: str | None) -> BinaryIO | None:
 
 
 @contextmanager
-def _destination(output_file: str | None) -> Iterator[TextIO]:
+def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
     """Where lines are written: stdout, or a file that is there when all went well."""
     if output_file is None:
         yield sys.stdout
         return
-    path = Path(output_file)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            yield file
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with (
+        OutputFile("--output_file", output_file, overwrite=overwrite) as output,
+        output.path.open("a", encoding="utf-8") as file,
+    ):
+        yield file
 
 
 def _predict_lines(predictor: Predictor, source: BinaryIO, args: argparse.Namespace, output: TextIO) -> int:

@@ -23,12 +23,17 @@ from trainers.filled_masks import filled_masks
 from trainers.initial_checkpoint import load_weights
 from trainers.input import reading_errors, train_batches, validation_batches
 from trainers.loop import Source, record_evaluation, train
+from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.pretrain import Plan
 from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
+from trainers.run_files import directory_errors, require_checkpoint, require_files
+from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
 from trainers.run_setup import (
+    RESULTS_JSON_NAME,
+    RESULTS_TEXT_NAME,
     eval_batch_size_of,
     is_accelerated,
     open_devices,
@@ -63,7 +68,7 @@ def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
     """
     distribution = open_devices(args)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
-    with distribution.machine_errors():
+    with distribution.machine_errors(), directory_errors(plan.output):
         return PretrainingRun(args, plan, distribution).run()
 
 
@@ -90,6 +95,7 @@ class PretrainingRun:
         # Two, since each counts by its own batches.
         self.damage, self.validation_damage = (Damage(skip=args.on_corrupt == "skip") for _ in range(2))
         self.rhythm = rhythm_of(args)
+        self.has_trained = False
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
         self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
 
@@ -110,6 +116,7 @@ class PretrainingRun:
             if model is not None:
                 self._write_model(_trained_model(model, checkpoint, results))
             self._write_report()
+            self._require_files(checkpoint, results)
             self._summarise(checkpoint, results)
         return 0
 
@@ -199,6 +206,7 @@ class PretrainingRun:
         if saved and saved[-1].step >= args.num_train_steps:
             say(f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on")
             return None
+        self.has_trained = True
         trainer = Trainer(self.task, settings_of(args), self.distribution)
         state = resume(trainer, self.output, self.rhythm)
         if state is None:
@@ -215,7 +223,10 @@ class PretrainingRun:
         if shortage and self.distribution.is_chief:
             warn(shortage)
         with self._watch(step, state or {}) as watch, reading_errors(self.damage):
-            return train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
+            stopped = train(trainer, plan.stages, sources, self.rhythm, self.checkpoint_directory, watch, self.evaluate)
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, watch.step)
+        return stopped
 
     def _begin(self) -> None:
         """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
@@ -312,6 +323,26 @@ class PretrainingRun:
     def _write_report(self) -> None:
         if self.distribution.is_chief:
             write_report(self.output)
+
+    def _require_files(self, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
+        """Checks that what the summary names is there. Raises TrainingError naming what vanished."""
+        plan = self.plan
+        contents: dict[str, bytes | None] = {
+            manifest.VOCAB_FILE_NAME: None,
+            native.CONFIG_FILE_NAME: None,
+            run_record.FILE_NAME: None,
+            REPORT_NAME: None,
+        }
+        if self.args.do_train:
+            contents[manifest.VOCAB_FILE_NAME] = plan.vocabulary.to_bytes()
+            contents[native.CONFIG_FILE_NAME] = plan.config.to_json().encode()
+            contents[run_record.FILE_NAME] = plan.record.to_json().encode()
+            contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
+        if self.has_trained:
+            contents[METRICS_NAME] = None
+        if results:
+            contents |= dict.fromkeys((RESULTS_TEXT_NAME, RESULTS_JSON_NAME))
+        require_files(self.output, contents, checkpoint.prefix)
 
     def _summarise(self, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
         output = self.output

@@ -192,9 +192,14 @@ class Watch:
         """What a checkpoint must hold of this, so that the run goes on as if it had not stopped; fit for JSON.
 
         The lines up to here are on the disk when it returns.
+
+        Raises:
+            TrainingError: the files that they were written to were removed, moved or replaced.
         """
         if self.log is not None:
             self.log.sync()
+            for events in self.events.values():
+                events.require_file()
         return {
             "examples": self.examples,
             "tokens": self.tokens,

@@ -104,7 +104,7 @@ MISTAKES = {
     "fewer pieces than characters": ("--vocab_size 50", "raise --vocab_size to at least"),
     "no such file to compare with": ("--compare_vocab {0}/none.txt", "--compare_vocab {0}/none.txt does not exist"),
     "no vocabulary to compare with": ("--compare_vocab {0}/there.txt", "there.txt: no [PAD], [UNK]"),
-    "file is there": ("--output {0}/there.txt", "there.txt is there already"),
+    "file is there": ("--output {0}/there.txt", "there.txt exists; give --overwrite"),
     "no directory": ("--output {0}/there.txt/vocab.txt", "cannot be written"),
 }
 

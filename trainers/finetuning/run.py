@@ -27,10 +27,15 @@ from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
 from trainers.initial_checkpoint import LoadedWeights, load_weights
 from trainers.loop import Source, record_evaluation, train
+from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.progress import say
 from trainers.recomputation import recompute
+from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files
 from trainers.run_report.report import EVALUATION_NAME, write_report
+from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_setup import (
+    RESULTS_JSON_NAME,
+    RESULTS_TEXT_NAME,
     eval_batch_size_of,
     open_devices,
     peak_flops_of,
@@ -62,7 +67,7 @@ def train_evaluate_predict(args: argparse.Namespace, plan: Plan) -> int:
     """
     distribution = open_devices(args)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
-    with distribution.machine_errors():
+    with distribution.machine_errors(), directory_errors(plan.output):
         return FinetuningRun(args, plan, distribution).run()
 
 
@@ -96,6 +101,7 @@ class FinetuningRun:
         fixed = uses_xla(args) or distribution.is_tpu
         self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
+        self.has_trained = False
         self._answer = tf.function(self._answered, autograph=False)
         # What the model as it is said of splits that were scored, since the same may be written as answers.
         self._scored: dict[str, Logits] = {}
@@ -117,6 +123,7 @@ class FinetuningRun:
         if args.do_train and self.rhythm.eval_steps:
             # The best of all evaluations, the last among them, is the model. Who does not write waits to know it.
             self.distribution.meet()
+            require_best(self.checkpoint_directory)
             best = best_checkpoint.best(self.checkpoint_directory)
             if best is not None and checkpoint is not None and best.step != checkpoint.step:
                 say(f"The best checkpoint by {best.metric} is that of step {best.step}: it becomes the model")
@@ -127,6 +134,7 @@ class FinetuningRun:
             if checkpoint is not None and (args.do_train or results is not None):
                 self._write_model(checkpoint.step, results)
             self._write_report()
+            self._require_files(checkpoint, results, files)
             self._summarise(checkpoint, results, files)
         return 0
 
@@ -241,6 +249,7 @@ class FinetuningRun:
         if saved and saved[-1].step >= args.num_train_steps:
             say(f"{self.output} is already trained to step {saved[-1].step}; more --num_train_epochs would go on")
             return None
+        self.has_trained = True
         trainer = Trainer(self.task, settings_of(args), self.distribution)
         state = resume(trainer, self.output, self.rhythm)
         if state is None:
@@ -248,9 +257,12 @@ class FinetuningRun:
         step = int(trainer.global_step.numpy())
         evaluate = self.evaluate if plan.task.eval_splits and self.rhythm.eval_steps else None
         with self._watch(step, state or {}) as watch:
-            return train(
+            stopped = train(
                 trainer, plan.stages, [self._source()], self.rhythm, self.checkpoint_directory, watch, evaluate
             )
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, watch.step)
+        return stopped
 
     def _begin(self) -> None:
         """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
@@ -337,6 +349,25 @@ class FinetuningRun:
     def _write_report(self) -> None:
         if self.distribution.is_chief:
             write_report(self.output)
+
+    def _require_files(
+        self, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]
+    ) -> None:
+        """Checks that what the summary names is there. Raises TrainingError naming what vanished."""
+        plan = self.plan
+        contents: dict[str, bytes | None] = dict.fromkeys(
+            (REPORT_NAME, *(str(file.relative_to(self.output)) for file in files))
+        )
+        if self.args.do_train:
+            contents[native.VOCAB_FILE_NAME] = plan.vocabulary.to_bytes()
+            contents[native.CONFIG_FILE_NAME] = plan.config.to_json().encode()
+            contents[run_record.FILE_NAME] = plan.record.to_json().encode()
+            contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
+        if self.has_trained:
+            contents[METRICS_NAME] = None
+        if results:
+            contents |= dict.fromkeys((RESULTS_TEXT_NAME, RESULTS_JSON_NAME, EVALUATION_NAME))
+        require_files(self.output, contents, None if checkpoint is None else checkpoint.prefix)
 
     def _summarise(self, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]) -> None:
         output = self.output

@@ -1,13 +1,13 @@
 """Several runs of one task, one after the other: `--seeds`, and the grid of `beambert tune`.
 
-Each run has a directory of its own in --output. `runs.json` says which are done, so that the same command goes on where
-it stopped.
+Each run has a directory of its own in --output. `runs.json` says which are done, and with what options, so that the
+same command resumes where it stopped. A run that was made with other options is never deleted: the command is refused.
 """
 
 import argparse
-import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,16 +15,19 @@ from typing import Any
 
 from bert_model import native
 from trainers import run_record
+from trainers.best_checkpoint import FILE_NAME as BEST_NAME
+from trainers.best_checkpoint import lower_is_better
 from trainers.errors import TrainingError
 from trainers.finetune import FEATURES_NAME, run_once
+from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
 from trainers.finetuning.runs_report import RunOutcome, shown, summary, summary_line, write_runs_report
+from trainers.finetuning.tasks import check_task_arguments
 from trainers.progress import say, warn
 from trainers.whole_files import write_whole
 
 FILE_NAME = "runs.json"
 _RESULTS_NAME = "eval_results.json"
-# Options that no result depends on.
-_FREE = {"output", "cache_dir", "keep_runs", "seeds", "do_predict"}
+_CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 
 
 def run_seeds(args: argparse.Namespace) -> int:
@@ -45,6 +48,7 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         0 when all are done; 130 or 143 when one was stopped, after saving; 1 if none succeeded.
 
     Raises:
+        TrainingError: --output holds a run of another kind or with other options.
         as of `run_once`, for what is wrong with every run.
     """
     if args.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
@@ -52,39 +56,58 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     output = Path(args.output)
     if run_record.load(output) is not None or native.load(output) is not None:
         raise TrainingError(f"{output} holds a single run; give another --output for several")
+    check_task_arguments(args)
+    if args.data_dir is None and args.task != "squad":
+        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+    if args.best_metric is not None:
+        lower_is_better(args.best_metric)
     args = argparse.Namespace(**{**vars(args), "seeds": 1, "do_train": True, "do_eval": True})
     if args.cache_dir is None:
         args.cache_dir = str(output / FEATURES_NAME)
     outcomes = _done(output)
+    contents = contents_of(args, required=not outcomes)
+    own = {
+        name: argparse.Namespace(**{**vars(args), **options, "output": str(output / name)})
+        for name, options in runs.items()
+    }
+    # What is wrong with one of them is found before any is made.
+    done = {name for name in runs if _is_done(output / name, outcomes.get(name), own[name], contents)}
+    grid = None if keep_all else {"runs": sorted(runs), "best_metric": args.best_metric}
     for number, (name, options) in enumerate(runs.items(), 1):
-        own = argparse.Namespace(**{**vars(args), **options, "output": str(output / name)})
-        key = _key(own)
-        if outcomes.get(name, {}).get("key") == key:
+        if name in done:
             say(f"Run {number} of {len(runs)}, {name}, is done")
             continue
         say(f"Run {number} of {len(runs)}: {name}")
-        if name in outcomes:
-            shutil.rmtree(output / name, ignore_errors=True)
+        outcome: dict[str, Any] = {
+            "asked": run_record.options_of(own[name]),
+            "contents": contents,
+            "options": _texts(options),
+            "grid": None if _is_adopted(own[name]) else grid,
+        }
         try:
-            code = run_once(own)
+            code = run_once(own[name])
         except TrainingError as error:
             # A learning rate that diverges is a result of the grid; what is wrong with the first run is with all.
             if number == 1 and not outcomes:
                 raise
             warn(f"{name} failed: {error}")
-            outcomes[name] = {"key": key, "options": _texts(options), "metrics": None, "problem": str(error)}
+            outcomes[name] = {**outcome, "metrics": None, "problem": str(error)}
         else:
             if code:
                 return code
             metrics = json.loads((output / name / _RESULTS_NAME).read_text(encoding="utf-8"))
-            outcomes[name] = {"key": key, "options": _texts(options), "metrics": metrics, "problem": None}
-        _write(output, outcomes, runs)
-        if not keep_all:
-            _keep_best(output, outcomes)
-    done = [_outcome(name, outcomes[name]) for name in runs]
+            outcomes[name] = {**outcome, "metrics": metrics, "problem": None}
+        _write(output, outcomes)
+        if grid is not None:
+            _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
+    return _report(args, output, [_outcome(name, outcomes[name]) for name in runs])
+
+
+def _report(args: argparse.Namespace, output: Path, done: list[RunOutcome]) -> int:
+    """Prints and writes the table of all runs; the exit code."""
     if all(outcome.metrics is None for outcome in done):
         raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
-    metric = _metric(output, outcomes)
+    metric = _metric(args.best_metric, output, done)
     found = summary(done, metric)
     if found is None:
         raise TrainingError(f"no run of {output} has a finite {metric}; try a lower learning rate")
@@ -92,47 +115,133 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         value = (outcome.metrics or {}).get(metric)
         say(f"{outcome.name:<40} {'failed' if value is None else shown(metric, value)}")
     say(summary_line(done, metric))
-    say(f"Best         {output / done[found.best].name}")
-    say(f"Report       {write_runs_report(output, f'Fine-tuning {args.task}: {len(runs)} runs', done, metric)}")
+    best = output / done[found.best].name
+    report = write_runs_report(output, f"Fine-tuning {args.task}: {len(done)} runs", done, metric)
+    if not best.is_dir():
+        raise TrainingError(f"{best}, the best run, was removed while the command ran; run the same command again")
+    if native.model_checkpoint(best) is None:
+        warn(f"the checkpoints of {best}, the best run by {metric}, were not kept; train it again in another --output")
+    say(f"Best         {best}")
+    say(f"Report       {report}")
     return 0
 
 
-def _metric(output: Path, outcomes: Mapping[str, Any]) -> str:
-    """The metric that the runs were compared by, as the first that succeeded records it."""
-    name = next(name for name, outcome in outcomes.items() if outcome["metrics"] is not None)
+def _is_done(
+    directory: Path, outcome: Mapping[str, Any] | None, asked: argparse.Namespace, contents: Mapping[str, str | None]
+) -> bool:
+    """Whether a run is there already; it is resumed, or made, where it is not.
+
+    Args:
+        directory: of the run.
+        outcome: what runs.json records of it, None for nothing.
+        asked: its options.
+        contents: of `contents_of`.
+
+    Raises:
+        TrainingError: the directory holds something else, or a run with other options.
+    """
+    options = run_record.options_of(asked)
+    record = run_record.load(directory)
+    if record is None and _entries(directory):
+        raise TrainingError(f"{directory} exists and is not a run of this command; move it, or give another --output")
+    recorded = outcome is not None and "asked" in outcome
+    if outcome is not None and recorded:
+        differ = differences(outcome["asked"], outcome["contents"], options, contents)
+        if not differ and record is not None:
+            differ = option_differences(record.options, options)
+    else:
+        # A run that was stopped, or that an older beambert recorded by a digest alone.
+        differ = [] if record is None else differences(record.options, {}, options, contents)
+    if differ:
+        raise TrainingError(
+            f"{directory} holds a run that differs in {', '.join(differ)}; give another --output, or the options that "
+            "it was made with"
+        )
+    if outcome is None or (record is None and not recorded):
+        return False
+    if record is None and outcome["metrics"] is not None:
+        warn(f"{directory} was removed since it was made; it is made again")
+        return False
+    there = outcome["asked"] if recorded else {} if record is None else record.options
+    rounded = rounding_differences(there, options) if there else []
+    if rounded:
+        say(f"{directory.name} was made with other numerics, so not bit for bit the same: {', '.join(rounded)}")
+    if there and options["do_predict"] and not there.get("do_predict") and outcome["metrics"] is not None:
+        warn(
+            f"{directory.name} was made without --do_predict; for its answers run beambert finetune {asked.task} "
+            f"--do_predict --output {directory}"
+        )
+    return True
+
+
+def _is_adopted(asked: argparse.Namespace) -> bool:
+    """Whether the directory of a run holds one that a command of its own began, whose checkpoints stay."""
+    record = run_record.load(Path(asked.output))
+    return record is not None and record.options.get("cache_dir") != asked.cache_dir
+
+
+def _entries(directory: Path) -> bool:
+    """Whether there is anything under a name."""
+    return any(directory.iterdir()) if directory.is_dir() else directory.exists() or directory.is_symlink()
+
+
+def _metric(asked: str | None, output: Path, done: list[RunOutcome]) -> str:
+    """The metric that the runs are compared by: what is asked for, else what the first that succeeded records."""
+    if asked is not None:
+        return asked
+    name = next(outcome.name for outcome in done if outcome.metrics is not None)
     record = run_record.load(output / name)
     if record is None:
-        raise TrainingError(f"{output / name} is not there any more; remove {output / FILE_NAME} to make it again")
+        raise TrainingError(f"{output / name} was removed while the command ran; run the same command again")
     return record.options["best_metric"]
 
 
-def _keep_best(output: Path, outcomes: Mapping[str, Any]) -> None:
-    """Removes the checkpoints of all runs but the best so far."""
+def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
+    """Removes the checkpoints of all runs of a command but the best so far.
+
+    Those that another command made, with other runs, another metric or with --keep_runs, stay.
+    """
     done = [_outcome(name, outcome) for name, outcome in outcomes.items()]
     if all(outcome.metrics is None for outcome in done):
         return
-    found = summary(done, _metric(output, outcomes))
+    found = summary(done, _metric(grid["best_metric"], output, done))
     best = None if found is None else done[found.best].name
-    for name in outcomes:
-        if name != best:
-            shutil.rmtree(output / name / native.CHECKPOINTS_NAME, ignore_errors=True)
+    for name, outcome in outcomes.items():
+        record = run_record.load(output / name)
+        if name == best or outcome.get("grid") != grid or record is None:
+            continue
+        if not option_differences(record.options, outcome["asked"]):
+            _remove_checkpoints(output / name / native.CHECKPOINTS_NAME)
+
+
+def _remove_checkpoints(directory: Path) -> None:
+    """Removes the files of checkpoints, the indexes first, and their directory if nothing else is in it."""
+    if not directory.is_dir():
+        return
+    shutil.rmtree(directory / ".unfinished", ignore_errors=True)
+    for path in sorted(directory.iterdir(), key=lambda path: path.suffix != ".index"):
+        if _CHECKPOINT_FILE.fullmatch(path.name):
+            path.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 def _done(output: Path) -> dict[str, Any]:
     """The outcomes that an earlier command left, by name."""
     path = output / FILE_NAME
     try:
-        outcomes = json.loads(path.read_text(encoding="utf-8"))
-        return {str(name): dict(outcome) for name, outcome in outcomes.items()}
+        outcomes = {name: dict(outcome) for name, outcome in json.loads(path.read_text(encoding="utf-8")).items()}
+        for outcome in outcomes.values():
+            _outcome("", outcome)
+        return outcomes
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise TrainingError(f"{path} cannot be read ({error}); remove it, and all runs are made again") from error
+    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
+        raise TrainingError(f"{path} cannot be read ({error}); move it, and the runs are evaluated again") from error
 
 
-def _write(output: Path, outcomes: Mapping[str, Any], runs: Mapping[str, Any]) -> None:
-    kept = {name: outcome for name, outcome in outcomes.items() if name in runs}
-    write_whole(output / FILE_NAME, json.dumps(kept, indent=1, ensure_ascii=False).encode() + b"\n")
+def _write(output: Path, outcomes: Mapping[str, Any]) -> None:
+    write_whole(output / FILE_NAME, json.dumps(outcomes, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def _outcome(name: str, outcome: Mapping[str, Any]) -> RunOutcome:
@@ -141,9 +250,3 @@ def _outcome(name: str, outcome: Mapping[str, Any]) -> RunOutcome:
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in options.items()}
-
-
-def _key(args: argparse.Namespace) -> str:
-    """Hex digest of the options that a run's results depend on."""
-    options = {name: value for name, value in run_record.options_of(args).items() if name not in _FREE}
-    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()

@@ -60,11 +60,12 @@ def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tm
     kept = [path.name for path in output.iterdir() if (path / "checkpoints").is_dir()]
     assert len(kept) == 1
     assert f"Best         {output / kept[0]}" in said
-    # Wider: what is there is not made again; other options make all anew.
+    # Wider: what is there is not made again; a run that was made with other options is refused.
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4,1e-2") == 0
     assert len(made) == 4
-    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3", "--seed", "3") == 0
-    assert len(made) == 5
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3", "--seed", "3") == 1
+    assert "batch8-lr0.001-epochs1 holds a run that differs in --seed (12345 there, 3 now)" in capsys.readouterr().err
+    assert len(made) == 4
     assert len(list((output / "features").iterdir())) == 2
 
 

@@ -1,0 +1,154 @@
+"""What a data job has written is deleted while it runs: one line that names it, and no manifest of missing files."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import beambert
+from tests.conftest import ROOT
+
+FLAGS = ["--input_format", "language_reference", "--vocab_size", "2000", "--num_buckets", "12"]
+
+
+def run_and_delete(argv, appears, delete, cwd):
+    """Runs a command, deletes something as soon as a file appears; its exit code and what it wrote to stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beambert", *map(str, argv)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    found: list[Path] = []
+    while process.poll() is None and not found:
+        found = sorted(cwd.glob(appears))
+        time.sleep(0.002)
+    assert found
+    delete(found[0])
+    _, error = process.communicate(timeout=300)
+    return process.returncode, error
+
+
+def digests(output):
+    files = [*output.glob("corpus/*"), output / "vocab.txt", output / "corpus.json"]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    output = tmp_path_factory.mktemp("whole") / "data"
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 0
+    return output
+
+
+def test_a_part_is_deleted(corpus, tmp_path):
+    output = tmp_path / "data"
+    argv = ["corpus", *FLAGS, "--output", output]
+    deleted = []
+    code, error = run_and_delete(
+        argv, "data/corpus/train-*.parquet", lambda path: (path.unlink(), deleted.append(path)), tmp_path
+    )
+    assert code == 1, error
+    assert f"{deleted[0]} was written and is missing now" in error
+    assert error.count("\n") == 1
+    assert not (output / "corpus.json").exists()
+    # As the message says: the same command makes it again, with the same bytes.
+    assert beambert.main([str(word) for word in argv]) == 0
+    assert digests(output) == digests(corpus)
+
+
+@pytest.mark.parametrize(
+    ("command", "appears"),
+    [
+        ("corpus", "data/corpus/train-*.parquet"),
+        ("corpus", "data/unfinished/*/*.json"),
+        ("build", "data/shards/*.tfrecord"),
+    ],
+)
+def test_the_output_directory_is_deleted(command, appears, tmp_path):
+    output = tmp_path / "data"
+    code, error = run_and_delete(
+        [command, *FLAGS, "--output", output], appears, lambda _: shutil.rmtree(output, ignore_errors=True), tmp_path
+    )
+    assert code == 1, error
+    assert f"{output}/" in error
+    assert "run the same command again" in error
+    assert error.count("\n") == 1
+    for manifest in ("corpus.json", "dataset.json"):
+        assert not (output / manifest).exists()
+
+
+def test_a_shard_is_deleted(corpus, tmp_path):
+    output = tmp_path / "data"
+    deleted = []
+    code, error = run_and_delete(
+        ["pretraining-data", "--input", corpus, "--output", output, "--dupe_factor", "3"],
+        "data/shards/*.tfrecord",
+        lambda path: (path.unlink(), deleted.append(path)),
+        tmp_path,
+    )
+    assert code == 1, error
+    assert str(deleted[0]) in error
+    assert error.count("\n") == 1
+    assert not (output / "dataset.json").exists()
+
+
+def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path, capsys):
+    output = shutil.copytree(corpus, tmp_path / "data")
+    part = next(output.glob("corpus/train-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-1])
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 1
+    assert f"{part} was written with" in capsys.readouterr().err
+    part.unlink()
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 1
+    error = capsys.readouterr().err
+    assert f"{part} was written and is missing now" in error
+    assert "delete that directory" in error
+
+
+def test_a_directory_with_a_name_like_a_pattern(tmp_path):
+    output = tmp_path / "data [1]"
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 0
+
+
+def test_the_directory_of_a_vocabulary_is_deleted(tmp_path):
+    folder = tmp_path / "folder"
+    code, error = run_and_delete(
+        ["vocab", *FLAGS, "--output", folder / "vocab.txt"],
+        "folder/*/work/*.json",
+        lambda _: shutil.rmtree(folder, ignore_errors=True),
+        tmp_path,
+    )
+    assert code == 1, error
+    assert "was removed while the command ran" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [(), ("--overwrite",)])
+def test_a_vocabulary_never_replaces_what_it_is_learnt_from(flags, corpus, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("One sentence. Another.\n" * 5)
+    (tmp_path / "link.txt").symlink_to(text)
+    other = tmp_path / "other.vocab"
+    other.write_bytes((corpus / "vocab.txt").read_bytes())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    common = ["--input", f"{tmp_path}/*.txt", "--vocab_size", "100", "--compare_vocab", str(other), *flags]
+    for output, flag in ((text, "--input"), (tmp_path / "link.txt", "--input"), (other, "--compare_vocab")):
+        assert beambert.main(["vocab", *common, "--output", str(output)]) == 1
+        error = capsys.readouterr().err
+        assert f"--output {output} is the same file as {flag}" in error
+        assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_vocabulary_is_replaced_with_overwrite(corpus, tmp_path, capsys):
+    output = tmp_path / "vocab.txt"
+    output.write_text("old")
+    assert beambert.main(["vocab", *FLAGS, "--output", str(output)]) == 1
+    assert "exists; give --overwrite" in capsys.readouterr().err
+    assert beambert.main(["vocab", *FLAGS, "--output", str(output), "--overwrite"]) == 0
+    assert output.read_bytes() == (corpus / "vocab.txt").read_bytes()
+    assert beambert.main(["vocab", *FLAGS, "--output", "/dev/null", "--overwrite"]) == 1
+    assert "is a device or a pipe" in capsys.readouterr().err

@@ -1,0 +1,171 @@
+"""`--seeds` and `tune` on an --output that holds runs: none is deleted, none with other options is taken for done."""
+
+import argparse
+import hashlib
+import json
+import shutil
+
+import pytest
+
+import beambert
+from trainers import finetune_options, run_record
+from trainers.finetuning import run_comparison
+
+EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
+
+
+def tree(directory):
+    """SHA-256 of every file below a directory, by its path."""
+    files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def runs_of(output):
+    return {name: tree(output / name) for name in ("seed-7", "seed-8")}
+
+
+def seeds(data, initial, output, *flags):
+    argv = ["finetune", "rte", "--data_dir", str(data), "--init_checkpoint", str(initial), "--output", str(output)]
+    return beambert.main([*argv, *EPOCH, "--seeds", "2", "--seed", "7", *flags])
+
+
+@pytest.fixture(scope="module")
+def finished(rte, initial, tmp_path_factory):
+    """Two finished runs, to be copied."""
+    output = tmp_path_factory.mktemp("finished") / "output"
+    assert seeds(rte, initial, output) == 0
+    return output
+
+
+@pytest.fixture
+def output(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "output")
+
+
+def test_options_that_change_no_result_leave_finished_runs(output, rte, initial, tmp_path, monkeypatch, capsys):
+    before = runs_of(output)
+    for flags in (
+        ("--eval_batch_size", "5"),
+        ("--save_checkpoints_steps", "2", "--keep_checkpoint_max", "1", "--iterations_per_loop", "3"),
+        ("--max_predict_samples", "3"),
+    ):
+        assert seeds(rte, initial, output, *flags) == 0
+        assert runs_of(output) == before
+    # The same files by another name, and the same content elsewhere.
+    monkeypatch.chdir(rte.parent)
+    assert seeds(f"./{rte.name}", initial, output) == 0
+    moved = shutil.copytree(rte, tmp_path / "moved")
+    model = shutil.copytree(initial, tmp_path / "model")
+    assert seeds(moved, model, output) == 0
+    assert runs_of(output) == before
+    assert "Run 1 of 2, seed-7, is done" in capsys.readouterr().out
+    # Rounding alone: the runs stay, and it is said.
+    assert seeds(rte, initial, output, "--xla", "on") == 0
+    assert runs_of(output) == before
+    assert "not bit for bit the same: --xla (auto there, on now)" in capsys.readouterr().out
+
+
+def test_options_that_change_results_are_refused_by_name(output, rte, initial, tmp_path, capsys):
+    before = tree(output)
+    for flags, named in (
+        (("--learning_rate", "1e-3"), "--learning_rate (5e-05 there, 0.001 now)"),
+        (("--max_train_samples", "16"), "--max_train_samples (not given there, 16 now)"),
+        (("--do_lower_case", "false"), "--do_lower_case (not given there, false now)"),
+    ):
+        assert seeds(rte, initial, output, *flags) == 1
+        error = capsys.readouterr().err
+        assert f"holds a run that differs in {named}; give another --output" in error
+        assert error.count("\n") == 1
+        assert tree(output) == before
+    # Other examples under the same name.
+    changed = shutil.copytree(rte, tmp_path / "changed")
+    text = (changed / "dev.tsv").read_text(encoding="utf-8")
+    (changed / "dev.tsv").write_text(text.replace("a", "e"), encoding="utf-8")
+    assert seeds(changed, initial, output) == 1
+    assert f"--data_dir ({rte} there, {changed} now)" in capsys.readouterr().err
+    assert tree(output) == before
+
+
+def test_runs_that_an_older_beambert_recorded_are_recognized(output, rte, initial, capsys):
+    outcomes = json.loads((output / "runs.json").read_text())
+    old = {
+        name: {"key": "0" * 64, **{field: outcome[field] for field in ("options", "metrics", "problem")}}
+        for name, outcome in outcomes.items()
+    }
+    (output / "runs.json").write_text(json.dumps(old))
+    before = tree(output)
+    assert seeds(rte, initial, output, "--num_train_epochs", "2") == 1
+    assert "--num_train_epochs (1.0 there, 2.0 now)" in capsys.readouterr().err
+    assert tree(output) == before
+    runs = runs_of(output)
+    assert seeds(rte, initial, output, "--eval_batch_size", "5") == 0
+    assert runs_of(output) == runs
+
+
+def test_what_a_person_put_there_is_refused(rte, initial, tmp_path, output, capsys):
+    notes = tmp_path / "new" / "seed-8"
+    notes.mkdir(parents=True)
+    (notes / "notes.txt").write_text("mine")
+    assert seeds(rte, initial, notes.parent) == 1
+    assert f"{notes} exists and is not a run of this command" in capsys.readouterr().err
+    assert tree(notes.parent) == {"seed-8/notes.txt": hashlib.sha256(b"mine").hexdigest()}
+    # Also in the place of a run that is recorded.
+    shutil.rmtree(output / "seed-7")
+    (output / "seed-7").mkdir()
+    (output / "seed-7" / "notes.txt").write_text("mine")
+    before = tree(output)
+    assert seeds(rte, initial, output) == 1
+    assert tree(output) == before
+
+
+def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_path, capsys):
+    output = tmp_path / "output"
+
+    def tune(*flags):
+        argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
+        return beambert.main([*argv, "--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", *flags])
+
+    def kept():
+        return {path.parent.name for path in output.glob("*/checkpoints")}
+
+    assert tune("--learning_rates", "1e-3,1e-4", "--keep_runs") == 0
+    both = {"batch8-lr0.001-epochs1", "batch8-lr0.0001-epochs1"}
+    assert kept() == both
+    assert tune("--learning_rates", "1e-3,1e-4") == 0
+    assert kept() == both
+    # Of another grid too; and what is no checkpoint stays where it is.
+    assert tune("--learning_rates", "1e-3,2e-3,3e-3") == 0
+    assert kept() >= both
+    assert len(kept()) <= 4
+    assert "Best         " in capsys.readouterr().out
+
+
+def asked(*flags):
+    parser = argparse.ArgumentParser()
+    finetune_options.add_arguments(parser)
+    return run_record.options_of(parser.parse_args(["rte", "--data_dir", "d", "--output", "o", *flags]))
+
+
+@pytest.mark.parametrize(
+    "name", sorted(asked().keys() - {"best_metric", *run_comparison._DATA, *run_comparison._MODEL})
+)
+def test_every_option_either_matters_or_is_listed_as_free(name):
+    there, now = asked(), {**asked(), name: "another"}
+    contents = {"data": "0"}
+    free = name in run_comparison._FREE | run_comparison._ROUNDING
+    assert len(run_comparison.differences(there, contents, now, contents)) == (0 if free else 1)
+    # An option that the record does not have yet has its default.
+    del there[name]
+    if name not in ("task", "output"):
+        assert run_comparison.differences(there, contents, asked(), contents) == []
+
+
+def test_content_counts_before_the_place():
+    there, now = {**asked(), "init_checkpoint": "a"}, {**asked(), "init_checkpoint": "b"}
+    same, other = {"data": "0", "init_checkpoint": "1"}, {"data": "0", "init_checkpoint": "2"}
+    assert run_comparison.differences(there, same, now, same) == []
+    assert run_comparison.differences(there, same, now, other) == ["--init_checkpoint (a there, b now)"]
+    assert run_comparison.differences(there, same, there, other) == ["--init_checkpoint a, which changed since"]
+    # Nothing is known of the content: an old record.
+    assert run_comparison.differences(there, {}, {**now, "init_checkpoint": "./a"}, same) == []
+    assert run_comparison.differences(there, {}, now, same) == ["--init_checkpoint (a there, b now)"]

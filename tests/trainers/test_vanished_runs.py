@@ -1,0 +1,110 @@
+"""The directory of a run, or a file of it, is deleted, moved or replaced while `pretrain` runs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import CONFIG
+
+import beambert
+from tests.conftest import ROOT
+from trainers import loop
+
+
+@pytest.fixture
+def command(tmp_path, data):
+    """A command line of pretraining into tmp_path/output."""
+    model = tmp_path / "model.json"
+    model.write_text(CONFIG.to_json(), encoding="utf-8")
+
+    def argv(steps, every):
+        given = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
+        given += ["--num_train_steps", str(steps), "--save_checkpoints_steps", str(every), "--train_batch_size", "4"]
+        return ["pretrain", *given, "--max_eval_steps", "2"]
+
+    return argv
+
+
+def remove(output: Path) -> None:
+    shutil.rmtree(output)
+
+
+def move(output: Path) -> None:
+    output.rename(output.with_name("moved"))
+
+
+def replace(output: Path) -> None:
+    output.rename(output.with_name("moved"))
+    shutil.copytree(output.with_name("moved"), output)
+
+
+@pytest.mark.parametrize("happens", [remove, move, replace])
+def test_the_directory_vanishes(happens, command, tmp_path):
+    """A real command, and somebody who works in another terminal."""
+    output = tmp_path / "output"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beambert", *command(20_000, 100)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    while process.poll() is None and not list(output.glob("checkpoints/*.index")):
+        time.sleep(0.01)
+    happens(output)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 1, error
+    last = error.splitlines()[-1]
+    assert last.startswith(f"beambert pretrain: error: {output}"), error
+    assert "removed, moved or replaced while the command ran" in last
+    assert "Traceback" not in error
+
+
+def after_save(monkeypatch, step, happens):
+    """Makes something happen once the checkpoint of a step is saved."""
+    save = loop.checkpointing.save
+
+    def saved(directory, at, *args):
+        checkpoint = save(directory, at, *args)
+        if at == step:
+            happens(directory)
+        return checkpoint
+
+    monkeypatch.setattr(loop.checkpointing, "save", saved)
+
+
+@pytest.mark.parametrize(
+    "name", ["vocab.txt", "bert_config.json", "run.json", "beambert.json", "metrics.jsonl", "logs", "model.ckpt-6"]
+)
+def test_a_file_vanishes(name, command, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "output"
+
+    def happens(checkpoints):
+        if name == "logs":
+            shutil.rmtree(output / name)
+        elif name.startswith("model"):
+            (checkpoints / f"{name}.index").unlink()
+        else:
+            (output / name).unlink()
+
+    after_save(monkeypatch, 6 if name.startswith("model") else 3, happens)
+    assert beambert.main(command(6, 3)) == 1
+    captured = capsys.readouterr()
+    last = captured.err.splitlines()[-1]
+    assert name in last
+    assert "removed" in last
+    assert "Try it" not in captured.out
+    # The message says to run the same command again, and that helps.
+    monkeypatch.undo()
+    assert beambert.main(command(6, 3)) == 0
+    assert "Try it" in capsys.readouterr().out
+    for file in ("vocab.txt", "bert_config.json", "run.json", "beambert.json", "README.md", "eval_results.txt"):
+        assert (output / file).is_file()
+
+
+def test_a_file_is_changed(command, tmp_path, monkeypatch, capsys):
+    after_save(monkeypatch, 3, lambda _: (tmp_path / "output" / "vocab.txt").write_text("mine"))
+    assert beambert.main(command(6, 3)) == 1
+    assert "vocab.txt was changed while the command ran" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""What the results of a fine-tuning run depend on, and whether a run in a directory is the one that is asked for.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_model import native
+from trainers import finetune_options, run_record
+from trainers.errors import TaskDataError
+from trainers.finetuning.contract import DEV, TRAIN
+from trainers.finetuning.tasks import module_of
+
+# Options that no score depends on.
+_FREE = frozenset(
+    {
+        *("output", "cache_dir", "seeds", "keep_runs", "do_train", "do_eval", "do_predict", "max_predict_samples"),
+        *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
+        *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
+    }
+)
+# Options that change how numbers are rounded alone.
+_ROUNDING = frozenset(
+    {"strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "recompute", "deterministic_ops"}
+)
+# Options that name files: their content counts, not where they are.
+_DATA = ("data_dir", "train_file", "predict_file")
+_MODEL = ("init_checkpoint", "model", "vocab_file", "bert_config_file")
+# Options that run.json records with the value that a default became.
+_RESOLVED = ("best_metric", "max_seq_length", "eval_steps")
+# Files of a model directory that a run reads. The index of a checkpoint holds a checksum of every tensor.
+_MODEL_FILES = ("*.ckpt*", "*.safetensors", "*.bin", "*config*.json", native.VOCAB_FILE_NAME)
+
+Options = Mapping[str, Any]
+Contents = Mapping[str, str | None]
+
+
+def contents_of(args: argparse.Namespace, required: bool) -> dict[str, str | None]:
+    """Return a digest of the content of what path options name.
+
+    Args:
+        args: the options of `finetune`.
+        required: whether data that cannot be read is an error.
+
+    Returns:
+        Hex digests by "data" and by the names of the options of the model; None for what is not there.
+
+    Raises:
+        TaskDataError: the files of the task cannot be read, where they are required.
+    """
+    contents = {name: _model_digest(value) for name in _MODEL if (value := getattr(args, name)) is not None}
+    try:
+        task = module_of(args.task).open_task(args, {TRAIN, DEV}, None)
+        prints = [task.fingerprint(split) for split in sorted(task.splits)]
+        contents["data"] = hashlib.sha256("\n".join(prints).encode()).hexdigest()
+    except TaskDataError:
+        if required:
+            raise
+        contents["data"] = None
+    return contents
+
+
+def differences(there: Options, contents: Contents, asked: Options, contents_now: Contents) -> list[str]:
+    """Return what makes the run that is asked for another one than a run that was made.
+
+    Args:
+        there: the options that the run was made with.
+        contents: of `contents_of` then; {} where it is not recorded: then paths are compared.
+        asked: the options now.
+        contents_now: of `contents_of` now.
+
+    Returns:
+        A text for each option that differs, with both values.
+    """
+    resolved = not contents
+    names = [name for name in asked if name not in _FREE | _ROUNDING and name not in _DATA + _MODEL]
+    found = []
+    for name in names:
+        if name == "best_metric" and not (asked["eval_steps"] or asked["early_stopping"]):
+            # It chooses among checkpoints that are evaluated on the way.
+            continue
+        old, new = _value(there, name), asked[name]
+        if resolved and name in _RESOLVED and not new:
+            continue
+        if old != new:
+            found.append(_difference(name, old, new))
+    for name in _MODEL:
+        found += _path_difference(name, there, contents.get(name), asked, contents_now.get(name))
+    paths = [name for name in _DATA if asked.get(name) != _value(there, name)]
+    before, now = contents.get("data"), contents_now.get("data")
+    if before is None or now is None:
+        found += [text for name in paths for text in _path_difference(name, there, None, asked, None)]
+    elif before != now and paths:
+        found += [_difference(name, _value(there, name), asked.get(name)) for name in paths]
+    elif before != now and not found:
+        # Options such as --max_train_samples change it too, and are named then.
+        found.append(f"the files of --data_dir {asked['data_dir']}, which changed since")
+    return found
+
+
+def option_differences(there: Options, asked: Options) -> list[str]:
+    """Return the differences that `run.json` shows, apart from paths, which may have moved."""
+    there = {**there, **{name: asked.get(name) for name in _DATA + _MODEL}}
+    return differences(there, {}, asked, {})
+
+
+def rounding_differences(there: Options, asked: Options) -> list[str]:
+    """Return the options that differ and change how numbers are rounded alone, with both values."""
+    return [
+        _difference(name, _value(there, name), asked[name])
+        for name in sorted(_ROUNDING)
+        if _value(there, name) != asked[name]
+    ]
+
+
+def _difference(name: str, old: object, new: object) -> str:
+    return f"--{name} ({_shown(old)} there, {_shown(new)} now)"
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _value(options: Options, name: str) -> Any:
+    """Return an option of a record; of an option that is newer than the record, its default."""
+    return options[name] if name in options else _defaults().get(name)
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    finetune_options.add_arguments(parser)
+    return run_record.options_of(argparse.Namespace(**{action.dest: action.default for action in parser._actions}))
+
+
+def _path_difference(name: str, there: Options, before: str | None, asked: Options, now: str | None) -> Iterator[str]:
+    """Yield the difference between two paths, if there is one: in content where both are known, else in place."""
+    old, new = _value(there, name), asked.get(name)
+    if before is not None and now is not None:
+        if before != now and _place(old) == _place(new):
+            yield f"--{name} {new}, which changed since"
+        elif before != now:
+            yield _difference(name, old, new)
+    elif _place(old) != _place(new):
+        yield _difference(name, old, new)
+
+
+def _place(path: str | None) -> Path | None:
+    return None if path is None else Path(path).expanduser().resolve()
+
+
+def _model_digest(value: str) -> str | None:
+    """Return a hex digest of a model, a file, or a name that is neither; None where nothing is there."""
+    path = Path(value)
+    files = [file for file in _model_files(path) if file.is_file()]
+    if not files:
+        return None
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _model_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        prefix = native.model_checkpoint(path) if (path / native.FILE_NAME).exists() else None
+        if prefix is None:
+            found = {file for pattern in _MODEL_FILES for file in path.glob(pattern)}
+            return sorted(file for file in found if ".data-" not in file.name)
+        beside = path
+    else:
+        prefix, beside = path, path.parent
+    names = (native.CONFIG_FILE_NAME, native.VOCAB_FILE_NAME)
+    return [Path(f"{prefix}.index"), *(beside / name for name in names)]

@@ -1,0 +1,92 @@
+"""Whether the files of a run are still in its directory: somebody may delete, move or replace it while it trains.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from trainers import best_checkpoint
+from trainers.errors import TrainingError
+from trainers.whole_files import write_whole
+
+_AGAIN = "run the same command again"
+
+
+@contextlib.contextmanager
+def directory_errors(output: Path) -> Iterator[None]:
+    """Name the directory of a run where a file cannot be written because the directory is missing.
+
+    Raises:
+        TrainingError: it is.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        if output.is_dir():
+            raise
+        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
+
+
+def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
+    """Check that what a run says it has written is there. Call it last.
+
+    A missing file whose content is known is written again, without which the run could not be resumed.
+
+    Args:
+        output: the directory of the run.
+        contents: what every file must hold, by its name; None for anything.
+        checkpoint: the checkpoint that is the model, without `.index`; None where there is none.
+
+    Raises:
+        TrainingError: a file is missing or holds something else; it names the first such file.
+    """
+    if not output.is_dir():
+        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+    for name, content in contents.items():
+        path = output / name
+        if not path.exists():
+            if content is not None:
+                write_whole(path, content)
+            raise TrainingError(f"{path} was removed while the command ran; {_AGAIN}")
+        if content is not None and path.read_bytes() != content:
+            raise TrainingError(f"{path} was changed while the command ran; {_AGAIN}")
+    if checkpoint is None:
+        return
+    if not Path(f"{checkpoint}.index").exists() or not list(checkpoint.parent.glob(f"{checkpoint.name}.data-*")):
+        raise TrainingError(
+            f"checkpoint {checkpoint} was removed while the command ran; {_AGAIN}: it resumes from the one before it"
+        )
+
+
+def require_checkpoint(directory: Path, step: int) -> None:
+    """Check that the checkpoint that training ended with exists, before an older one is taken for the model.
+
+    Args:
+        directory: of the checkpoints.
+        step: that training ended at.
+
+    Raises:
+        TrainingError: it was removed.
+    """
+    prefix = directory / f"model.ckpt-{step}"
+    if not Path(f"{prefix}.index").exists():
+        raise TrainingError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
+
+
+def require_best(directory: Path) -> None:
+    """Check that the checkpoint that is recorded as the best exists, before another is taken for the model.
+
+    Args:
+        directory: of the checkpoints.
+
+    Raises:
+        TrainingError: it was removed; or the record cannot be read.
+    """
+    record = directory / best_checkpoint.FILE_NAME
+    if record.exists() and best_checkpoint.best(directory) is None:
+        raise TrainingError(
+            f"the best checkpoint, which {record} names, was removed; delete {record} to take the last checkpoint for "
+            f"the model, and {_AGAIN}"
+        )
