@@ -91,6 +91,23 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
 
 
+def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str | None = None, **_: Any) -> None:
+    """Refuse a path without a model or its small files, before TensorFlow is imported.
+
+    Args:
+        path, vocab_file, bert_config_file: as of `load_model`; its other options need no check.
+
+    Raises:
+        CheckpointError, ConfigError, VocabularyError: as of `load_model`.
+    """
+    given = BertConfig.load(bert_config_file) if bert_config_file else None
+    files = checkpoints.find_files(path, given)
+    if files is not None:
+        vocabulary_of(files, vocab_file)
+    elif vocab_file:
+        Vocabulary.load(vocab_file)
+
+
 def load_model(
     path: Path,
     *,

@@ -14,11 +14,11 @@ from bert_model.names import TASKS
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.finetuning.tag_schemes import OUTSIDE
-from trainers.inference import load_model
+from trainers.inference import check_model, load_model
 from trainers.predictions import WORDS_AT, Answer, Predictor
 from trainers.progress import TextProgress, warn
 from trainers.startup import start_tensorflow
-from trainers.text_inputs import LINES_A_CHUNK, TextLines
+from trainers.text_inputs import LINES_A_CHUNK, TextLines, open_texts
 
 DESCRIPTION = (
     "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if bool(args.texts) == bool(args.input_file):
         raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
-    source = _opened_source(args.input_file)
+    source = None if args.input_file is None else open_texts(args.input_file)
+    check_model(Path(args.directory), **inference.options(args))
     start_tensorflow()
     predictor = Predictor(
         load_model(Path(args.directory), task=args.task, **inference.options(args)),
@@ -107,12 +108,6 @@ def run(args: argparse.Namespace) -> int:
     if predictor.cut:
         warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
     return 0
-
-
-def _opened_source(input_file: str | None) -> BinaryIO | None:
-    if input_file is None:
-        return None
-    return sys.stdin.buffer if input_file == "-" else Path(input_file).open("rb")
 
 
 @contextmanager
