@@ -17,6 +17,7 @@ from bert_model.names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.size import parameter_counts, training_flops_per_token
 from bert_model.tasks import BertForTask
 from trainers import best_checkpoint, checkpointing, run_record
+from trainers.chance_levels import is_level, with_level
 from trainers.checkpointing import Checkpoint
 from trainers.distribution import Distribution, Share
 from trainers.errors import TrainingError
@@ -27,9 +28,10 @@ from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
 from trainers.initial_checkpoint import LoadedWeights, load_weights
 from trainers.loop import Source, record_evaluation, train
-from trainers.progress import say
+from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_report.report import EVALUATION_NAME, write_report
+from trainers.run_report.report import write_report
+from trainers.run_report.warnings import EVALUATION_NAME, score_warnings_in
 from trainers.run_setup import (
     eval_batch_size_of,
     open_devices,
@@ -165,7 +167,7 @@ class FinetuningRun:
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
         """The task's scores and the loss, which is google's `loss` and `eval_loss` alike for the main split."""
         task, rows = self.plan.task, self.plan.rows[split]
-        metrics = task.metrics(split, rows, logits)
+        metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
         loss = evaluation_loss(task.head, task.multi_label, rows, logits)
         if loss is None:
             return metrics
@@ -333,8 +335,13 @@ class FinetuningRun:
         if checkpoint is not None:
             say(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
         if results:
-            numbers = ", ".join(f"{name} {value:.4g}" for name, value in sorted(results.items()) if name != "loss")
+            scores = {name: value for name, value in sorted(results.items()) if name != "loss" and not is_level(name)}
+            numbers = ", ".join(
+                with_level(f"{name} {value:.4g}", name, results, ".4g") for name, value in scores.items()
+            )
             say(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+            for line in score_warnings_in(output):
+                warn(line)
         for file in files:
             say(f"Answers      {file}")
         say(f"Report       {output / 'report.html'}")

@@ -17,8 +17,16 @@ from bert_model import native
 from trainers import run_record
 from trainers.errors import TrainingError
 from trainers.finetune import FEATURES_NAME, run_once
-from trainers.finetuning.runs_report import RunOutcome, shown, summary, summary_line, write_runs_report
+from trainers.finetuning.runs_report import (
+    RunOutcome,
+    shown,
+    summary,
+    summary_line,
+    warnings_of_runs,
+    write_runs_report,
+)
 from trainers.progress import say, warn
+from trainers.run_report.warnings import score_warnings_in
 from trainers.whole_files import write_whole
 
 FILE_NAME = "runs.json"
@@ -82,6 +90,10 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         if not keep_all:
             _keep_best(output, outcomes)
     done = [_outcome(name, outcomes[name]) for name in runs]
+    done = [
+        outcome if outcome.metrics is None else outcome._replace(warnings=(*score_warnings_in(output / outcome.name),))
+        for outcome in done
+    ]
     if all(outcome.metrics is None for outcome in done):
         raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
     metric = _metric(output, outcomes)
@@ -92,6 +104,8 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         value = (outcome.metrics or {}).get(metric)
         say(f"{outcome.name:<40} {'failed' if value is None else shown(metric, value)}")
     say(summary_line(done, metric))
+    for line in warnings_of_runs(done):
+        warn(line)
     say(f"Best         {output / done[found.best].name}")
     say(f"Report       {write_runs_report(output, f'Fine-tuning {args.task}: {len(runs)} runs', done, metric)}")
     return 0
