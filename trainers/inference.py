@@ -20,6 +20,7 @@ from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
 from trainers.initial_checkpoint import load_weights
+from trainers.text_pairs import likely_pairs
 
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
@@ -46,6 +47,8 @@ class InferenceModel:
         max_seq_length: longest sequence it was trained on, or can read where that is not known.
         missing: TF1 names of weights that the checkpoint lacks and that are random here.
         layers: those that were asked for, from 0 for the first.
+        text_pairs: as of `native.ModelRecord`.
+        likely_pairs: as of `text_pairs.likely_pairs`, where that is None.
     """
 
     path: Path
@@ -58,6 +61,8 @@ class InferenceModel:
     max_seq_length: int
     missing: tuple[str, ...]
     layers: tuple[int, ...]
+    text_pairs: bool | None = None
+    likely_pairs: bool | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -163,6 +168,8 @@ def load_model(
             max_seq_length=known or config.max_position_embeddings,
             missing=missing,
             layers=wanted,
+            text_pairs=checkpoint.record.text_pairs if checkpoint.record else None,
+            likely_pairs=likely_pairs(checkpoint),
         )
 
 

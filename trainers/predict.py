@@ -18,7 +18,7 @@ from trainers.inference import check_model, load_model
 from trainers.predictions import WORDS_AT, Answer, Predictor
 from trainers.progress import TextProgress, warn
 from trainers.startup import start_tensorflow
-from trainers.text_inputs import LINES_A_CHUNK, TextLines, open_texts
+from trainers.text_inputs import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 
 DESCRIPTION = (
     "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
@@ -105,6 +105,11 @@ def run(args: argparse.Namespace) -> int:
         # Whoever reads has seen enough; what Python still holds back goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if predictor.doubtful:
+        given, trained = "single texts", f"pairs; write 'a text{PAIR_SEPARATOR}another'"
+        if not predictor.opened.likely_pairs:
+            given, trained = "pairs", "single texts; give one text each"
+        warn(f"{predictor.doubtful:,} of {count:,} are {given}, and {args.directory} seems to be trained on {trained}")
     if predictor.cut:
         warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
     return 0

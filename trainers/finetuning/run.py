@@ -44,6 +44,7 @@ from trainers.run_setup import (
 )
 from trainers.stages import Stage, check_batch_sizes
 from trainers.task import Features
+from trainers.text_pairs import HEADS, pairs_in
 from trainers.throughput import Work
 from trainers.trainer import Trainer
 from trainers.watching import Watch
@@ -309,6 +310,7 @@ class FinetuningRun:
             origin = f"fine-tuning began with the weights of {Path(plan.initial.path).name}"
         metrics = before.metrics if before and before.steps == step else {}
         labels = plan.task.labels
+        trained_on_texts = TRAIN in plan.rows and plan.task.head in HEADS
         model = native.ModelRecord(
             task=plan.task.head,
             num_labels=None if labels is None else len(labels),
@@ -321,6 +323,7 @@ class FinetuningRun:
             origin=origin,
             left_to_right=plan.left_to_right,
             multi_label=plan.task.multi_label,
+            text_pairs=pairs_in(plan.rows[TRAIN]) if trained_on_texts else before.text_pairs if before else None,
         )
         parameters = parameter_counts(plan.config, model.task, model.num_labels).total
         write_whole(self.output / native.MODEL_CARD_FILE_NAME, model_card(plan.config, model, parameters).encode())
