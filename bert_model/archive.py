@@ -36,6 +36,19 @@ def unpacked(path: Path) -> Iterator[Path]:
         yield folder
 
 
+def file_names(path: Path) -> set[str]:
+    """Return the names of an archive's files, subfolders left away, without unpacking them.
+
+    Raises:
+        CheckpointError: it is refused, as by `unpacked`.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {PurePosixPath(member.filename).name for member in _checked(path, archive)}
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise CheckpointError(f"{path} is no whole zip archive ({error}); download it again") from error
+
+
 def _checked(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [PurePosixPath(member.filename) for member in members]

@@ -9,14 +9,20 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from bert_model import archive, hugging_face, native, tf1_checkpoint
 from bert_model.config import BertConfig
 from bert_model.names import FEATURE_BASED, TASKS, variable_names
+from bert_model.path_contents import contents_of
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")
+_REMEDY = (
+    "give a directory with bert_model.ckpt.index, model.safetensors, pytorch_model.bin or what `beambert pretrain` "
+    "wrote, or one of Google's zip archives"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,28 +86,78 @@ def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | No
         yield _opened(path, place, task, config)
 
 
-def _opened(path: Path, place: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
+class CheckpointFiles(NamedTuple):
+    """The files of a checkpoint, as far as they are found without reading a weight.
+
+    Attributes:
+        kind, path, config, vocab_file, record: as of `Checkpoint`.
+        home: the directory of the configuration and the vocabulary.
+        prefix: of a checkpoint with TF1 names, without `.index`; None for Hugging Face's.
+        task: which head, None if only the weights show it.
+        labels: names of the classes of that head, None if they have only numbers.
+    """
+
+    kind: str
+    path: Path
+    home: Path
+    prefix: Path | None
+    config: BertConfig
+    vocab_file: Path | None
+    record: native.ModelRecord | None
+    task: str | None
+    labels: tuple[str, ...] | None
+
+
+def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
+    """Find the files of a checkpoint without reading its weights, which may need TensorFlow.
+
+    Args:
+        path: as of `open_checkpoint`.
+        config: as of `open_checkpoint`.
+
+    Returns:
+        The files; None for a zip archive, which is only checked for a checkpoint among its names.
+
+    Raises:
+        CheckpointError, ConfigError: as of `open_checkpoint`, where names and small files show it.
+    """
+    if path.is_file() and path.suffix == ".zip":
+        names = archive.file_names(path)
+        if not any(name.endswith(".ckpt.index") or name in hugging_face.WEIGHTS_FILE_NAMES for name in names):
+            raise CheckpointError(f"{path} holds no checkpoint; {_REMEDY}")
+        return None
+    return _files(path, path, config)
+
+
+def _files(path: Path, place: Path, config: BertConfig | None) -> CheckpointFiles:
     directory = place if place.is_dir() else place.parent
     if place.is_dir() and native.load(place):
-        return _open_named(path, place, native.model_checkpoint(place), task, config)
+        return _named_files(path, place, native.model_checkpoint(place), config)
     if hugging_face.is_model(directory) and (place.is_dir() or place.is_file()):
-        return _open_hugging_face(path, directory, task)
+        description = hugging_face.describe(directory)
+        task = description.task
+        return CheckpointFiles(
+            kind="huggingface",
+            path=path,
+            home=directory,
+            prefix=None,
+            config=description.config,
+            vocab_file=hugging_face.vocabulary_file(directory),
+            record=None,
+            task=task,
+            labels=description.labels if task in TASKS and TASKS[task] is None else None,
+        )
     prefix = place.with_suffix("") if place.suffix == ".index" else place
     if place.is_dir():
         found = native.checkpoint(place)
         if found:
-            return _open_named(path, place, found, task, config)
+            return _named_files(path, place, found, config)
     elif Path(f"{prefix}.index").is_file():
-        return _open_named(path, directory, prefix, task, config)
-    raise CheckpointError(
-        f"{path} holds no checkpoint; give a directory with bert_model.ckpt.index, model.safetensors, "
-        "pytorch_model.bin or what `beambert pretrain` wrote, or one of Google's zip archives"
-    )
+        return _named_files(path, directory, prefix, config)
+    raise CheckpointError(f"{path} holds no checkpoint: it {contents_of(path)}; {_REMEDY}")
 
 
-def _open_named(
-    path: Path, directory: Path, prefix: Path | None, task: str | None, config: BertConfig | None
-) -> Checkpoint:
+def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
     """A checkpoint with TF1 names; its other files lie beside it or, of a run's checkpoint, one folder up."""
     if prefix is None:
         raise CheckpointError(f"{path} has {native.FILE_NAME} and no checkpoint yet; train the model first")
@@ -116,6 +172,29 @@ def _open_named(
             f"{path} has no {native.CONFIG_FILE_NAME} beside it; copy there the one it was trained with"
         )
     record = native.load(home)
+    vocab_file = home / native.VOCAB_FILE_NAME
+    return CheckpointFiles(
+        kind="native" if record else "tf1",
+        path=path,
+        home=home,
+        prefix=prefix,
+        config=config,
+        vocab_file=vocab_file if vocab_file.is_file() else None,
+        record=record,
+        task=record.task if record else None,
+        labels=record.labels if record else None,
+    )
+
+
+def _opened(path: Path, place: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
+    files = _files(path, place, config)
+    if files.prefix is None:
+        return _open_hugging_face(path, files.home, task)
+    return _open_named(path, files, files.prefix, task)
+
+
+def _open_named(path: Path, files: CheckpointFiles, prefix: Path, task: str | None) -> Checkpoint:
+    config, record = files.config, files.record
     tensors = tf1_checkpoint.read(prefix)
     task = task or (record.task if record else _task_of(tensors))
     num_labels = _num_labels(path, task, tensors.get("output_bias"))
@@ -123,16 +202,15 @@ def _open_named(
     weights = {name: tensor for name, tensor in tensors.items() if name not in slots}
     expected = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
     found = {name: weights[name] for name in expected if name in weights}
-    vocab_file = home / native.VOCAB_FILE_NAME
     return _checked(
         Checkpoint(
-            kind="native" if record else "tf1",
+            kind=files.kind,
             path=path,
             config=config,
             task=task,
             num_labels=num_labels,
-            labels=record.labels if record else None,
-            vocab_file=vocab_file if vocab_file.is_file() else None,
+            labels=files.labels,
+            vocab_file=files.vocab_file,
             do_lower_case=record.do_lower_case if record else None,
             tensors=found,
             optimizer=slots,

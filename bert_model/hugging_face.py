@@ -22,7 +22,7 @@ CONFIG_FILE_NAME = "config.json"
 TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 WEIGHTS_FILE_NAME = "model.safetensors"
 # In the order of preference: safetensors hold numbers and nothing else.
-_WEIGHTS_FILE_NAMES = (
+WEIGHTS_FILE_NAMES = (
     WEIGHTS_FILE_NAME,
     f"{WEIGHTS_FILE_NAME}.index.json",
     "pytorch_model.bin",
@@ -77,7 +77,7 @@ class Description:
 
 def is_model(directory: Path) -> bool:
     """Whether a directory holds weights under Hugging Face's names."""
-    return any((directory / name).is_file() for name in _WEIGHTS_FILE_NAMES)
+    return any((directory / name).is_file() for name in WEIGHTS_FILE_NAMES)
 
 
 def describe(directory: Path) -> Description:
@@ -240,7 +240,7 @@ def do_lower_case(directory: Path) -> bool | None:
 
 
 def _stored(directory: Path) -> dict[str, StoredTensor]:
-    name = next((name for name in _WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
+    name = next((name for name in WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
     if name is None:
         raise CheckpointError(f"{directory} has neither {WEIGHTS_FILE_NAME} nor pytorch_model.bin; copy one there")
     path = directory / name

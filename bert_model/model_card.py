@@ -32,6 +32,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Task", record.task),
         ("Classes", labels or record.num_labels),
         ("Classes of a text", "any number of them" if record.multi_label else None),
+        ("Input", _INPUTS[record.text_pairs]),
         ("Parameters", f"{parameters:,}"),
         ("Layers, hidden size, heads", _shape(config)),
         ("Vocabulary", f"{config.vocab_size:,} pieces, {_CASES[record.do_lower_case]}"),
@@ -66,6 +67,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
     return "\n".join(lines)
 
 
+_INPUTS = {True: "pairs of texts", False: "single texts", None: None}
 _CASES = {True: "lower-cased", False: "cased", None: "lower-casing not recorded"}
 
 

@@ -34,6 +34,8 @@ class ModelRecord:
         origin: what it was converted from, or began its training with; None if neither.
         left_to_right: whether a position sees only itself and those before it, which no other format can say.
         multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
+        text_pairs: whether all examples that it was fine-tuned on were pairs of texts (True) or none was (False); None
+            where some were, and where it is not known.
     """
 
     task: str
@@ -47,6 +49,7 @@ class ModelRecord:
     origin: str | None = None
     left_to_right: bool = False
     multi_label: bool = False
+    text_pairs: bool | None = None
 
     def to_json(self) -> str:
         """Serialises to the text of `beambert.json`, keys sorted."""
@@ -66,7 +69,7 @@ def load(directory: Path) -> ModelRecord | None:
         if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
             raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
         # Older files do not have these.
-        content = {"left_to_right": False, "multi_label": False, **content}
+        content = {"left_to_right": False, "multi_label": False, "text_pairs": None, **content}
         values = {field.name: content[field.name] for field in dataclasses.fields(ModelRecord)}
         if values["labels"] is not None:
             values["labels"] = tuple(values["labels"])

@@ -3,13 +3,17 @@
 This file imports neither Keras nor TensorFlow.
 """
 
-from bert_model.checkpoints import Checkpoint
+from bert_model.checkpoints import Checkpoint, CheckpointFiles
 from bert_model.stored_tensors import CheckpointError
 from tokenizer.vocabulary import Vocabulary
 
 
-def vocabulary_of(checkpoint: Checkpoint, vocab_file: str | None = None) -> Vocabulary:
-    """The checkpoint's vocabulary, or the one in `vocab_file`.
+def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | None = None) -> Vocabulary:
+    """Return the checkpoint's vocabulary, or the one in `vocab_file`.
+
+    Args:
+        checkpoint: open, or its files, which need no TensorFlow.
+        vocab_file: the value of --vocab_file, None to take the checkpoint's.
 
     Raises:
         CheckpointError: there is none, or its pieces are not as many as the model's rows.

@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     conversion.check_destination(destination)
     keep = args.optimizer == "keep"
     config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None
+    inference.check_model(Path(args.source), **inference.options(args))
     start_tensorflow()
     with checkpoints.open_checkpoint(Path(args.source), args.task, config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, args.vocab_file)

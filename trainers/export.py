@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """
     destination = Path(args.destination)
     check_destination(destination)
+    inference.check_model(Path(args.source), **inference.options(args))
     start_tensorflow()
     opened = load_model(Path(args.source), task=args.task, **inference.options(args))
     if opened.task == FEATURE_BASED and args.to != "savedmodel":

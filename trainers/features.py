@@ -15,10 +15,18 @@ from tokenizer.tokenizer import Tokenizer
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.feature_files import FORMATS, Features, FeatureWriter, Layout, format_of
-from trainers.inference import InferenceModel, load_model
+from trainers.inference import InferenceModel, check_model, load_model
 from trainers.progress import TextProgress
 from trainers.startup import start_tensorflow
-from trainers.text_inputs import LINES_A_CHUNK, TextLines, batches_by_length, encode_texts, model_inputs, split_pair
+from trainers.text_inputs import (
+    LINES_A_CHUNK,
+    TextLines,
+    batches_by_length,
+    encode_texts,
+    model_inputs,
+    open_texts,
+    split_pair,
+)
 
 DESCRIPTION = (
     "Writes the hidden states of a model for every line of a text file: each token's, as extract_features.py of the "
@@ -75,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     layers = None if args.layers is None else parse_layers(args.layers)
     if args.batch_size < 1:
         raise TrainingError(f"--batch_size is {args.batch_size}; give 1 or more")
-    source = sys.stdin.buffer if args.input_file == "-" else Path(args.input_file).open("rb")  # noqa: SIM115
+    source = open_texts(args.input_file)
     size = Path(args.input_file).stat().st_size if args.input_file != "-" else None
+    check_model(Path(args.init_checkpoint), **inference.options(args))
     progress = TextProgress(size)
     start_tensorflow()
     with source:

@@ -10,7 +10,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers import inference
 from trainers.errors import TrainingError
-from trainers.inference import MASKED_LM, load_model, padded
+from trainers.inference import MASKED_LM, check_model, load_model, padded
 from trainers.startup import start_tensorflow
 from trainers.text_inputs import batches_by_length
 
@@ -78,6 +78,10 @@ def fill_masks(
         TrainingError: a model without a masked-LM head, a text without [MASK], or longer than the model reads.
         CheckpointError, ConfigError, VocabularyError: no checkpoint there, or its files cannot be read.
     """
+    for text in texts:
+        if MASK not in text:
+            raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
+    check_model(directory, **options)
     start_tensorflow()
     opened = load_model(directory, **options)
     vocabulary = opened.vocabulary

@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from bert_model import native
 from bert_model.checkpoints import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints import open_checkpoint
+from bert_model.checkpoints import find_files, open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
+from bert_model.path_contents import contents_of, has_other_files
 from pipelines.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
 from trainers.best_checkpoint import lower_is_better
 from trainers.checkpoint_vocabulary import lacks_capitals, lower_casing_of, vocabulary_of
-from trainers.errors import TrainingError
+from trainers.errors import TaskDataError, TrainingError
 from trainers.finetune_options import add_arguments
 from trainers.finetuning.class_weights import class_weights_of
 from trainers.finetuning.contract import DEV, TEST, TRAIN, FinetuningTask, Rows
@@ -123,14 +124,22 @@ def run_once(args: argparse.Namespace) -> int:
     if old is not None and trained:
         _take_over(args, old)
     # The classes of a model that is there already are its own; else the files are read before TensorFlow is started.
-    task = _open_task(args, None) if args.do_train and not trained else None
-    with _origin(args, output, trained) as origin:
+    begins = args.do_train and not trained
+    task = _open_task(args, None) if begins else None
+    place, given = _origin_path(args, output, trained)
+    files = None if place is None else find_files(place, given)
+    if files is not None:
+        vocabulary_of(files, args.vocab_file)
+    if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
+        task = _open_task(args, files.labels)
+    with _open_origin(args, place, given) as origin:
         vocabulary, do_lower_case = _vocabulary(args, origin)
         config = _config(args, origin, vocabulary)
-        if task is None:
+        if not begins:
             assert origin is not None
-            task = _open_task(args, origin.labels)
+            task = task or _open_task(args, origin.labels)
             _check_head(origin, task)
+        assert task is not None
         args.best_metric = args.best_metric or task.best_metric
         lower_is_better(args.best_metric)
         max_seq_length = _max_seq_length(args, config)
@@ -181,27 +190,29 @@ def _take_over(args: argparse.Namespace, old: RunRecord) -> None:
             setattr(args, name, old.options[name])
 
 
-def _origin(
-    args: argparse.Namespace, output: Path, trained: bool
-) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
-    """The model that the run begins or goes on with; None for random weights."""
+def _origin_path(args: argparse.Namespace, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
+    """The model that the run begins or goes on with, and its --bert_config_file; None, None for random weights."""
     if trained:
-        path, config = output, None
-    elif args.init_checkpoint:
-        path, config = Path(args.init_checkpoint), None
-        if args.bert_config_file:
-            config = BertConfig.load(args.bert_config_file)
-    elif not args.do_train:
+        return output, None
+    if args.init_checkpoint:
+        return Path(args.init_checkpoint), BertConfig.load(args.bert_config_file) if args.bert_config_file else None
+    if not args.do_train:
         raise TrainingError(
             f"{output} holds no model to evaluate; train one with --do_train, or name a fine-tuned model with "
             "--init_checkpoint"
         )
-    elif args.model:
+    if args.model:
+        return None, None
+    raise TrainingError("--init_checkpoint is missing: name a pretrained model, or --model to begin at random")
+
+
+def _open_origin(
+    args: argparse.Namespace, place: Path | None, config: BertConfig | None
+) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
+    if place is None:
         return contextlib.nullcontext()
-    else:
-        raise TrainingError("--init_checkpoint is missing: name a pretrained model, or --model to begin at random")
     start_tensorflow(args.cpu_devices, args.deterministic_ops)
-    return open_checkpoint(path, config=config)
+    return open_checkpoint(place, config=config)
 
 
 def _vocabulary(args: argparse.Namespace, origin: OpenCheckpoint | None) -> tuple[Vocabulary, bool]:
@@ -229,7 +240,17 @@ def _open_task(args: argparse.Namespace, labels: tuple[str, ...] | None) -> Fine
         wanted.add(DEV)
     if args.do_predict:
         wanted.add(TEST)
-    return module_of(args.task).open_task(args, wanted, labels)
+    directory = None if args.data_dir is None else Path(args.data_dir)
+    if directory is not None and not directory.is_dir():
+        raise TrainingError(
+            f"--data_dir {directory} {contents_of(directory)}; name the directory with the files of {args.task}"
+        )
+    try:
+        return module_of(args.task).open_task(args, wanted, labels)
+    except TaskDataError as error:
+        if directory is None or has_other_files(directory):
+            raise
+        raise TaskDataError(f"--data_dir {directory} {contents_of(directory)}: {error}") from error
 
 
 def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:

@@ -20,6 +20,7 @@ from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
 from trainers.initial_checkpoint import load_weights
+from trainers.text_pairs import likely_pairs
 
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
@@ -46,6 +47,8 @@ class InferenceModel:
         max_seq_length: longest sequence it was trained on, or can read where that is not known.
         missing: TF1 names of weights that the checkpoint lacks and that are random here.
         layers: those that were asked for, from 0 for the first.
+        text_pairs: as of `native.ModelRecord`.
+        likely_pairs: as of `text_pairs.likely_pairs`, where that is None.
     """
 
     path: Path
@@ -58,6 +61,8 @@ class InferenceModel:
     max_seq_length: int
     missing: tuple[str, ...]
     layers: tuple[int, ...]
+    text_pairs: bool | None = None
+    likely_pairs: bool | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -89,6 +94,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def options(args: argparse.Namespace) -> dict[str, Any]:
     """What was given of `add_arguments`, as arguments of `load_model`."""
     return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
+
+
+def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str | None = None, **_: Any) -> None:
+    """Refuse a path without a model or its small files, before TensorFlow is imported.
+
+    Args:
+        path, vocab_file, bert_config_file: as of `load_model`; its other options need no check.
+
+    Raises:
+        CheckpointError, ConfigError, VocabularyError: as of `load_model`.
+    """
+    given = BertConfig.load(bert_config_file) if bert_config_file else None
+    files = checkpoints.find_files(path, given)
+    if files is not None:
+        vocabulary_of(files, vocab_file)
+    elif vocab_file:
+        Vocabulary.load(vocab_file)
 
 
 def input_paths(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -152,6 +174,8 @@ def load_model(
             max_seq_length=known or config.max_position_embeddings,
             missing=missing,
             layers=wanted,
+            text_pairs=checkpoint.record.text_pairs if checkpoint.record else None,
+            likely_pairs=likely_pairs(checkpoint),
         )
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from trainers import checkpointing
 from trainers.best_checkpoint import best, better
+from trainers.chance_levels import PRETRAINING_COUNTS, is_level
 from trainers.checkpointing import Keeping
 from trainers.distribution import Share
 from trainers.errors import TrainingError
@@ -171,7 +172,8 @@ def record_evaluation(checkpoint_directory: Path, step: int, rhythm: Rhythm, met
     """
     if rhythm.best_metric not in metrics:
         raise TrainingError(
-            f"--best_metric {rhythm.best_metric} is not in the evaluation; choose from {', '.join(sorted(metrics))}"
+            f"--best_metric {rhythm.best_metric} is not in the evaluation; choose from "
+            f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
         )
     better(checkpoint_directory, step, rhythm.best_metric, metrics[rhythm.best_metric])
     _remove_old(checkpoint_directory, rhythm)

@@ -15,11 +15,11 @@ from pipelines.output_file import OutputFile, check_output_file, check_stdout
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.finetuning.tag_schemes import OUTSIDE
-from trainers.inference import load_model
+from trainers.inference import check_model, load_model
 from trainers.predictions import WORDS_AT, Answer, Predictor
 from trainers.progress import TextProgress, warn
 from trainers.startup import start_tensorflow
-from trainers.text_inputs import LINES_A_CHUNK, TextLines
+from trainers.text_inputs import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 
 DESCRIPTION = (
     "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.texts) == bool(args.input_file):
         raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
     _check_output(args)
-    source = _opened_source(args.input_file)
+    source = None if args.input_file is None else open_texts(args.input_file)
+    check_model(Path(args.directory), **inference.options(args))
     start_tensorflow()
     predictor = Predictor(
         load_model(Path(args.directory), task=args.task, **inference.options(args)),
@@ -109,6 +110,11 @@ def run(args: argparse.Namespace) -> int:
         # Whoever reads has seen enough; what Python still holds back goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if predictor.doubtful:
+        given, trained = "single texts", f"pairs; write 'a text{PAIR_SEPARATOR}another'"
+        if not predictor.opened.likely_pairs:
+            given, trained = "pairs", "single texts; give one text each"
+        warn(f"{predictor.doubtful:,} of {count:,} are {given}, and {args.directory} seems to be trained on {trained}")
     if predictor.cut:
         warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
     return 0
@@ -127,12 +133,6 @@ def _check_output(args: argparse.Namespace) -> None:
         check_stdout(inputs)
     else:
         check_output_file("--output_file", args.output_file, inputs, overwrite=args.overwrite)
-
-
-def _opened_source(input_file: str | None) -> BinaryIO | None:
-    if input_file is None:
-        return None
-    return sys.stdin.buffer if input_file == "-" else Path(input_file).open("rb")
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class Predictor:
 
     Attributes:
         cut: texts so far that were too long; answer spans and token classification read on in windows instead.
+        doubtful: texts so far that are single where the model seems to be one of pairs, or the reverse.
 
     Raises:
         TrainingError: the model has no head of a task, an option that is not its task's, or a length that it cannot
@@ -80,7 +81,7 @@ class Predictor:
         self.max_seq_length = text_length(opened, max_seq_length)
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
         self.tokenizer = Tokenizer(opened.vocabulary, opened.do_lower_case)
-        self.cut = 0
+        self.cut = self.doubtful = 0
         self._forward = forward_function(opened)
         self._answers = _ANSWERS[opened.task]
 
@@ -122,8 +123,28 @@ class Predictor:
         self.cut += cut
         return self._logits(rows, segments)
 
-    def _classification(self, texts: Sequence[str], _places: Sequence[str]) -> list[Answer]:
+    def _pairs(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return texts or pairs of texts.
+
+        Raises:
+            TrainingError: a single text for a model that was fine-tuned on pairs, or the reverse.
+        """
         pairs = [split_pair(text) for text in texts]
+        known, likely, path = self.opened.text_pairs, self.opened.likely_pairs, self.opened.path
+        for (_, second), place in zip(pairs, places, strict=True):
+            is_pair = second is not None
+            if known is not None and is_pair != known:
+                raise TrainingError(
+                    f"{place} is one text, and {path} was fine-tuned on pairs; write 'a text{PAIR_SEPARATOR}another'"
+                    if known
+                    else f"{place} is a pair of texts, and {path} was fine-tuned on single texts; give one text, "
+                    f"without '{PAIR_SEPARATOR}'"
+                )
+            self.doubtful += known is None and likely is not None and is_pair != likely
+        return pairs
+
+    def _classification(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts, places)
         logits = self._logits_of_texts(*_columns(pairs))
         activation = sigmoid if self.opened.multi_label else softmax
         answers = []
@@ -135,8 +156,8 @@ class Predictor:
             answers.append({**_texts(pair), "labels": labels})
         return answers
 
-    def _regression(self, texts: Sequence[str], _places: Sequence[str]) -> list[Answer]:
-        pairs = [split_pair(text) for text in texts]
+    def _regression(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts, places)
         logits = self._logits_of_texts(*_columns(pairs))
         return [{**_texts(pair), "score": _rounded(float(value))} for pair, value in zip(pairs, logits, strict=True)]
 

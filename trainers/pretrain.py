@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bert_model import native
 from bert_model.checkpoints import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints import open_checkpoint
+from bert_model.checkpoints import find_files, open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset, DatasetError
@@ -154,6 +154,7 @@ def _check_alike(directories: Sequence[Path], datasets: Sequence[Dataset]) -> No
 def _initial(args: argparse.Namespace, dataset: Dataset) -> contextlib.AbstractContextManager[OpenCheckpoint]:
     """The checkpoint of --init_checkpoint; --model says its shape where no file beside it does."""
     config = resolve(args.model, dataset.vocab_size) if args.model else None
+    find_files(Path(args.init_checkpoint), config)
     start_tensorflow(args.cpu_devices, args.deterministic_ops)
     return open_checkpoint(Path(args.init_checkpoint), config=config)
 

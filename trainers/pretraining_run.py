@@ -15,6 +15,7 @@ from bert_model.pretraining import BertForPretraining
 from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from trainers import checkpointing, run_record
+from trainers.chance_levels import pretraining_levels, with_level
 from trainers.checkpointing import Checkpoint
 from trainers.distribution import Distribution, Share
 from trainers.errors import TrainingError
@@ -31,6 +32,7 @@ from trainers.recomputation import recompute
 from trainers.run_files import directory_errors, require_checkpoint, require_files
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
+from trainers.run_report.warnings import score_warnings
 from trainers.run_setup import (
     RESULTS_JSON_NAME,
     RESULTS_TEXT_NAME,
@@ -96,6 +98,8 @@ class PretrainingRun:
         self.damage, self.validation_damage = (Damage(skip=args.on_corrupt == "skip") for _ in range(2))
         self.rhythm = rhythm_of(args)
         self.has_trained = False
+        # By the number of the data.
+        self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
         self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
 
@@ -152,12 +156,18 @@ class PretrainingRun:
         try:
             with reading_errors(self.validation_damage):
                 metrics = self.evaluations[stage.data](self.distribution.batches(batches))
+                if self.distribution.is_chief and stage.data not in self.chance_levels:
+                    # The labels of an evaluation are the same at every step.
+                    self.chance_levels[stage.data] = pretraining_levels(
+                        batches(Share()).as_numpy_iterator(), not self.args.no_next_sentence
+                    )
                 lines = self._filled_masks(batches(Share()))
         except _NothingToEvaluateOn:
             return {}, []
         if replaced := self.validation_damage.replaced_before(sys.maxsize):
             warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
         metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
+        metrics |= self.chance_levels.get(stage.data, {})
         return metrics, lines
 
     def _task(self, index: int) -> Task:
@@ -351,8 +361,14 @@ class PretrainingRun:
         if results:
             shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
             shown["loss"] = "loss"
-            numbers = ", ".join(f"{words} {results[name]:.3f}" for name, words in shown.items() if name in results)
+            numbers = ", ".join(
+                with_level(f"{words} {results[name]:.3f}", name, results)
+                for name, words in shown.items()
+                if name in results
+            )
             say(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+            for line in score_warnings(results, {}):
+                warn(line)
         say(f"Report       {output / 'report.html'}")
         say(f"Curves       tensorboard --logdir {output / 'logs'}")
         say(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")

@@ -1,13 +1,17 @@
 """Lines of text as rows that a model reads, for the commands that ask a model about many texts."""
 
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from bert_model.path_contents import contents_of
 from tokenizer.tokenizer import Tokenizer
 from trainers import text_rows
+from trainers.errors import TrainingError
 from trainers.inference import padded
 
 PAIR_SEPARATOR = " ||| "
@@ -15,6 +19,20 @@ PAIR_SEPARATOR = " ||| "
 LINES_A_CHUNK = 4096
 # Lengths are rounded up to a multiple of this, so that few shapes are met.
 LENGTH_MULTIPLE = 8
+
+
+def open_texts(input_file: str) -> BinaryIO:
+    """Open the file of --input_file, or standard input for "-".
+
+    Raises:
+        TrainingError: it is missing or a directory; the message says what is there.
+    """
+    if input_file == "-":
+        return sys.stdin.buffer
+    path = Path(input_file)
+    if path.is_dir() or not path.exists():
+        raise TrainingError(f"--input_file {path} {contents_of(path)}; give a text file with one text a line")
+    return path.open("rb")
 
 
 class TextLines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from trainers.chance_levels import with_level
 from trainers.event_log import EventLog
 from trainers.metrics_log import FILE_NAME, TIMING_FIELDS, MetricsLog
 from trainers.progress import ProgressLine, duration, say, steps_a_report
@@ -259,7 +260,11 @@ class Watch:
         return parts
 
     def _shown(self, metrics: Mapping[str, float]) -> list[str]:
-        return [f"{words} {metrics[name]:.3f}" for name, words in self.shown_metrics.items() if name in metrics]
+        return [
+            with_level(f"{words} {metrics[name]:.3f}", name, metrics)
+            for name, words in self.shown_metrics.items()
+            if name in metrics
+        ]
 
     def _seconds_left(self, timed: Sequence[_Timed]) -> float:
         """Time that the rest takes if every operation takes as long as it just did."""

@@ -95,6 +95,14 @@ class FinetuningTask(Protocol):
         The loss is none of them: the run knows it.
         """
 
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
+        """Return what the scores of a split that has labels would be for an answer that ignores the text.
+
+        Returns:
+            Values by the name of the score and, behind it, one of `trainers.chance_levels.LEVELS`, such as
+            "eval_accuracy_majority_class".
+        """
+
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
         """Writes the answers for a split into the output directory, each file whole or not at all.
 
@@ -103,4 +111,8 @@ class FinetuningTask(Protocol):
         """
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """What the report shows of a split that has labels, fit for JSON; see `trainers.finetuning.report_sections`."""
+        """What the report shows of a split that has labels, fit for JSON; see `trainers.finetuning.report_sections`.
+
+        "warnings" are lines about the scores, which the terminal shows too; those about one class of several come from
+        "confusion" (`trainers.finetuning.score_warnings`).
+        """

@@ -98,6 +98,46 @@ MULTI_LABEL_METRICS = {"micro_f1": micro_f1, "macro_f1": mean_label_f1, "subset_
 REGRESSION_METRICS = {"pearson": pearson, "spearman": spearman}
 
 
+def constant_class_levels(counts: np.ndarray) -> dict[str, float]:
+    """Return the highest score that one class for every example reaches, by the name of the score and of the level.
+
+    Args:
+        counts: int [n], examples by their true class; F1 of two classes is about the second.
+    """
+    total = max(int(counts.sum()), 1)
+    class_scores = 2 * counts / (total + counts)
+    return {
+        "accuracy_majority_class": _ratio(counts.max(), total),
+        "f1_constant_prediction": float(class_scores[1]) if len(counts) == 2 else 0.0,
+        "macro_f1_constant_prediction": _ratio(class_scores.max(), (counts > 0).sum()),
+        "matthews_constant_prediction": 0.0,
+    }
+
+
+def constant_labels_levels(labels: np.ndarray) -> dict[str, float]:
+    """Return the highest score that one set of labels for every example reaches, as `constant_class_levels` does.
+
+    Args:
+        labels: bool [N, n].
+    """
+    counts = labels.sum(0)
+    _, same = np.unique(labels, axis=0, return_counts=True)
+    return {
+        "micro_f1_constant_prediction": best_constant_micro_f1(labels),
+        "macro_f1_constant_prediction": _mean(2 * counts / (len(labels) + counts)) if len(labels) else 0.0,
+        "subset_accuracy_majority_class": _ratio(same.max(initial=0), len(labels)),
+    }
+
+
+def best_constant_micro_f1(labels: np.ndarray) -> float:
+    """Return the highest `micro_f1` that one set of labels for every example reaches; labels bool [N, n]."""
+    counts = np.sort(labels.sum(0))[::-1]
+    sizes = np.arange(1, len(counts) + 1)
+    # The best set of a size has the most frequent labels.
+    scores = 2 * np.cumsum(counts) / np.maximum(sizes * len(labels) + counts.sum(), 1)
+    return float(scores.max(initial=0.0))
+
+
 def _direction(values: np.ndarray) -> np.ndarray:
     """A series less its mean, of length 1; zeros where all its numbers are equal; float64 [N]."""
     values = values.astype(np.float64)

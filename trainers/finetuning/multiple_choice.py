@@ -17,6 +17,7 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
 from trainers.finetuning.probabilities import softmax
+from trainers.finetuning.score_warnings import choice_warnings
 from trainers.finetuning.submission import readable_predictions, test_results
 from trainers.finetuning.table_files import Table, read_split, storable
 from trainers.text_rows import encode_texts
@@ -198,6 +199,10 @@ class ChoiceTask:
         right = np.asarray(logits).argmax(axis=1) == rows.targets["label_ids"]
         return {f"{'eval' if split == DEV else split}_accuracy": float(right.mean())}
 
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
+        """See `contract.FinetuningTask`: the choices have no names, so that none is the majority."""
+        return {f"{'eval' if split == DEV else split}_accuracy_random_choice": 1 / rows.choices}
+
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:  # noqa: ARG002
         """Writes test_results.tsv, the probabilities of an example's choices a line, and predictions.tsv."""
         probabilities = softmax(np.asarray(logits))
@@ -231,6 +236,7 @@ class ChoiceTask:
         wrong = np.flatnonzero(predictions != labels)
         mistakes = wrong[np.argsort(-confidence[wrong], kind="stable")[:_MISTAKES]]
         return {
+            "warnings": choice_warnings(split, labels, predictions, rows.choices),
             "choices": [
                 {
                     "where": self.examples[split][row].where,
@@ -242,5 +248,5 @@ class ChoiceTask:
                     "probability": float(confidence[row]),
                 }
                 for row in mistakes
-            ]
+            ],
         }

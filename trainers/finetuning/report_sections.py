@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.reporting.tables import table
 from trainers.finetuning.published import IN_PERCENT, published
 from trainers.finetuning.report_examples import answers, choices, entities, mistakes
-from trainers.finetuning.report_tables import by_class, by_type, confusion, only_prediction, regression
+from trainers.finetuning.report_tables import by_class, by_type, confusion, regression, warnings_of_confusion
 
 # (id, title, HTML).
 Section = tuple[str, str, str]
@@ -40,16 +40,12 @@ def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
 
 
 def warnings_of_details(evaluation: Details) -> list[str]:
-    """What a person should look at in the answers; a line each."""
+    """Return what a person should look at in the answers; a line each."""
     found = []
     for split, details in _splits(evaluation).items():
-        label = _whole(only_prediction, details.get("confusion"))
-        if label:
-            found.append(
-                f"Every example of {split} is given the label {label}: the model has learnt nothing but which label is "
-                "frequent. On small sets that happens with some seeds; train with another --seed, for more epochs, or "
-                "with a lower --learning_rate."
-            )
+        lines = details.get("warnings")
+        found += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        found += _whole_list(warnings_of_confusion, split, details.get("confusion"))
     return found
 
 
@@ -66,6 +62,14 @@ def _whole(write: Callable[..., str], *content: Any) -> str:
         return write(*content)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ""
+
+
+def _whole_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
+    """What `write` makes of content from a file; nothing if it is not of the form that it should have."""
+    try:
+        return write(*content)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return []
 
 
 def in_percent(name: str, value: float) -> str:

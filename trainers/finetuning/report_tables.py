@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from pipelines.reporting import axes
 from pipelines.reporting.tables import percent, table
 from trainers.finetuning.report_style import SHADES
+from trainers.finetuning.score_warnings import class_warnings
 
 # A matrix of more labels is no longer read at a glance.
 MOST_LABELS = 20
@@ -82,12 +85,10 @@ def _confused_pairs(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> s
     return f"<p>{words}{more}</p>{table(header, rows)}"
 
 
-def only_prediction(content: Mapping[str, Any]) -> str:
-    """The label that all examples are given, if there are two classes or more to be told apart."""
+def warnings_of_confusion(split: str, content: Mapping[str, Any]) -> list[str]:
+    """Return the warnings of `score_warnings.class_warnings`."""
     labels, counts = _confusion(content)
-    predicted = [i for i, column in enumerate(zip(*counts, strict=True)) if sum(column)]
-    true = [i for i, row in enumerate(counts) if sum(row)]
-    return clipped(labels[predicted[0]]) if len(predicted) == 1 and len(true) > 1 else ""
+    return class_warnings(split, [clipped(label) for label in labels], np.array(counts, np.int64))
 
 
 def by_class(content: Mapping[str, Any]) -> str:

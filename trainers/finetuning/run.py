@@ -17,6 +17,7 @@ from bert_model.names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.size import parameter_counts, training_flops_per_token
 from bert_model.tasks import BertForTask
 from trainers import best_checkpoint, checkpointing, run_record
+from trainers.chance_levels import is_level, with_level
 from trainers.checkpointing import Checkpoint
 from trainers.distribution import Distribution, Share
 from trainers.errors import TrainingError
@@ -28,11 +29,12 @@ from trainers.finetuning.losses import SHOWN_METRICS, finetuning_task
 from trainers.initial_checkpoint import LoadedWeights, load_weights
 from trainers.loop import Source, record_evaluation, train
 from trainers.metrics_log import FILE_NAME as METRICS_NAME
-from trainers.progress import say
+from trainers.progress import say, warn
 from trainers.recomputation import recompute
 from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files
-from trainers.run_report.report import EVALUATION_NAME, write_report
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
+from trainers.run_report.report import write_report
+from trainers.run_report.warnings import EVALUATION_NAME, score_warnings_in
 from trainers.run_setup import (
     RESULTS_JSON_NAME,
     RESULTS_TEXT_NAME,
@@ -47,6 +49,7 @@ from trainers.run_setup import (
 )
 from trainers.stages import Stage, check_batch_sizes
 from trainers.task import Features
+from trainers.text_pairs import HEADS, pairs_in
 from trainers.throughput import Work
 from trainers.trainer import Trainer
 from trainers.watching import Watch
@@ -175,7 +178,7 @@ class FinetuningRun:
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
         """The task's scores and the loss, which is google's `loss` and `eval_loss` alike for the main split."""
         task, rows = self.plan.task, self.plan.rows[split]
-        metrics = task.metrics(split, rows, logits)
+        metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
         loss = evaluation_loss(task.head, task.multi_label, rows, logits)
         if loss is None:
             return metrics
@@ -329,6 +332,7 @@ class FinetuningRun:
             origin = f"fine-tuning began with the weights of {Path(plan.initial.path).name}"
         metrics = before.metrics if before and before.steps == step else {}
         labels = plan.task.labels
+        trained_on_texts = TRAIN in plan.rows and plan.task.head in HEADS
         model = native.ModelRecord(
             task=plan.task.head,
             num_labels=None if labels is None else len(labels),
@@ -341,6 +345,7 @@ class FinetuningRun:
             origin=origin,
             left_to_right=plan.left_to_right,
             multi_label=plan.task.multi_label,
+            text_pairs=pairs_in(plan.rows[TRAIN]) if trained_on_texts else before.text_pairs if before else None,
         )
         parameters = parameter_counts(plan.config, model.task, model.num_labels).total
         write_whole(self.output / native.MODEL_CARD_FILE_NAME, model_card(plan.config, model, parameters).encode())
@@ -374,8 +379,13 @@ class FinetuningRun:
         if checkpoint is not None:
             say(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
         if results:
-            numbers = ", ".join(f"{name} {value:.4g}" for name, value in sorted(results.items()) if name != "loss")
+            scores = {name: value for name, value in sorted(results.items()) if name != "loss" and not is_level(name)}
+            numbers = ", ".join(
+                with_level(f"{name} {value:.4g}", name, results, ".4g") for name, value in scores.items()
+            )
             say(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+            for line in score_warnings_in(output):
+                warn(line)
         for file in files:
             say(f"Answers      {file}")
         say(f"Report       {output / 'report.html'}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import table
 from trainers.best_checkpoint import lower_is_better
+from trainers.chance_levels import is_level, level_of, with_level
 from trainers.finetuning.published import IN_PERCENT
 from trainers.finetuning.report_sections import metric_label
 from trainers.finetuning.report_style import STYLE
@@ -25,12 +26,14 @@ class RunOutcome(NamedTuple):
         options: in which the runs differ, as they are typed.
         metrics: of its evaluation; None if it did not get so far.
         problem: why it did not; None if it did, or has not been run yet.
+        warnings: about its scores.
     """
 
     name: str
     options: Mapping[str, str]
     metrics: Mapping[str, float] | None
     problem: str | None
+    warnings: tuple[str, ...] = ()
 
 
 class Summary(NamedTuple):
@@ -90,10 +93,21 @@ def summary_line(runs: Sequence[RunOutcome], metric: str) -> str:
     best = _value(runs[found.best], metric)
     assert best is not None
     count = f"{found.runs} run{'s' if found.runs > 1 else ''}"
+    level = level_of(metric, runs[found.best].metrics or {})
     return (
         f"{metric_label(metric)} of {count}: mean {shown(metric, found.mean)}{spread}; "
         f"best {shown(metric, best)} ({runs[found.best].name})"
+        + ("" if level is None else f"; {level[0]} {shown(metric, level[1])}")
     )
+
+
+def warnings_of_runs(runs: Sequence[RunOutcome]) -> list[str]:
+    """Return the warnings about the scores of all runs, equal ones once, with the runs that they are about."""
+    names: dict[str, list[str]] = {}
+    for run in runs:
+        for line in run.warnings:
+            names.setdefault(line, []).append(run.name)
+    return [f"{', '.join(concerned)}: {line}" for line, concerned in names.items()]
 
 
 def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metric: str) -> Path:
@@ -126,9 +140,12 @@ def runs_page(title: str, runs: Sequence[RunOutcome], metric: str) -> str:
         assert best is not None
         label = metric_label(metric)
         numbers += [(f"best {label}", shown(metric, best)), (f"mean {label}", shown(metric, found.mean))]
+        level = level_of(metric, runs[found.best].metrics or {})
+        if level is not None:
+            numbers.append((level[0], shown(metric, level[1])))
         if found.deviation is not None:
             numbers.append(("deviation", shown(metric, found.deviation)))
-    problems = [f"{run.name}: {run.problem}" for run in runs if run.problem]
+    problems = [f"{run.name}: {run.problem}" for run in runs if run.problem] + warnings_of_runs(runs)
     sections = [
         ("problems", "What to look at", warning_list(problems) if problems else ""),
         ("runs", "Runs", f"<p>{escape(summary_line(runs, metric))}</p>{_runs_table(runs, metric, found)}"),
@@ -144,7 +161,7 @@ def _value(run: RunOutcome, metric: str) -> float | None:
 
 def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) -> str:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
-    names = {name for run in runs for name in run.metrics or {} if name != "global_step"}
+    names = {name for run in runs for name in run.metrics or {} if name != "global_step" and not is_level(name)}
     # What google calls loss is eval_loss once more.
     metrics = [metric, *sorted(names - {metric} - ({"loss"} if "eval_loss" in names else set()))]
     rows = []
@@ -156,8 +173,16 @@ def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) 
         else:
             note = "failed" if run.problem else "" if run.metrics else "not run"
         rows.append((run.name, note, *(run.options.get(name, "") for name in options), *numbers))
-    header = ("run", "", *(name.replace("_", " ") for name in options), *map(metric_label, metrics))
+    labels = (with_level(metric_label(name), name, _common_levels(runs), ".4f") for name in metrics)
+    header = ("run", "", *(name.replace("_", " ") for name in options), *labels)
     return table(header, rows)
+
+
+def _common_levels(runs: Sequence[RunOutcome]) -> dict[str, float]:
+    """Return the chance levels that all runs have in common, having been scored on the same examples."""
+    scored = [run.metrics for run in runs if run.metrics]
+    levels = {name: value for name, value in (scored[0] if scored else {}).items() if is_level(name)}
+    return {name: value for name, value in levels.items() if all(each.get(name) == value for each in scored)}
 
 
 def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:

@@ -20,9 +20,17 @@ from trainers.best_checkpoint import lower_is_better
 from trainers.errors import TrainingError
 from trainers.finetune import FEATURES_NAME, run_once
 from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
-from trainers.finetuning.runs_report import RunOutcome, shown, summary, summary_line, write_runs_report
+from trainers.finetuning.runs_report import (
+    RunOutcome,
+    shown,
+    summary,
+    summary_line,
+    warnings_of_runs,
+    write_runs_report,
+)
 from trainers.finetuning.tasks import check_task_arguments
 from trainers.progress import say, warn
+from trainers.run_report.warnings import score_warnings_in
 from trainers.whole_files import write_whole
 
 FILE_NAME = "runs.json"
@@ -105,6 +113,10 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
 
 def _report(args: argparse.Namespace, output: Path, done: list[RunOutcome]) -> int:
     """Prints and writes the table of all runs; the exit code."""
+    done = [
+        outcome if outcome.metrics is None else outcome._replace(warnings=(*score_warnings_in(output / outcome.name),))
+        for outcome in done
+    ]
     if all(outcome.metrics is None for outcome in done):
         raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
     metric = _metric(args.best_metric, output, done)
@@ -115,6 +127,8 @@ def _report(args: argparse.Namespace, output: Path, done: list[RunOutcome]) -> i
         value = (outcome.metrics or {}).get(metric)
         say(f"{outcome.name:<40} {'failed' if value is None else shown(metric, value)}")
     say(summary_line(done, metric))
+    for line in warnings_of_runs(done):
+        warn(line)
     best = output / done[found.best].name
     report = write_runs_report(output, f"Fine-tuning {args.task}: {len(done)} runs", done, metric)
     if not best.is_dir():

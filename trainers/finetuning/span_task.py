@@ -11,6 +11,7 @@ from beambert_flags import boolean, positive_int
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
+from trainers.finetuning.score_warnings import answer_warnings
 from trainers.finetuning.squad_answers import Answers, find_answers, write_answers
 from trainers.finetuning.squad_files import SquadFile, read_squad
 from trainers.finetuning.squad_scores import best_threshold, question_scores, scores_of_1_1, scores_of_2_0
@@ -142,6 +143,14 @@ class SpanTask:
             return scores_of_1_1(golds, texts)
         return scores_of_2_0(golds, texts, _null_odds(answers))
 
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
+        """See `contract.FinetuningTask`: no question is answered, which counts where some have no answer."""
+        if not self.version_2:
+            return {}
+        golds = self._golds(split)
+        level = 100 * sum(not answers for answers in golds) / max(len(golds), 1)
+        return {"exact_no_answer": level, "f1_no_answer": level}
+
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
         """predictions.json and so on; with "test_" before them for a test file, where there is a dev file too."""
         answers = self._answers(split, rows, logits)
@@ -154,7 +163,8 @@ class SpanTask:
         answers = self._answers(split, rows, logits)
         threshold = self._used_threshold(split, answers)
         chosen = [answer.chosen(threshold) for answer in answers]
-        exact = question_scores(self._golds(split), [candidate.text for candidate in chosen]).exact
+        scores = question_scores(self._golds(split), [candidate.text for candidate in chosen])
+        exact = scores.exact
         probabilities = [
             answer.probabilities()[answer.n_best.index(candidate)] if candidate in answer.n_best else 0.0
             for answer, candidate in zip(answers, chosen, strict=True)
@@ -164,6 +174,7 @@ class SpanTask:
         wrong = [number for number in order if not exact[number]]
         wrong = wrong[: max(SHOWN_WRONG, SHOWN - len(right))]
         return {
+            "warnings": answer_warnings(split, scores.has_answer, exact, [candidate.text for candidate in chosen]),
             "answers": [
                 {
                     "where": file.where(number),
@@ -176,7 +187,7 @@ class SpanTask:
                     "exact": bool(exact[number]),
                 }
                 for number in [*wrong, *right[: SHOWN - len(wrong)]]
-            ]
+            ],
         }
 
     def _answers(self, split: str, rows: Rows, logits: Logits) -> list[Answers]:

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trainers.finetuning import conll
 from trainers.finetuning.conll import ConllFile, Layout
 from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
 from trainers.finetuning.entity_scores import entity_scores
+from trainers.finetuning.score_warnings import entity_warnings
 from trainers.finetuning.tag_schemes import (
     DEFAULT_SCHEME,
     IO,
@@ -230,6 +232,16 @@ class TaggingTask:
             **{f"{prefix}_f1_{kind or 'untyped'}": own.f1 for kind, own in by_type.items()},
         }
 
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
+        """See `contract.FinetuningTask`: the commonest tag for every word, and no entity."""
+        prefix = "test" if split == TEST else "eval"
+        return {f"{prefix}_accuracy_majority_class": self._majority(split), f"{prefix}_f1_no_entity": 0.0}
+
+    def _majority(self, split: str) -> float:
+        """Return the share of the commonest tag among the words of a split."""
+        tags = Counter(self._files[split].tags or ())
+        return max(tags.values(), default=0) / max(tags.total(), 1)
+
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
         """Writes the file with a column more, the predicted tags, in the file's own scheme."""
         file = self._files[split]
@@ -242,12 +254,22 @@ class TaggingTask:
         """Scores by type, and sentences: those with most mistakes, then some that are right and have entities."""
         file = self._files[split]
         predicted = self._predicted(split, rows, logits)
-        _, by_type = entity_scores(self._true[split], predicted)
+        scores, by_type = entity_scores(self._true[split], predicted)
         true, found = (_by_sentence(entities, file.sentence_splits) for entities in (self._true[split], predicted))
         wrong = np.array([len(set(one) ^ set(other)) for one, other in zip(true, found, strict=True)])
         order = np.argsort(-wrong, kind="stable").tolist()
         shown = [sentence for sentence in order if wrong[sentence] or true[sentence]][:_SHOWN_SENTENCES]
+        prefix = "test" if split == TEST else "eval"
         return {
+            "warnings": entity_warnings(
+                split,
+                true=scores.true,
+                predicted=len(predicted.starts),
+                f1=scores.f1,
+                accuracy=self.metrics(split, rows, logits)[f"{prefix}_accuracy"],
+                majority=self._majority(split),
+                words=len(file.words),
+            ),
             "by_type": [
                 {"type": kind, "precision": own.precision, "recall": own.recall, "f1": own.f1, "count": own.true}
                 for kind, own in by_type.items()

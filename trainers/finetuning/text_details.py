@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainers.finetuning.metrics import confusion, label_f1
+from trainers.finetuning.score_warnings import label_set_warnings, number_warnings
 
 if TYPE_CHECKING:
     from trainers.finetuning.text_task import TextExample
@@ -41,11 +42,12 @@ def class_details(
 
 
 def multi_label_details(
-    examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
+    split: str, examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, Any]:
     """Precision and recall of each label, and the examples whose wrong labels the model gives most probability.
 
     Args:
+        split: their name.
         examples: N.
         names: of the labels, n.
         labels: bool [N, n].
@@ -60,6 +62,7 @@ def multi_label_details(
         return ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
 
     return {
+        "warnings": label_set_warnings(split, labels, predictions),
         "by_type": [
             {"type": name, "precision": float(precision), "recall": float(recall), "f1": float(f1), "count": int(count)}
             for name, precision, recall, f1, count in zip(
@@ -78,16 +81,20 @@ def multi_label_details(
     }
 
 
-def regression_details(examples: Sequence[TextExample], labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
+def regression_details(
+    split: str, examples: Sequence[TextExample], labels: np.ndarray, predictions: np.ndarray
+) -> dict[str, Any]:
     """Points (label, prediction), and the examples with the largest errors.
 
     Args:
+        split: their name.
         examples: N.
         labels, predictions: float [N].
     """
     points = np.linspace(0, len(labels) - 1, min(len(labels), POINTS)).round().astype(np.int64)
     errors = np.abs(labels - predictions)
     return {
+        "warnings": number_warnings(split, labels, predictions),
         "regression": {
             "points": [[round(float(values[row]), 6) for values in (labels, predictions)] for row in points]
         },

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tokenizer.tokenizer import Tokenizer
+from trainers.chance_levels import LEVELS
 from trainers.errors import TaskDataError
 from trainers.finetuning import metrics, submission, text_details
 from trainers.finetuning.contract import DEV, TEST, Logits, Rows
@@ -136,6 +137,23 @@ class TextTask:
             f"{prefix}_{name}": score for name, score in self._scores(rows, self._answers(np.asarray(logits))).items()
         }
 
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
+        """See `contract.FinetuningTask`."""
+        if self.labels is None:
+            levels = {f"{name}_constant_prediction": 0.0 for name in self._metric_names}
+        elif self.multi_label:
+            levels = metrics.constant_labels_levels(rows.targets["label_values"] > 0)
+        else:
+            counts = np.bincount(rows.targets["label_ids"], minlength=len(self.labels))
+            levels = metrics.constant_class_levels(counts[::-1] if self._positive_label == self.labels[0] else counts)
+        prefix = split.replace(DEV, "eval", 1)
+        return {
+            f"{prefix}_{name}_{level}": levels[f"{name}_{level}"]
+            for name in self._metric_names
+            for level in LEVELS
+            if f"{name}_{level}" in levels
+        }
+
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
         """Writes test_results.tsv, and the file for the GLUE server or, for other tasks, predictions.tsv.
 
@@ -158,10 +176,10 @@ class TextTask:
         """Confusion, mistakes, points of a split that has labels: see `text_details`."""
         examples, answers = self.examples[split], self._answers(np.asarray(logits))
         if self.labels is None:
-            return text_details.regression_details(examples, rows.targets["label_values"], answers)
+            return text_details.regression_details(split, examples, rows.targets["label_values"], answers)
         if self.multi_label:
             labels = rows.targets["label_values"] > 0
-            return text_details.multi_label_details(examples, self.labels, labels, answers)
+            return text_details.multi_label_details(split, examples, self.labels, labels, answers)
         return text_details.class_details(examples, self.labels, rows.targets["label_ids"], answers)
 
     def _answers(self, logits: np.ndarray) -> np.ndarray:

@@ -14,10 +14,12 @@ from typing import Any
 
 from bert_model import native
 from bert_model.config import BertConfig, ConfigError
+from bert_model.names import PRETRAINING
 from bert_model.size import parameter_counts
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
 from trainers import best_checkpoint, metrics_log, run_record
+from trainers.chance_levels import PRETRAINING_COUNTS, is_level, level_of
 from trainers.filled_masks import FILLED
 from trainers.finetuning import report_sections
 from trainers.finetuning.published import IN_PERCENT
@@ -25,17 +27,15 @@ from trainers.finetuning.report_style import STYLE
 from trainers.metrics_log import TIMING_FIELDS
 from trainers.progress import duration
 from trainers.run_report.curves import curve
-from trainers.run_report.warnings import warnings_of
+from trainers.run_report.warnings import EVALUATION_NAME, RESULTS_NAME, json_in, score_warnings, warnings_of
 from trainers.whole_files import write_whole
 
 FILE_NAME = "report.html"
-RESULTS_NAME = "eval_results.json"
-EVALUATION_NAME = "evaluation.json"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
 # Fields of metrics.jsonl that are no metrics.
 _COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks", "global_step"} | TIMING_FIELDS
 # As those that SQuAD's script counts, which are the same after every evaluation.
-_COUNTS |= {"total", "HasAns_total", "NoAns_total"}
+_COUNTS |= {"total", "HasAns_total", "NoAns_total", *PRETRAINING_COUNTS}
 # Metrics that have other words than their name, and come first.
 _LABELS = {
     "loss": "loss",
@@ -60,6 +60,7 @@ class Run:
     Attributes:
         record: of run.json; {} where it is missing or damaged, as everywhere here.
         config: of bert_config.json.
+        model: of beambert.json.
         train, validation: lines of metrics.jsonl, by step.
         results: of eval_results.json.
         best: of best.json: step, metric, value.
@@ -70,6 +71,7 @@ class Run:
 
     record: Mapping[str, Any]
     config: Mapping[str, Any]
+    model: Mapping[str, Any]
     train: Sequence[Mapping[str, Any]]
     validation: Sequence[Mapping[str, Any]]
     results: Mapping[str, Any]
@@ -115,30 +117,35 @@ def read_run(output: Path) -> Run:
     """Reads what a run has left; what is missing or damaged is left out."""
     lines = sorted(map(_with_one_loss, metrics_log.read(output / metrics_log.FILE_NAME)), key=lambda line: line["step"])
     initial = output / run_record.INITIAL_WEIGHTS_NAME
-    results = _with_one_loss(_json(output / RESULTS_NAME))
+    results = _with_one_loss(json_in(output / RESULTS_NAME))
     validation = [line for line in lines if line["split"] == "validation"]
     evaluated = {name for line in (*validation, results) for name in line}
     return Run(
-        record=_json(output / run_record.FILE_NAME),
-        config=_json(output / native.CONFIG_FILE_NAME),
+        record=json_in(output / run_record.FILE_NAME),
+        config=json_in(output / native.CONFIG_FILE_NAME),
+        model=json_in(output / native.FILE_NAME),
         train=[_as_evaluated(line, evaluated) for line in lines if line["split"] == "train"],
         validation=validation,
         results=results,
-        best=_json(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
+        best=json_in(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
-        evaluation=_json(output / EVALUATION_NAME),
+        evaluation=json_in(output / EVALUATION_NAME),
     )
 
 
 def render(run: Run) -> str:
     """The page."""
-    warnings = warnings_of(run.options, run.train, run.validation)
+    metrics = run.results or (run.validation[-1] if run.validation else {})
+    warnings = [
+        *warnings_of(run.options, run.train, run.validation),
+        *score_warnings(metrics, run.evaluation),
+    ]
     sections = [
         (
             "warnings",
             "What to look at",
-            warning_list([*warnings, *report_sections.warnings_of_details(run.evaluation)]),
+            warning_list(warnings),
         ),
         *report_sections.sections(run.evaluation, run.results),
         ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
@@ -174,7 +181,8 @@ def _head(run: Run) -> str:
     results = run.results or (run.validation[-1] if run.validation else {})
     for name in _metrics(run):
         if isinstance(results.get(name), int | float) and len(numbers) < 12:
-            numbers.append((f"{'dev' if run.task else 'held-out'} {_label(name)}", _shown(name, results[name])))
+            label = f"{'dev' if run.task else 'held-out'} {_label(name)}"
+            numbers.append((label, _shown_beside_chance(name, results)))
     model = run.options.get("model")
     about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]
     return f'<p class="soft">{escape(", ".join(filter(None, about)))}</p>{tiles(numbers)}'
@@ -184,7 +192,10 @@ def _metrics(run: Run) -> list[str]:
     """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
     lines = [*run.train, *run.validation, run.results]
     found = {
-        name for line in lines for name, value in line.items() if isinstance(value, int | float) and name not in _COUNTS
+        name
+        for line in lines
+        for name, value in line.items()
+        if isinstance(value, int | float) and name not in _COUNTS and not is_level(name)
     }
     known = [name for name in _LABELS if name in found]
     later = known.index("learning_rate") if "learning_rate" in known else len(known)
@@ -204,6 +215,12 @@ def _shown(name: str, value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
+
+
+def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
+    """A metric in words, with its chance level where there is one."""
+    level = level_of(name, metrics)
+    return _shown(name, metrics[name]) + ("" if level is None else f" ({level[0]} {_shown(name, level[1])})")
 
 
 def _curves(run: Run, names: Sequence[str]) -> str:
@@ -227,7 +244,10 @@ def _evaluation(run: Run) -> str:
     if not rows:
         return ""
     shown = [
-        (f"{step:,}", *(_shown(name, line[name]) if isinstance(line.get(name), int | float) else "" for name in names))
+        (
+            f"{step:,}",
+            *(_shown_beside_chance(name, line) if isinstance(line.get(name), int | float) else "" for name in names),
+        )
         for step, line in rows
     ]
     left_out = len(run.validation) - len(run.validation[-_EVALUATIONS_SHOWN:])
@@ -290,8 +310,15 @@ def _model(run: Run) -> str:
 
 
 def _parameters(run: Run) -> str:
+    """The parameters of the model with its head; "" where its files do not show the head."""
+    task, num_labels = run.model.get("task"), run.model.get("num_labels")
+    if not run.model and run.task is None:
+        task = PRETRAINING
+    if not isinstance(task, str) or not isinstance(num_labels, int | None):
+        return ""
     try:
-        return f"{parameter_counts(BertConfig.from_json(json.dumps(run.config))).total:,} parameters"
+        config = BertConfig.from_json(json.dumps(run.config))
+        return f"{parameter_counts(config, task, num_labels).total:,} parameters"
     except ConfigError:
         return ""
 
@@ -324,14 +351,6 @@ def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics of fine-tuning; the loss, which has another name as that of the one task and of the evaluation, once."""
     given = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
     return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _checkpoints(directory: Path) -> list[tuple[int, int]]:

@@ -1,9 +1,16 @@
-"""What a person should look at in a run, in plain words; rules over its lines of metrics."""
+"""What a person should look at in a run, in plain words; rules over its lines of metrics and its scores."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pipelines.reporting.tables import percent
+from trainers.chance_levels import pretraining_warnings
+from trainers.finetuning.report_sections import warnings_of_details
+
+RESULTS_NAME = "eval_results.json"
+EVALUATION_NAME = "evaluation.json"
 
 _MUCH_WAITING = 0.1
 # Nats above the lowest validation loss: less is noise of few examples.
@@ -52,3 +59,27 @@ def warnings_of(
             "reading; give it more CPU cores, or data on a faster disk."
         )
     return found
+
+
+def score_warnings(metrics: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list[str]:
+    """Return what a person should know before believing the scores of an evaluation, for report and terminal.
+
+    Args:
+        metrics: of the evaluation, as eval_results.json or a line of metrics.jsonl has them.
+        evaluation: content of evaluation.json; {} if there is none.
+    """
+    return [*pretraining_warnings(metrics), *warnings_of_details(evaluation)]
+
+
+def score_warnings_in(output: Path) -> list[str]:
+    """Return `score_warnings` of the last evaluation in a run's directory."""
+    return score_warnings(json_in(output / RESULTS_NAME), json_in(output / EVALUATION_NAME))
+
+
+def json_in(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; {} where it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -38,6 +38,7 @@ ANSWERS = {
 QUESTIONS = {
     "squad": "'who left? ||| The ferry left the island.'",
     "swag": "a ||| b ||| c",
+    **dict.fromkeys(("mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "xnli"), "the ferry ||| left"),
 }
 
 

@@ -1,0 +1,46 @@
+"""What is at a path that should hold a model, in words for an error message. Needs nothing but the file system."""
+
+from pathlib import Path
+
+# The first entry that is there tells what a directory is; the files of data and of exports have fixed names.
+_KINDS = (
+    ("dataset.json", "is a dataset (dataset.json)"),
+    ("corpus.json", "is a corpus (corpus.json)"),
+    ("runs.json", "holds several fine-tuning runs (runs.json), each in a directory of its own"),
+    ("saved_model.pb", "is a SavedModel (saved_model.pb)"),
+    ("model.onnx", "is an exported model (model.onnx)"),
+    ("model.tflite", "is an exported model (model.tflite)"),
+)
+_OTHER = "is a directory with"
+_SHOWN_ENTRIES = 4
+
+
+def contents_of(path: Path) -> str:
+    """Return what is at a path, to follow the path in a message.
+
+    Args:
+        path: of anything, or of nothing.
+
+    Returns:
+        Such as "does not exist", "is an empty directory", "is a dataset (dataset.json)".
+    """
+    if path.is_file():
+        return "is a file"
+    try:
+        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be listed ({error.strerror})"
+    if not names:
+        return "is an empty directory"
+    for name, kind in _KINDS:
+        if name in names:
+            return kind
+    more = f" and {len(names) - _SHOWN_ENTRIES} more" if len(names) > _SHOWN_ENTRIES else ""
+    return f"{_OTHER} {', '.join(names[:_SHOWN_ENTRIES])}{more}"
+
+
+def has_other_files(directory: Path) -> bool:
+    """Return whether a directory is neither empty nor of a kind that `contents_of` knows."""
+    return directory.is_dir() and contents_of(directory).startswith(_OTHER)

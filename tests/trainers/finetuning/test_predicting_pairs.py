@@ -1,0 +1,111 @@
+"""`beambert predict` on a text where the model was fine-tuned on pairs, and the reverse."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from random_models import write_model
+
+import beambert
+from bert_model import native
+from trainers.finetuning.contract import Rows
+from trainers.run_record import RunRecord
+from trainers.text_pairs import pairs_in
+
+SINGLE, PAIR = "the ferry left", "the ferry left ||| nobody stayed"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Models by what their record says of pairs, and by what else their files show."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, task, labels, pairs in (
+        ("pairs", "classification", ("0", "1"), True),
+        ("score of pairs", "regression", None, True),
+        ("texts", "classification", ("0", "1"), False),
+        ("mixed", "classification", ("0", "1"), None),
+        ("earlier mrpc", "classification", ("0", "1"), None),
+        ("earlier cola", "classification", ("0", "1"), None),
+        ("elsewhere", "classification", ("Entailment", "neutral", "contradiction"), None),
+    ):
+        path = write_model(folder / name, task, labels)
+        record = dataclasses.replace(native.load(path), text_pairs=pairs)
+        (path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
+        if "earlier" in name:
+            # As it was before it said anything of pairs.
+            content = json.loads(record.to_json())
+            del content["text_pairs"]
+            (path / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
+            run = RunRecord((), "0" * 64, True, 48, (), {"task": name.split()[1]}, {})
+            (path / "run.json").write_text(run.to_json(), encoding="utf-8")
+    return folder
+
+
+def predict(capsys, path, *argv):
+    code = beambert.main(["predict", str(path), *argv])
+    return code, capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["pairs", "score of pairs"])
+def test_one_text_is_no_pair(models, capsys, name, tmp_path):
+    code, said = predict(capsys, models / name, PAIR, SINGLE)
+    assert (code, said.err.count("\n")) == (1, 1)
+    assert "'the ferry left' is one text" in said.err
+    assert "was fine-tuned on pairs; write 'a text ||| another'" in said.err
+    (tmp_path / "texts.txt").write_text(f"{PAIR}\n{SINGLE}\n", encoding="utf-8")
+    out = tmp_path / "answers.txt"
+    code, said = predict(capsys, models / name, "--input_file", str(tmp_path / "texts.txt"), "--output_file", str(out))
+    assert code == 1
+    assert "texts.txt, line 2 is one text" in said.err
+    assert not out.exists()
+    assert predict(capsys, models / name, PAIR)[0] == 0
+
+
+def test_a_pair_is_not_one_text(models, capsys):
+    code, said = predict(capsys, models / "texts", PAIR)
+    assert (code, said.err.count("\n")) == (1, 1)
+    assert "is a pair of texts" in said.err
+    assert "was fine-tuned on single texts" in said.err
+    assert predict(capsys, models / "texts", SINGLE)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "warned"),
+    [
+        ("earlier mrpc", [SINGLE, PAIR], "1 of 2 are single texts, and"),
+        ("earlier mrpc", [PAIR], None),
+        ("earlier cola", [PAIR], "1 of 1 are pairs, and"),
+        ("earlier cola", [SINGLE], None),
+        ("elsewhere", [SINGLE], "1 of 1 are single texts, and"),
+        ("mixed", [SINGLE, PAIR], None),
+    ],
+)
+def test_where_no_record_says_it_there_is_a_warning_at_most(models, capsys, monkeypatch, name, texts, warned):
+    code, said = predict(capsys, models / name, *texts)
+    assert code == 0
+    assert said.out.count("%") == len(texts) * (3 if name == "elsewhere" else 2)
+    assert (f"warning: {warned}" in said.err) if warned else (said.err == "")
+
+
+def test_fine_tuning_records_what_it_was_trained_on(finetune, tmp_path, capsys):
+    assert finetune("--do_train") == 0
+    output = tmp_path / "output"
+    assert native.load(output).text_pairs is True
+    assert "| Input | pairs of texts |" in (output / "README.md").read_text(encoding="utf-8")
+    assert predict(capsys, output, SINGLE)[0] == 1
+    assert finetune("--do_eval") == 0
+    assert native.load(output).text_pairs is True
+    # What is converted stays what it is.
+    assert beambert.main(["convert", str(output), str(tmp_path / "again"), "--to", "native"]) == 0
+    assert native.load(tmp_path / "again").text_pairs is True
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [([[0, 0, 1], [0, 1]], True), ([[0, 0], [0]], False), ([[0, 1], [0, 0]], None), ([], None)],
+)
+def test_pairs_are_seen_in_rows(segments, expected):
+    values = np.array([value for row in segments for value in row], np.int32)
+    splits = np.cumsum([0, *map(len, segments)])
+    assert pairs_in(Rows(values, values, splits, {})) is expected

@@ -1,0 +1,89 @@
+"""`beambert finetune` warns, on the terminal and in the report, of scores that show nothing, and of no others."""
+
+import json
+
+import pytest
+from random_models import VOCABULARY
+
+import beambert
+from bert_model.config import BertConfig
+
+GOOD, BAD = ("human rights", "all rights", "rights for all"), ("a b c", "no one is", "d e f")
+SMALL = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
+
+
+@pytest.fixture
+def finetune(tmp_path, capsys):
+    """A function from labels to train and to score on to what is said, the results and the report."""
+    (tmp_path / "model.json").write_text(SMALL.to_json(), encoding="utf-8")
+    (tmp_path / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
+
+    def run(train: list[str], dev: list[str], *flags: str, command: str = "finetune"):
+        for name, labels in (("train", train), ("dev", dev)):
+            rows = [f"{(GOOD if label == 'good' else BAD)[i // 3 % 3]},{label}" for i, label in enumerate(labels)]
+            (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+        argv = [command, "csv", "--data_dir", str(tmp_path), "--output", str(tmp_path / "output"), *flags]
+        argv += ["--model", str(tmp_path / "model.json"), "--vocab_file", str(tmp_path / "vocab.txt")]
+        assert beambert.main([*argv, "--max_seq_length", "32"]) == 0
+        return capsys.readouterr(), (tmp_path / "output" / "report.html").read_text(encoding="utf-8")
+
+    return run
+
+
+QUICK = ("--num_train_epochs", "1", "--train_batch_size", "8", "--learning_rate", "3e-3")
+
+
+def results_of(tmp_path):
+    return json.loads((tmp_path / "output" / "eval_results.json").read_text(encoding="utf-8"))
+
+
+def test_a_development_set_of_one_class(finetune, tmp_path):
+    said, report = finetune(["good", "bad"] * 16, ["bad"] * 20, *QUICK)
+    warning = "Every example of dev has the label bad (20 examples)"
+    assert f"warning: {warning}" in said.err
+    assert warning in report
+    assert "Nothing unusual" not in report
+    assert results_of(tmp_path)["eval_accuracy_majority_class"] == 1.0
+
+
+def test_a_classifier_that_predicts_one_class(finetune, tmp_path):
+    said, report = finetune(["good"] * 95 + ["bad"], ["good", "good", "bad"] * 10, *QUICK)
+    warning = "Every example of dev is given the label good (accuracy 0.667, majority class 0.667)"
+    assert f"warning: {warning}" in said.err
+    assert warning in report
+    # Beside each score, in the line of the evaluation, in the files and in the report.
+    assert "eval_accuracy 0.6667 (majority class 0.6667), eval_f1 0.8 (constant prediction 0.8)" in said.out
+    assert "validation" in said.out
+    assert "eval_accuracy 0.667 (majority class 0.667)" in said.out
+    assert "0.667 (majority class 0.667)" in report
+    text = (tmp_path / "output" / "eval_results.txt").read_text(encoding="utf-8")
+    assert "eval_accuracy_majority_class = 0.6666666666666666\n" in text
+
+
+def test_no_alarm_where_the_model_has_learned(finetune, tmp_path):
+    flags = ("--num_train_epochs", "10", "--train_batch_size", "16", "--learning_rate", "5e-3")
+    said, report = finetune(["good", "bad", "good"] * 40, ["good", "bad", "bad"] * 10, *flags)
+    results = results_of(tmp_path)
+    assert results["eval_accuracy"] > 0.95
+    assert results["eval_accuracy_majority_class"] == pytest.approx(2 / 3)
+    assert results["eval_f1_constant_prediction"] == pytest.approx(0.5)
+    assert "warning" not in said.err
+    for words in ("Every example", "chance", "has learned"):
+        assert words not in report
+
+
+def test_several_runs_say_it_once_more_and_name_the_runs(finetune, tmp_path):
+    said, report = finetune(["good"] * 47 + ["bad"], ["good", "good", "bad"] * 10, *QUICK, "--seeds", "2")
+    line = "seed-12345, seed-12346: Every example of dev is given the label good"
+    assert f"warning: {line}" in said.err
+    assert line in report
+    assert "majority class 0.6667" in said.out
+    assert "accuracy (majority class 0.6667)" in report
+    assert "eval_accuracy_majority_class" not in report
