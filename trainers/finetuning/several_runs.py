@@ -9,11 +9,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bert_model import native
+from pipelines.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers import run_record
 from trainers.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.best_checkpoint import lower_is_better
@@ -33,7 +34,7 @@ from trainers.progress import say, warn
 from trainers.run_report.warnings import score_warnings_in
 from trainers.whole_files import write_whole
 
-FILE_NAME = "runs.json"
+FILE_NAME = RUNS_MANIFEST
 _RESULTS_NAME = "eval_results.json"
 _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 
@@ -62,8 +63,10 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     if args.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
         raise TrainingError("several runs in one command need one machine; give each its own command on several")
     output = Path(args.output)
-    if run_record.load(output) is not None or native.load(output) is not None:
-        raise TrainingError(f"{output} holds a single run; give another --output for several")
+    # A directory named as a run is looked at by itself, before any run is made.
+    entries = entries_of(output) - {FEATURES_NAME, *runs}
+    command = "finetune --seeds" if _are_seeds(runs) else "tune"
+    require_own(f"--output {output}", entries, command, (RUNS_MANIFEST,))
     check_task_arguments(args)
     if args.data_dir is None and args.task != "squad":
         raise TrainingError("--data_dir is missing; name the directory with the files of the task")
@@ -73,6 +76,9 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     if args.cache_dir is None:
         args.cache_dir = str(output / FEATURES_NAME)
     outcomes = _done(output)
+    if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
+        other = "finetune --seeds" if _are_seeds(outcomes) else "tune"
+        raise TrainingError(f"--output {output} holds runs of {other}, not of {command}; give another --output")
     contents = contents_of(args, required=not outcomes)
     own = {
         name: argparse.Namespace(**{**vars(args), **options, "output": str(output / name)})
@@ -109,6 +115,11 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         if grid is not None:
             _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
     return _report(args, output, [_outcome(name, outcomes[name]) for name in runs])
+
+
+def _are_seeds(runs: Iterable[str]) -> bool:
+    """Return whether names of runs are those of `run_seeds`."""
+    return all(name.startswith("seed-") for name in runs)
 
 
 def _report(args: argparse.Namespace, output: Path, done: list[RunOutcome]) -> int:

@@ -101,4 +101,6 @@ def test_a_grid_that_is_none(flags, capsys):
 def test_a_single_run_is_not_overwritten(finetune, tmp_path, capsys):
     assert finetune() == 0
     assert finetune("--seeds", "2") == 1
-    assert "holds a single run; give another --output" in capsys.readouterr().err
+    assert (
+        "holds a training run (run.json), which is not what beambert finetune --seeds writes" in capsys.readouterr().err
+    )
