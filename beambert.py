@@ -177,10 +177,15 @@ def _run(name: str, argv: list[str]) -> int:
     """Run a command. One that runs another command elsewhere (`RUNS` names those it can) is given that one."""
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "RUNS"):
-        return module.run(*_read_submission(name, argv, module.RUNS))
+        args, command = _read_submission(name, argv, module.RUNS)
+        if not _trains(command.name):
+            _require_packages(command)
+        return module.run(args, command)
     command = read_command(name, argv)
-    if module.__name__.startswith("trainers."):
+    if _trains(name):
         _refuse_buckets(command)
+    else:
+        _require_packages(command)
     if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
         return module.run(command.args, command.beam_flags)
     return module.run(command.args)
@@ -220,6 +225,16 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[a
     if arguments.wants_help(inner_parser, inner_argv):
         read_command(inner, inner_argv)
     return read_command(name, own).args, read_command(inner, inner_argv)
+
+
+def _trains(name: str) -> bool:
+    return COMMANDS[name][0].startswith("trainers.")
+
+
+def _require_packages(command: Command) -> None:
+    """Raise ModuleNotFoundError where a path needs a package that is not installed."""
+    for _, place in command.places:
+        packages.require_for(place)
 
 
 def _refuse_buckets(command: Command) -> None:
@@ -314,8 +329,13 @@ def _line_of(error: Exception, name: str) -> str | None:
     """Return an error of the user's input or machine as a line; None for a fault in beambert."""
     ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
     if isinstance(error, ImportError):
-        trains = COMMANDS.get(name, ("",))[0].startswith("trainers.")
-        return packages.import_failure(error, "train" if trains else "data")
+        extras = {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
+        return packages.import_failure(error, "train" if name in COMMANDS and _trains(name) else extras)
+    if str(error).startswith("Unable to get filesystem from specified path"):
+        path = str(error).rpartition("Path specified: ")[2]
+        return (
+            f"{path} is neither a path of this machine nor in a known kind of bucket; give a path or gs://BUCKET/NAME"
+        )
     return str(error) if isinstance(error, OSError) or type(error).__module__.startswith(ours) else None
 
 

@@ -81,12 +81,29 @@ def requirement_name(module: str) -> str:
     return _normalized(parts[0])
 
 
+def require_for(path: str) -> None:
+    """Check that the package for a path's scheme is installed, without importing it.
+
+    Raises:
+        ModuleNotFoundError: it is not.
+    """
+    module = "google.cloud.storage"
+    if path.startswith("gs://"):
+        try:
+            installed = importlib.util.find_spec(module) is not None
+        except ImportError:
+            installed = False
+        if not installed:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
 def import_failure(error: ImportError, preferred: str) -> str | None:
     """Return the line for a package that is missing, incomplete or broken.
 
     Args:
         error: what an import raised.
-        preferred: the extra to name where several install the package or none does: that of the command's kind.
+        preferred: the extras of the command's kind, such as "data,gcp": named where one of them installs the package,
+            and where none is known to.
 
     Returns:
         None where the module is beambert's own, which is no mistake of the user's.
@@ -131,7 +148,7 @@ def _install(module: str, preferred: str, flags: str = "") -> str:
     extras = extras_of(module)
     if extras == []:
         return f"pip install {flags}beambert"
-    extra = preferred if extras is None or preferred in extras else extras[0]
+    extra = preferred if extras is None or set(extras) & set(preferred.split(",")) else extras[0]
     return f"pip install {flags}'beambert[{extra}]'"
 
 
