@@ -178,7 +178,7 @@ def _run(name: str, argv: list[str]) -> int:
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "RUNS"):
         args, command = _read_submission(name, argv, module.RUNS)
-        if not _trains(command.name):
+        if name == "submit flink":
             _require_packages(command)
         return module.run(args, command)
     command = read_command(name, argv)
