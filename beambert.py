@@ -1,4 +1,4 @@
-"""The front door: `beambert COMMAND ...`. Finds the command's module, reads its flags, and turns errors into a line."""
+"""The command line interface, `beambert COMMAND ...`: find the command's module, read its flags, report errors."""
 
 import argparse
 import dataclasses
@@ -7,11 +7,13 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from beambert_flags import places
+import beambert_arguments as arguments
+import beambert_packages as packages
+from beambert_flags import empty_path, places
 
 COMMANDS = {
     "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
@@ -39,16 +41,17 @@ From raw text to a pretrained BERT.
 
 {}
 
-beambert COMMAND --help tells more."""
+`beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
+_HELP = ("help", "--help", "-h")
+_VERSION = ("version", "--version", "-V")
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints the message and where to read on, and exits with 2."""
-        print(f"{self.prog}: error: {message}; see {self.prog} --help", file=sys.stderr)
-        sys.exit(2)
+        """Print the message and the command for help, and exit with 2."""
+        sys.exit(_usage_error(self.prog, message, f"{self.prog} --help"))
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -98,19 +101,25 @@ def _listed(names: Iterable[str]) -> str:
     return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """ "; did you mean ...?" for a mistyped word, or nothing."""
-    close = difflib.get_close_matches(word, known, n=1)
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" for a mistyped word, or nothing."""
+    close = difflib.get_close_matches(word.lower(), known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
-    """What neither the command nor (where it takes its flags) Beam knows, and Beam's flag names."""
-    if not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+def _usage_error(prog: str, message: str, see: str) -> int:
+    """Print a mistake in the command line as one line; return the exit code."""
+    print(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}", file=sys.stderr)
+    return 2
+
+
+def _unknown_flags(rest: list[str], module: ModuleType, prog: str) -> tuple[list[str], list[str]]:
+    """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names."""
+    if not rest or not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
         return rest, []
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    parser = Parser(prog=prog, add_help=False, allow_abbrev=False, conflict_handler="resolve")
     # A flag of Beam's that is declared twice is one flag; the engine itself reads these later.
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
@@ -118,7 +127,7 @@ def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list
 
 
 def make_parser(command: str) -> tuple[Parser, ModuleType]:
-    """The parser of a command, and the module that runs it."""
+    """Return the parser of a command, and the module that runs it."""
     module = importlib.import_module(COMMANDS[command][0])
     takes_beam_flags = getattr(module, "ACCEPTS_BEAM_FLAGS", False)
     parser = Parser(
@@ -135,43 +144,101 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
 
 
 def read_command(name: str, argv: list[str]) -> Command:
-    """Reads the flags of a command; a flag that it does not know ends the program with a line."""
+    """Read the flags of a command; a mistake in them ends the program with a line."""
     parser, module = make_parser(name)
+    if arguments.wants_help(parser, argv):
+        # Before flags lose their mark of being required, which the usage line shows.
+        parser.print_help()
+        parser.exit(0)
+    if mistake := arguments.mistake(parser, argv):
+        parser.error(mistake)
     if hasattr(module, "complete_arguments"):
         argv = module.complete_arguments(argv)
     required = [action for action in parser._actions if action.required]
-    # A mistyped flag is named before those that are missing, which it may be one of.
+    # A mistyped flag and an empty value are named before what is missing, which they may be the reason for.
     for action in required:
         action.required = False
-    rest = parser.parse_known_args(argv)[1]
-    unknown, beam_flags = _unknown_flags(rest, module)
+    args, rest = parser.parse_known_args(argv)
+    unknown, beam_flags = _unknown_flags(rest, module, parser.prog)
     if unknown:
-        flag = unknown[0].split("=")[0]
+        word = next((word for word in unknown if word != "--"), "--")
+        if not word.startswith("-"):
+            parser.error(arguments.unexpected(parser, name, word))
+        flag = word.partition("=")[0]
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
+    if empty := empty_path(parser, args):
+        parser.error(f"{empty} is empty; give a path")
     for action in required:
         action.required = True
     return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)
 
 
 def _run(name: str, argv: list[str]) -> int:
-    """Runs a command; one that runs another elsewhere (`RUNS` names those it can) is given that one."""
-    runs = getattr(importlib.import_module(COMMANDS[name][0]), "RUNS", ())
-    split = next((number for number, word in enumerate(argv) if word in runs), len(argv))
-    command = read_command(name, argv[:split])
-    if runs:
-        if split == len(argv):
-            choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
-            command.parser.error(f"say what to run behind its own flags: {choices}, with the flags of that")
-        return command.module.run(command.args, read_command(argv[split], argv[split + 1 :]))
-    if command.module.__name__.startswith("trainers."):
+    """Run a command. One that runs another command elsewhere (`RUNS` names those it can) is given that one."""
+    module = importlib.import_module(COMMANDS[name][0])
+    if hasattr(module, "RUNS"):
+        args, command = _read_submission(name, argv, module.RUNS)
+        if name == "submit flink":
+            _require_packages(command)
+        return module.run(args, command)
+    command = read_command(name, argv)
+    if _trains(name):
         _refuse_buckets(command)
-    if getattr(command.module, "ACCEPTS_BEAM_FLAGS", False):
-        return command.module.run(command.args, command.beam_flags)
-    return command.module.run(command.args)
+    else:
+        _require_packages(command)
+    if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+        return module.run(command.args, command.beam_flags)
+    return module.run(command.args)
+
+
+def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[argparse.Namespace, Command]:
+    """Read `submit WHERE [its flags] COMMAND [the command's flags]`.
+
+    Args:
+        name: such as "submit tpu".
+        argv: what follows it.
+        runs: the commands that it can run.
+
+    Returns:
+        The flags of the first, and the second.
+    """
+    parser, _ = make_parser(name)
+    first = next((word for word in arguments.words(parser, argv, stop=runs) if not word.flag), None)
+    own = argv[: first.start] if first else argv
+    if own[-1:] == ["--"]:
+        own = own[:-1]
+    if unknown := arguments.unknown_flag(parser, own):
+        inner = next((word for word in argv if word in runs), "")
+        if inner and unknown in make_parser(inner)[0]._option_string_actions:
+            parser.error(f"{unknown} is a flag of {inner}; put it after {inner}")
+        read_command(name, own)
+    choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
+    if first is None:
+        read_command(name, own)
+        parser.error(f"the command to run is missing after the flags of {name}: {choices}")
+    inner, inner_argv = first.values[0], argv[first.start + 1 :]
+    if inner not in runs:
+        parser.error(f"{name} cannot run {inner!r}, only {choices}{nearest(inner, runs)}")
+    inner_parser, _ = make_parser(inner)
+    if late := arguments.misplaced(inner_parser, inner_argv, parser):
+        parser.error(f"{late} is a flag of {name}; put it before {inner}")
+    if arguments.wants_help(inner_parser, inner_argv):
+        read_command(inner, inner_argv)
+    return read_command(name, own).args, read_command(inner, inner_argv)
+
+
+def _trains(name: str) -> bool:
+    return COMMANDS[name][0].startswith("trainers.")
+
+
+def _require_packages(command: Command) -> None:
+    """Raise ModuleNotFoundError where a path needs a package that is not installed."""
+    for _, place in command.places:
+        packages.require_for(place)
 
 
 def _refuse_buckets(command: Command) -> None:
-    """Ends the program with a line where a command that knows only this machine's files is given others."""
+    """End the program with a line where a command that reads only local files is given others."""
     for flag, place in command.places:
         if "://" in place:
             command.parser.error(
@@ -180,53 +247,96 @@ def _refuse_buckets(command: Command) -> None:
             )
 
 
+def _destinations(word: str) -> list[str]:
+    """Return the commands of two words that start with a word."""
+    return [name for name in COMMANDS if name.startswith(f"{word} ")]
+
+
+def _split(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the command's name and its arguments; a mistake ends the program with a line."""
+    if argv[0].startswith("-"):
+        name = next((word for word in argv[1:] if word in COMMANDS or _destinations(word)), None)
+        if name:
+            message = f"{argv[0]} is before the command; flags follow it: beambert {name} {argv[0]} ..."
+        else:
+            message = f"unknown argument {argv[0]}{nearest(argv[0], (*_HELP, *_VERSION))}"
+        sys.exit(_usage_error("beambert", message, "beambert --help"))
+    destinations = _destinations(argv[0])
+    name = " ".join(argv[: 2 if destinations else 1])
+    if name in COMMANDS:
+        return name, argv[len(name.split()) :]
+    if not destinations:
+        sys.exit(_usage_error("beambert", f"unknown command {name!r}{nearest(name, COMMANDS)}", "beambert --help"))
+    where = [destination.partition(" ")[2] for destination in destinations]
+    choices = f"{', '.join(where[:-1])} or {where[-1]}"
+    if len(argv) == 1 or argv[1].startswith("-"):
+        message = f"{argv[0]} needs a destination first: {choices}, then its flags and the command"
+    else:
+        message = f"unknown destination {argv[1]!r}: give {choices}{nearest(argv[1], where)}"
+    sys.exit(_usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))
+
+
+def _print_help(words: list[str]) -> int:
+    """Print the overview, or what a command does and its flags."""
+    words = [word for word in words if not word.startswith("-") and word not in (*_HELP, *_VERSION)]
+    if not words:
+        print(overview())
+        return 0
+    destinations = _destinations(words[0])
+    if destinations and len(words) == 1:
+        print(f"usage: beambert {words[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(destinations)}")
+        return 0
+    name, rest = _split(words)
+    if rest:
+        return _usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
+    make_parser(name)[0].print_help()
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command and returns the exit code: 0 only when the output is whole."""
+    """Run a command and return the exit code: 0 only when the output is whole."""
     # Before anything imports TensorFlow, whose greeting would drown ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     argv = sys.argv[1:] if argv is None else argv
-    if not argv or argv[0] in ("--help", "-h", "help"):
+    if not argv:
         print(overview())
-        return 0 if argv else 2
-    destinations = [name for name in COMMANDS if name.startswith(f"{argv[0]} ")]
-    words = 2 if destinations else 1
-    command = " ".join(argv[:words])
-    if destinations and argv[1:2] in (["--help"], ["-h"]):
-        print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(destinations)}")
+        return 2
+    if argv[0] in _VERSION:
+        print(f"beambert {packages.version()}")
         return 0
-    if destinations and command not in COMMANDS:
-        print(f"beambert: {argv[0]} where? {', '.join(destinations[:-1])} or {destinations[-1]}", file=sys.stderr)
-        return 2
-    if command not in COMMANDS:
-        print(f"beambert: no command {command}{nearest(command, list(COMMANDS))}; see beambert --help", file=sys.stderr)
-        return 2
+    name, prog = "", "beambert"
     try:
-        return _run(command, argv[words:])
+        if argv[0] in _HELP:
+            return _print_help(argv[1:])
+        if _destinations(argv[0]) and argv[1:2] in (["--help"], ["-h"]):
+            return _print_help(argv[:1])
+        name, rest = _split(argv)
+        prog = f"beambert {name}"
+        return _run(name, rest)
     except KeyboardInterrupt:
-        print(f"beambert {command}: interrupted; the same command goes on from what is finished", file=sys.stderr)
+        print(f"{prog}: interrupted; the same command goes on from what is finished", file=sys.stderr)
         return 128 + signal.SIGINT
     except (ValueError, OSError, ImportError) as error:
-        if not _is_users(error):
+        line = _line_of(error, name)
+        if line is None:
             raise
-        print(f"beambert {command}: error: {_one_line(error)}", file=sys.stderr)
+        print(f"{prog}: error: {' '.join(line.split())}", file=sys.stderr)
         return 1
 
 
-def _is_users(error: Exception) -> bool:
-    """Whether an error tells of the user's input or machine, rather than of a fault in beambert."""
+def _line_of(error: Exception, name: str) -> str | None:
+    """Return an error of the user's input or machine as a line; None for a fault in beambert."""
     ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
-    if isinstance(error, OSError):
-        return True
     if isinstance(error, ImportError):
-        return error.name is not None and not f"{error.name}.".startswith(ours)
-    return type(error).__module__.startswith(ours)
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, ImportError):
-        return f"package {error.name} is not installed; pip install 'beambert[data,train,convert]'"
-    return " ".join(str(error).split())
+        extras = {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
+        return packages.import_failure(error, "train" if name in COMMANDS and _trains(name) else extras)
+    if str(error).startswith("Unable to get filesystem from specified path"):
+        path = str(error).rpartition("Path specified: ")[2]
+        return (
+            f"{path} is neither a path of this machine nor in a known kind of bucket; give a path or gs://BUCKET/NAME"
+        )
+    return str(error) if isinstance(error, OSError) or type(error).__module__.startswith(ours) else None
 
 
 if __name__ == "__main__":

@@ -5,8 +5,23 @@ import math
 from collections.abc import Callable, Iterator
 
 # What a flag's help calls its value where that is a file, a directory, or a pattern of such.
-PLACES = ("DIR", "DST", "FILE", "GLOB", "PATH", "SRC")
+PLACES = ("DIR", "DST", "FILE", "GLOB", "PATH", "SHARD", "SRC")
 _NAME_OR_FILE = "NAME|FILE.json"
+
+
+def is_path(action: argparse.Action) -> bool:
+    """Return whether a flag's value is a path, or may be one."""
+    return action.metavar in PLACES or action.metavar == _NAME_OR_FILE
+
+
+def empty_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str | None:
+    """Return the first flag for a path whose value is empty or blank, or None."""
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        values = value if isinstance(value, list) else [value]
+        if is_path(action) and any(isinstance(path, str) and not path.strip() for path in values):
+            return _flag_of(action)
+    return None
 
 
 def places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -17,7 +32,11 @@ def places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterato
         for place in values:
             is_file = action.metavar == _NAME_OR_FILE and str(place).endswith(".json")
             if isinstance(place, str) and (action.metavar in PLACES or is_file):
-                yield (action.option_strings[-1] if action.option_strings else str(action.metavar)), place
+                yield _flag_of(action), place
+
+
+def _flag_of(action: argparse.Action) -> str:
+    return action.option_strings[-1] if action.option_strings else str(action.metavar)
 
 
 def positive_int(text: str) -> int:

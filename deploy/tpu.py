@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from beambert_flags import non_negative_int, positive_float
 from deploy.errors import SubmitError
+from deploy.tpu_access import require_access
 from deploy.tpu_job import build_wheel, job_of, python_of, runtime_version, write_package
 from deploy.tpu_service import FOLDER, Preempted, Tpu
 
@@ -141,6 +142,7 @@ def run(args: argparse.Namespace, command: "Command") -> int:
         for place, local in [*job.inputs, job.output]:
             _say(f"  {place} is {local}")
         return 0
+    require_access(tpu)
     with tempfile.TemporaryDirectory() as folder:
         wheel = Path(args.wheel) if args.wheel else build_wheel(Path(folder))
         if not wheel.is_file():
@@ -204,18 +206,23 @@ def _created(tpu: Tpu, create: list[str], args: argparse.Namespace, signals: "Si
         raise
     finally:
         if tpu.may_exist:
-            if args.keep and not taken:
+            # A request that was refused or broken off is not worth keeping.
+            if args.keep and not taken and tpu.created:
                 _say(f"{tpu.name} is kept and costs until it is deleted: {shlex.join(tpu.delete_command)}")
             else:
                 _delete(tpu, args.poll_seconds, signals)
 
 
 def _delete(tpu: Tpu, pause_seconds: float, signals: "Signals") -> None:
-    """Deletes it, or says so that nobody overlooks it that it is still there."""
+    """Delete the TPU, or print so that nobody overlooks it that it still exists, or may."""
     with signals.held(f"{tpu.name} is being deleted; wait, or it goes on to cost"):
         _say(f"Deleting {tpu.name}")
         if tpu.delete(pause_seconds):
             return
+    if not tpu.created:
+        _say(f"It is unknown whether {tpu.name} was created. Check it, and delete it if it exists:")
+        _say(f"  {shlex.join(tpu.describe_command)}\n  {shlex.join(tpu.delete_command)}")
+        return
     line = "!" * 100
     _say(f"{line}\n{tpu.name} COULD NOT BE DELETED AND COSTS MONEY. Delete it by hand:")
     _say(f"  {shlex.join(tpu.delete_command)}\n{line}")

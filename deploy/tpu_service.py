@@ -39,6 +39,16 @@ _QUOTA = (
     re.compile(r"Quota limit '(?P<quota>[^']+)' has been exceeded\.? *(?P<limit>Limit: [^.\n\"]*)?"),
     re.compile(r"Quota '(?P<quota>[^']+)' exhausted\.?\s*(?P<limit>Limit [^.\n\"]*)?"),
 )
+# As gcloud words them.
+LOGGED_OUT = (
+    "do not currently have an active account",
+    "refreshing your current auth tokens",
+    "Reauthentication",
+    "UNAUTHENTICATED",
+    "invalid authentication credentials",
+)
+# Answers to a request for a machine after which there is none for certain.
+_NOTHING_MADE = ("PERMISSION_DENIED", "INVALID_ARGUMENT", *LOGGED_OUT)
 _CAPACITY = ("no more capacity", "Insufficient capacity", "Insufficient reserved capacity")
 
 
@@ -57,11 +67,12 @@ class Tpu:
 
     Attributes:
         may_exist: whether the request was made, or may have been, and was not deleted.
+        created: whether the service has confirmed the request.
     """
 
     def __init__(self, project: str, zone: str, name: str, internal_ip: bool = False) -> None:
         self.project, self.zone, self.name = project, zone, name
-        self.may_exist = False
+        self.may_exist = self.created = False
         self._ssh_flags = ["--internal-ip"] if internal_ip else []
 
     def command(self, *words: str) -> list[str]:
@@ -72,6 +83,23 @@ class Tpu:
     def delete_command(self) -> list[str]:
         """What deletes the request and the machine."""
         return self.command("queued-resources", "delete", self.name, "--force")
+
+    @property
+    def describe_command(self) -> list[str]:
+        """What shows whether the request exists."""
+        return self.command("queued-resources", "describe", self.name)
+
+    def ask(self, *words: str) -> tuple[int, str]:
+        """Run a `gcloud compute tpus` command that changes nothing.
+
+        Returns:
+            The exit code, and why it failed in one line.
+
+        Raises:
+            SubmitError: gcloud does not start.
+        """
+        code, _, said = _call(self.command(*words))
+        return code, _reason(said)
 
     def create_command(self, accelerator_type: str, runtime_version: str, options: Sequence[str]) -> list[str]:
         """What makes the request."""
@@ -93,10 +121,18 @@ class Tpu:
         Raises:
             SubmitError: it was refused.
         """
-        self.may_exist = True
-        code, _, said = _call(command, patience=_PATIENCE_SECONDS)
+        self.may_exist, self.created = True, False
+        try:
+            code, _, said = _call(command, patience=_PATIENCE_SECONDS)
+        except SubmitError:
+            # gcloud did not start.
+            self.may_exist = False
+            raise
         if code == 0:
+            self.created = True
             return
+        if any(words in said for words in _NOTHING_MADE):
+            self.may_exist = False
         if "ALREADY_EXISTS" in said:
             self.may_exist = False
             raise SubmitError(
@@ -192,7 +228,7 @@ class Tpu:
         for left in reversed(range(_DELETE_TRIES)):
             code, _, said = _call(self.delete_command)
             if code == 0 or "NOT_FOUND" in said:
-                self.may_exist = False
+                self.may_exist = self.created = False
                 return True
             print(f"Deleting {self.name} failed: {_reason(said)}", flush=True)
             if left:
@@ -232,11 +268,12 @@ class Tpu:
         while True:
             code, answer, said = _call(self.command(group, "describe", self.name, "--format=json"))
             if code == 0:
+                self.created = True
                 return json.loads(answer)
             if "NOT_FOUND" in said:
                 if group == "tpu-vm":
                     raise Preempted("the TPU was taken away (its machine is gone)")
-                self.may_exist = False
+                self.may_exist = self.created = False
                 raise SubmitError(f"{self.name} was deleted by somebody else; nothing is created again")
             if time.monotonic() >= end:
                 raise SubmitError(f"the state of {what} {self.name} cannot be read: {_reason(said)}")
@@ -336,6 +373,8 @@ def _start(command: list[str]) -> subprocess.Popen[str]:
             "gcloud is not installed; install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and run "
             "gcloud auth login"
         ) from error
+    except OSError as error:
+        raise SubmitError(f"gcloud cannot be started ({error.strerror}); check the gcloud on PATH") from error
 
 
 def _call(command: list[str], patience: float = 0.0) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""The front door: help, mistyped commands and flags."""
+"""The command line interface: help, mistyped commands and flags."""
 
 import pytest
 
@@ -37,8 +37,8 @@ def test_submit_says_where_to(capsys):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["biuld"], "no command biuld; did you mean build?"),
-        (["frobnicate"], "no command frobnicate; see beambert --help"),
+        (["biuld"], "unknown command 'biuld'; did you mean build?"),
+        (["frobnicate"], "unknown command 'frobnicate'; see beambert --help"),
         (["build", "--output", "x", "--vocab_sze", "9"], "unknown argument --vocab_sze; did you mean --vocab_size?"),
         (["build", "--output", "x", "--direct_num_worker=2"], "did you mean --direct_num_workers?"),
         (["build", "--output", "x", "--vocab", "9"], "unknown argument --vocab; did you mean"),
@@ -47,12 +47,15 @@ def test_submit_says_where_to(capsys):
         (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
         (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
-        (["submit"], "submit where? submit flink, submit dataflow or submit tpu"),
-        (["submit", "spark", "build"], "submit where? submit flink, "),
+        (["submit"], "submit needs a destination first: flink, dataflow or tpu"),
+        (["submit", "spark", "build"], "unknown destination 'spark': give flink, dataflow or tpu"),
         (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
         (["submit", "flink", "--flink_master", "h:1", "build", "--vocab_sze", "9"], "did you mean --vocab_size?"),
-        (["submit", "flink", "--flink_master", "h:8081"], "say what to run behind its own flags: build, corpus or"),
-        (["submit", "flink", "pretrain"], "unknown argument pretrain"),
+        (
+            ["submit", "flink", "--flink_master", "h:8081"],
+            "the command to run is missing after the flags of submit flink: build, corpus or",
+        ),
+        (["submit", "flink", "pretrain"], "submit flink cannot run 'pretrain', only build, corpus or"),
         (["build"], "the following arguments are required: --output"),
         (["build", "--outptu", "x"], "unknown argument --outptu; did you mean --output?"),
     ],

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from deploy.errors import SubmitError
+from deploy.tpu_access import require_access
 from deploy.tpu_service import Tpu
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")
@@ -114,3 +115,50 @@ def test_what_is_not_there_is_deleted_already(service, tpu):
     answers.append(error(404, "NOT_FOUND", f"Resource '{REQUEST}' was not found"))
     assert tpu.delete(0)
     assert not tpu.may_exist
+
+
+def test_access_is_checked_with_a_question_that_changes_nothing(service, tpu):
+    answers, calls = service
+    answers.append((200, {}))
+    require_access(tpu)
+    (call,) = calls
+    assert call[:2] == ("GET", "/v2/projects/p/locations/us-west4-a/queuedResources?alt=json")
+    assert not tpu.may_exist
+
+
+DISABLED = (
+    "Cloud TPU API has not been used in project p before or it is disabled. Enable it by visiting https://x/ then."
+)
+DENIED = (
+    "Permission 'tpu.queuedresources.list' denied on resource '//tpu.googleapis.com/projects/p' (or it may not exist)."
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (error(403, "PERMISSION_DENIED", DISABLED), "run gcloud services enable tpu.googleapis.com --project p"),
+        (
+            error(403, "PERMISSION_DENIED", DENIED),
+            "--project p with --zone us-west4-a cannot be used: PERMISSION_DENIED",
+        ),
+        (error(404, "NOT_FOUND", "Location z is not found or access is unauthorized."), "Location z is not found"),
+        (error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."), "run gcloud auth login"),
+    ],
+)
+def test_a_project_that_cannot_be_used_says_why(service, tpu, answer, expected):
+    # gcloud asks a second time after 401.
+    service[0].extend([answer] * 3)
+    with pytest.raises(SubmitError) as caught:
+        require_access(tpu)
+    assert expected in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_without_an_account_gcloud_is_not_logged_in(service, tpu, monkeypatch):
+    monkeypatch.delenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS")
+    with pytest.raises(SubmitError) as caught:
+        require_access(tpu)
+    expected = "gcloud is not logged in (You do not currently have an active account selected); run gcloud auth login"
+    assert str(caught.value) == expected
+    assert service[1] == []

@@ -41,10 +41,10 @@ class Cloud:
     def plan(self, **what: Any) -> None:
         """What goes wrong.
 
-        refuse, refuse_delete, describe_error, storage_fails: errors, in gcloud's words; refuse_delete and others may be
-        lists, an answer a call. create_seconds, delete_seconds, storage_seconds: how long they take. states: of each
-        request in turn, the states it goes through. node_state: of a machine. ssh_fails: whether ssh fails.
-        cut_follow_after: lines after which the connection that shows the log breaks.
+        refuse, refuse_list, refuse_delete, describe_error, storage_fails: errors, in gcloud's words; refuse_delete and
+        others may be lists, an answer a call. create_seconds, delete_seconds, storage_seconds: how long they take.
+        states: of each request in turn, the states it goes through. node_state: of a machine. ssh_fails: whether ssh
+        fails. cut_follow_after: lines after which the connection that shows the log breaks.
         """
         (self.state / "script.json").write_text(json.dumps(what))
 

@@ -40,6 +40,7 @@ FLAGS = {
     ("queued-resources", "create"): CREATE_FLAGS,
     ("queued-resources", "describe"): {"--format"},
     ("queued-resources", "delete"): {"--force"},
+    ("queued-resources", "list"): {"--limit", "--format"},
     ("tpu-vm", "describe"): {"--format"},
     ("tpu-vm", "ssh"): {"--command", "--ssh-flag", "--internal-ip"},
     ("tpu-vm", "scp"): {"--recurse", "--internal-ip"},
@@ -106,6 +107,15 @@ def create(names: list[str], flags: dict[str, str]) -> int:
     states = script("states") or ["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
     request(names[0]).write_text(json.dumps({"states": states}))
     sys.stderr.write(f"Create request issued for: [{names[0]}]\n")
+    return 0
+
+
+def list_requests(names: list[str], flags: dict[str, str]) -> int:
+    assert not names
+    refusal = script("refuse_list")
+    if refusal:
+        return error("compute.tpus.queued-resources.list", refusal)
+    print(json.dumps([{"name": resource(path.stem, flags)} for path in (STATE / "requests").iterdir()]))
     return 0
 
 
@@ -303,6 +313,7 @@ def rsync(source: Path, target: Path, deletes: bool, places: list[str]) -> int:
 
 COMMANDS = {
     ("queued-resources", "create"): create,
+    ("queued-resources", "list"): list_requests,
     ("queued-resources", "describe"): describe,
     ("queued-resources", "delete"): delete,
     ("tpu-vm", "describe"): describe_node,

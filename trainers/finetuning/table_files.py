@@ -242,8 +242,10 @@ def _read_parquet(path: Path) -> Table:
     try:
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise TaskDataError(f"{path} needs a library to be read; install it: pip install pyarrow") from error
+    except ModuleNotFoundError as error:
+        raise TaskDataError(
+            f"{path} is a Parquet file, and package pyarrow is not installed; pip install 'beambert[data]'"
+        ) from error
     try:
         table = pyarrow.parquet.ParquetFile(path).read()
         return Table(path, {name: table.column(name).to_pylist() for name in table.column_names}, None)

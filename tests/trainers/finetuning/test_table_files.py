@@ -166,7 +166,7 @@ def test_parquet_without_its_library_says_what_to_install(tmp_path):
         f"try: read_table(Path({str(tmp_path / 'train.parquet')!r}))\nexcept TaskDataError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert run.stdout.endswith("pip install pyarrow\n")
+    assert run.stdout.endswith("package pyarrow is not installed; pip install 'beambert[data]'\n")
 
 
 def test_a_missing_column_names_those_there_are_and_the_nearest(tmp_path):

@@ -1,0 +1,291 @@
+"""What a typist gets wrong on the command line: each mistake is one line that says what to type."""
+
+import argparse
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beambert
+import beambert_arguments
+import beambert_packages
+from tests.conftest import ROOT
+
+DESTINATIONS = [name for name in beambert.COMMANDS if " " in name]
+PATHS = ("DIR", "DST", "FILE", "GLOB", "NAME|FILE.json", "PATH", "SHARD", "SRC")
+TPU = ("--project", "p", "--zone", "us-west4-a", "--accelerator_type", "v5litepod-8", "--dry_run")
+PRETRAIN = ("pretrain", "--data", "gs://b/data", "--output", "gs://b/run")
+
+
+def run(capsys, *argv: str) -> tuple[int, str, str]:
+    try:
+        code = beambert.main(list(argv))
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def fails(capsys, *argv: str) -> str:
+    """The one line that a mistake in the command line ends with."""
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, ""), (code, out, err)
+    assert err.count("\n") == 1, err
+    assert err.startswith("beambert")
+    return err.rstrip("\n")
+
+
+# Version and help
+
+
+@pytest.mark.parametrize("word", ["--version", "version", "-V"])
+def test_the_version_is_that_of_setup_py(capsys, word):
+    version = re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
+    assert run(capsys, word) == (0, f"beambert {version}\n", "")
+
+
+@pytest.mark.parametrize("name", beambert.COMMANDS)
+def test_help_with_a_command_prints_what_the_command_prints_with_help(capsys, name):
+    code, expected, _ = run(capsys, *name.split(), "--help")
+    assert code == 0
+    for word in ("help", "--help", "-h"):
+        assert run(capsys, word, *name.split()) == (0, expected, "")
+
+
+def test_help_alone_and_help_with_submit_list_commands(capsys):
+    code, out, _ = run(capsys, "help")
+    assert code == 0
+    assert all(f"  {name} " in out for name in beambert.COMMANDS)
+    code, out, _ = run(capsys, "help", "submit")
+    assert code == 0
+    assert {line.split("  ")[1] for line in out.splitlines() if line.startswith("  ")} == set(DESTINATIONS)
+    assert run(capsys, "help", "help")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["help", "bulid"], "unknown command 'bulid'; did you mean build?"),
+        (["help", "submit", "tpus"], "unknown destination 'tpus': give flink, dataflow or tpu; did you mean tpu?"),
+        (["help", "build", "corpus"], "unexpected argument 'corpus' after build"),
+    ],
+)
+def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
+    assert says in fails(capsys, *argv)
+
+
+# Mistakes of a typist
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["bulid"], "unknown command 'bulid'; did you mean build?"),
+        (["BUILD"], "unknown command 'BUILD'; did you mean build?"),
+        (["pretraining_data"], "did you mean pretraining-data?"),
+        ([""], "unknown command ''"),
+        (["--output", "x", "build"], "--output is before the command; flags follow it: beambert build --output"),
+        (["--project", "p", "submit", "tpu"], "flags follow it: beambert submit --project"),
+        (["--verison"], "unknown argument --verison; did you mean --version?"),
+        (["build", "--inptu", "x"], "unknown argument --inptu; did you mean --input?"),
+        (["build", "--max-seq-length", "9"], "did you mean --max_seq_length?"),
+        (["build", "foo"], "unexpected argument 'foo'; build takes flags only, and a value follows its flag"),
+        (["build", "--output", "x", "--", "foo"], "unexpected argument 'foo'"),
+        (["convert", "a", "b", "c", "--to", "native"], "unexpected argument 'c'; convert takes SRC DST and flags"),
+        (["pretrain", "--data"], "--data: expected at least one argument"),
+        (["build", "--output"], "--output: expected one argument"),
+        (["build", "--runner"], "--runner: expected one argument"),
+        (["fill-mask", "model"], "required: TEXT"),
+        (["build", "-output", "x"], "unknown argument -output; did you mean --output?"),
+        (["build", "-output=x"], "unknown argument -output; did you mean --output?"),
+        (["build", "---output", "x"], "unknown argument ---output; did you mean --output?"),
+        (["build", "-help"], "unknown argument -help; did you mean --help?"),
+        # As a word processor writes two hyphens.
+        (["build", "\u2013output", "x"], "unknown argument \u2013output; did you mean --output?"),
+        (["build", "\u2014input=x", "--output", "x"], "unknown argument \u2014input; did you mean --input?"),
+        (["submit", "flnk", "build"], "unknown destination 'flnk': give flink, dataflow or tpu; did you mean flink?"),
+        (["submit", "--project", "p", "tpu", "pretrain"], "submit needs a destination first: flink, dataflow or tpu"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_type(capsys, argv, says):
+    assert says in fails(capsys, *argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["build", "--output", "a", "--output", "b"], "--output is given twice, as 'a' and 'b'; give it once"),
+        (["build", "--output=a", "--input", "t", "--output=a"], "--output is given twice, as 'a' and 'a'"),
+        (["pretrain", "--data", "a", "b", "--data", "c"], "as 'a b' and 'c'; give all values after one --data"),
+        (["pretrain", "--recipe", "tiny-cpu", "--model", "a.json", "--model", "b.json"], "--model is given twice"),
+        (["submit", "tpu", *TPU, "--wheel", "a", "--wheel", "b", *PRETRAIN], "--wheel is given twice"),
+    ],
+)
+def test_a_path_that_is_given_twice_is_refused(capsys, argv, says):
+    assert says in fails(capsys, *argv)
+
+
+def test_other_flags_may_be_given_twice_and_lists_may_grow():
+    twice = ["--output", "o", "--vocab_size", "1", "--vocab_size", "2", "--input", "a", "b", "--input", "c"]
+    args = beambert.read_command("build", twice).args
+    assert (args.vocab_size, args.input) == (2, ["a", "b", "c"])
+    # A flag of the recipe that is given too is given once.
+    argv = ["--recipe", "tiny-cpu", "--model", "own.json", "--data", "d", "--output", "o"]
+    assert beambert.read_command("pretrain", argv).args.model == "own.json"
+
+
+def path_flags() -> list[tuple[str, str]]:
+    """(command, flag) of every flag for a path; those with an underscore in their name and a path as value too."""
+    flags = []
+    for name in beambert.COMMANDS:
+        for action in beambert.make_parser(name)[0]._actions:
+            named_like_a_path = action.dest.endswith(("_file", "_dir", "_checkpoint")) or action.dest in (
+                "output",
+                "input",
+            )
+            if action.metavar in PATHS or named_like_a_path:
+                flags += [(name, flag) for flag in action.option_strings[:1]]
+    return flags
+
+
+@pytest.mark.parametrize(("name", "flag"), path_flags())
+def test_an_empty_path_is_refused_by_every_command(capsys, name, flag):
+    for argv in ([f"{flag}="], [flag, ""], [flag, " \t"], [f"{flag}=\n"]):
+        trailing = ["build", "--output", "o"] if name in ("submit flink", "submit dataflow") else []
+        trailing = list(PRETRAIN) if name == "submit tpu" else trailing
+        positionals = {"finetune": ["mrpc"], "tune": ["mrpc"]}.get(name, [])
+        assert f"{flag} is empty; give a path" in fails(capsys, *name.split(), *positionals, *argv, *trailing)
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["fill-mask", "", "a [MASK]"], "DIR"),
+        (["predict", " ", "a text"], "DIR"),
+        (["convert", "", "b", "--to", "native"], "SRC"),
+        (["convert", "a", "", "--to", "native"], "DST"),
+        (["export", "a", ""], "DST"),
+        (["inspect", "a", ""], "SHARD"),
+        (["pretrain", "--data", "a", "", "--output", "o"], "--data"),
+        (["build", "--input", "a", "--input", "", "--output", "o"], "--input"),
+        (["submit", "flink", "--flink_master", "h:1", "build", "--input", "t", "--output", ""], "--output"),
+        (["submit", "tpu", *TPU, "pretrain", "--data", "gs://b/d", "--output="], "--output"),
+    ],
+)
+def test_an_empty_path_is_refused_wherever_it_is(capsys, argv, name):
+    assert f"{name} is empty; give a path" in fails(capsys, *argv)
+
+
+# submit: flags on either side of the command
+
+
+@pytest.mark.parametrize("name", ["tune", "pretrain", "finetune"])
+@pytest.mark.parametrize("form", [("--name", "{}"), ("--name={}",)])
+def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, name, form):
+    flag = [word.format(name) for word in form]
+    code, out, err = run(capsys, "submit", "tpu", *flag, *TPU, *PRETRAIN)
+    assert code == 0, err
+    assert f"queued-resources create {name} " in out
+    assert "beambert pretrain --data places/b/data" in out
+
+
+def test_values_named_like_commands_are_values_for_every_destination():
+    for name in DESTINATIONS:
+        parser, module = beambert.make_parser(name)
+        for action in parser._actions:
+            if action.nargs is None:
+                for word in module.RUNS:
+                    argv = [action.option_strings[0], word, module.RUNS[0], "--output", "x"]
+                    words = list(beambert_arguments.words(parser, argv, stop=module.RUNS))
+                    assert next(word.values[0] for word in words if not word.flag) == module.RUNS[0]
+                    assert (words[0].action, words[0].values) == (action, [word])
+
+
+def test_a_wrong_value_named_like_a_command_is_named_as_a_value(capsys):
+    argv = ["--project", "my-project", "--region", "build", "--temp_location", "gs://bkt/t"]
+    err = fails(capsys, "submit", "dataflow", *argv, "corpus", "--input", "gs://b/i", "--output", "gs://b/o")
+    assert "argument --region: 'build' is no region" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["dataflow", "build", "--project", "x"], "--project is a flag of submit dataflow; put it before build"),
+        (
+            ["dataflow", "build", "--input", "gs://b/i", "--max_num_workers=3"],
+            "--max_num_workers is a flag of submit da",
+        ),
+        (
+            ["flink", "corpus", "--flink_master", "h:1"],
+            "--flink_master is a flag of submit flink; put it before corpus",
+        ),
+        (["tpu", "tune", "mrpc", "--zone", "z"], "--zone is a flag of submit tpu; put it before tune"),
+        (["flink", "--flink_master", "h:1", "--input", "x", "build"], "--input is a flag of build; put it after build"),
+        (["tpu", "--data", "gs://b/d", *TPU, "pretrain"], "--data is a flag of pretrain; put it after pretrain"),
+        (["tpu", *TPU], "the command to run is missing after the flags of submit tpu: pretrain, finetune or tune"),
+        (
+            ["tpu", *TPU, "pretrian", "--data", "x"],
+            "cannot run 'pretrian', only pretrain, finetune or tune; did you mean",
+        ),
+        (["tpu", *TPU, "build"], "submit tpu cannot run 'build', only pretrain, finetune or tune"),
+        (["tpu", "-name", "x", *TPU, *PRETRAIN], "unknown argument -name; did you mean --name?"),
+        (["tpu", "--name", *PRETRAIN[1:]], "--name: expected one argument"),
+    ],
+)
+def test_a_flag_on_the_wrong_side_of_the_command_is_explained(capsys, argv, says):
+    assert says in fails(capsys, "submit", *argv)
+
+
+def test_a_list_before_the_command_ends_at_the_command():
+    parser, module = beambert.make_parser("submit dataflow")
+    argv = ["--labels", "a=1", "b=2", "build", "--labels_of_mine"]
+    labels, command, *_ = beambert_arguments.words(parser, argv, stop=module.RUNS)
+    assert labels.values == ["a=1", "b=2"]
+    assert command.values == ["build"]
+
+
+def test_help_after_the_command_is_that_of_the_command(capsys):
+    _, expected, _ = run(capsys, "pretrain", "--help")
+    assert run(capsys, "submit", "tpu", "pretrain", "--help") == (0, expected, "")
+
+
+WORDS = st.sampled_from(
+    ["--one", "--one=v", "--many", "--flag", "--many=a b", "v", "build", "-1", "-", "a b", "", "-.5"]
+)
+
+
+@given(st.lists(WORDS, max_size=8))
+def test_flags_have_the_values_that_argparse_gives_them(argv):
+    """For every order of known flags and values."""
+
+    class Quiet(argparse.ArgumentParser):
+        def error(self, message):
+            raise ValueError(message)
+
+    parser = Quiet(allow_abbrev=False)
+    parser.add_argument("--one", action="append")
+    parser.add_argument("--many", nargs="+", action="append")
+    parser.add_argument("--flag", action="store_true")
+    try:
+        args, rest = parser.parse_known_args(argv)
+    except ValueError:
+        return
+    words = list(beambert_arguments.words(parser, argv))
+    assert [word.values[0] for word in words if word.flag == "--one"] == (args.one or [])
+    assert [word.values for word in words if word.flag == "--many"] == (args.many or [])
+    assert any(word.flag == "--flag" for word in words) == args.flag
+    assert [word.values[0] for word in words if not word.flag] == rest
+
+
+def test_every_module_of_the_command_line_is_packed():
+    """Installed and in an image, the command line has all its modules."""
+    modules = {path.stem for path in ROOT.glob("beambert*.py")}
+    packed = re.search(r"py_modules=\[([^\]]+)\]", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
+    assert set(re.findall(r'"(\w+)"', packed)) == modules
+    for image in ("Dockerfile", "tpu.Dockerfile"):
+        copied = re.search(
+            r"^COPY pyproject\.toml (.*) \./$", (ROOT / "deploy/images" / image).read_text(), re.MULTILINE
+        )
+        assert {name.removesuffix(".py") for name in copied[1].split() if name.startswith("beambert")} == modules
+    assert beambert_packages.version()
