@@ -21,6 +21,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
+from pipelines.losses import loss_warnings
 from pipelines.parts import part_name
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
@@ -323,4 +324,6 @@ def print_summary(corpus: Corpus, output: str) -> None:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
+    for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
+        print(f"  warning     {warning}", file=sys.stderr)
     vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
