@@ -29,6 +29,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_evaluation
+from pipelines.losses import loss_warnings
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from pipelines.parts import part_name
 from pipelines.pretraining_options import require_documents
@@ -352,4 +353,6 @@ def print_summary(corpus: Corpus, output: str) -> None:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
+    for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
+        print(f"  warning     {warning}", file=sys.stderr)
     vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])

@@ -107,28 +107,58 @@ def fix_mojibake(text: str) -> str:
     return text if text.isascii() else ftfy.fix_encoding(text)
 
 
-_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>[^<>]*</ref\s*>", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# Markup is cut out up to this many characters: four times the longest of the Wikipedia texts and books (265). Longer
+# ones are two marks of prose that happen to pair, "a < b" and a ">" many pages later, and stay.
+_MARKUP_CHARACTERS = 1_000
+_COMMENT_CHARACTERS = 10_000
+
+_REFERENCE = re.compile(
+    rf"<ref\b[^<>]{{0,{_MARKUP_CHARACTERS}}}/>"
+    rf"|<ref\b[^<>]{{0,{_MARKUP_CHARACTERS}}}>[^<>]{{0,{_MARKUP_CHARACTERS}}}</ref\s{{0,10}}>",
+    re.IGNORECASE,
+)
+_ATTRIBUTES = rf"(?:\s[^<>]{{0,{_MARKUP_CHARACTERS}}})?/?>"
 _INLINE_TAG = re.compile(
     r"</?(?:abbr|a|bdi|big|b|cite|code|em|font|i|kbd|mark|math|nowiki|s|small|span|strong|sub|sup|tt|u|var)"
-    r"(?:\s[^<>]*)?/?>",
+    + _ATTRIBUTES,
     re.IGNORECASE,
 )
 _BLOCK_TAG = re.compile(
     r"</?(?:blockquote|br|center|dd|div|dl|dt|gallery|h[1-6]|hr|imagemap|includeonly|li|noinclude|ol|onlyinclude|p"
-    r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)(?:\s[^<>]*)?/?>",
+    r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)" + _ATTRIBUTES,
     re.IGNORECASE,
 )
-_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
-# A paragraph with these is a template's code, not its text; one with lengths in em or pixels is a style.
-_CODE = re.compile(
-    r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|&rft\.|\{\{urlencode:"
-    r"|\b(?:height|width|margin|padding|font-size|border|top|left)(?:-\w+)?: ?[\d.]+(?:em|px);",
-    re.IGNORECASE,
+_TEMPLATE = re.compile(rf"\{{\{{[^{{}}]{{0,{_MARKUP_CHARACTERS}}}\}}\}}")
+# The residue of a template: a parser function's name, a citation's fields (OpenURL), and style declarations.
+_PARSER_FUNCTION = re.compile(
+    r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|\{\{urlencode:", re.IGNORECASE
 )
+_CITATION_FIELDS = re.compile(
+    rf"""(?:title=")?ctx_ver=[!-~]{{0,{_MARKUP_CHARACTERS}}}|&rft(?:_\w{{1,20}})?[.=][!-~]{{0,{_MARKUP_CHARACTERS}}}"""
+)
+_PROPERTY = (
+    r"\b(?:height|width|margin|padding|font|border|top|left|right|bottom|text-align|vertical-align|background|color"
+    r"|float|clear|display|line-height|white-space|position|overflow|list-style)(?:-\w{1,20}){0,2}"
+)
+_DECLARATIONS = re.compile(
+    rf"""(?:\bstyle ?= ?["'])?(?:{_PROPERTY}: ?[^;:"'<>{{}}|]{{1,150}};\ ?)+(?:["'](?=\s*[|>]))?""", re.IGNORECASE
+)
+_LENGTH = re.compile(
+    r"\b(?:height|width|margin|padding|font-size|border|top|left)(?:-\w{1,20})?: ?[\d.]{1,20}(?:em|px);", re.IGNORECASE
+)
+# Far faster to find than the whole; styles are looked for around it.
+_LENGTH_END = re.compile(r"\d(?:em|px);", re.IGNORECASE)
+_STYLE_CHARACTERS = 500
+# A paragraph of code: short, and no prose beside the code. All such of 20 MB of Wikipedia are at most 887 long.
+_CODE_CHARACTERS = 1_000
+# Letters beside the code that make a paragraph prose: with a full stop or the like at the end, and without.
+_PROSE_LETTERS = 20
+_PROSE_LETTERS_UNENDED = 150
 _BRACES = re.compile(r"\{\{+|\}\}+|\{\||\|\}")
-_MEDIA_LINK = re.compile(r"\[\[(?:file|image|category|datei|bild|kategorie):[^\[\]]*\]\]", re.IGNORECASE)
-_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+_MEDIA_LINK = re.compile(
+    rf"\[\[(?:file|image|category|datei|bild|kategorie):[^\[\]]{{0,{_MARKUP_CHARACTERS}}}\]\]", re.IGNORECASE
+)
+_LINK = re.compile(rf"\[\[(?:[^\[\]|]{{0,{_MARKUP_CHARACTERS}}}\|)?([^\[\]|]{{0,{_MARKUP_CHARACTERS}}})\]\]")
 _BOLD_OR_ITALIC = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
 _HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
 _ENTITY = re.compile(
@@ -138,16 +168,83 @@ _EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
 _EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
 
 
+def _cut_comments(text: str) -> str:
+    """Cut HTML comments of at most `_COMMENT_CHARACTERS` out, in time that grows with the text alone."""
+    kept, done, end = [], 0, -1
+    start = text.find("<!--")
+    while start >= 0:
+        if end < start + 4:
+            end = text.find("-->", start + 4)
+        if end < 0:
+            break
+        following = start + 4
+        if end - start <= _COMMENT_CHARACTERS:
+            kept.append(text[done:start])
+            done = following = end + 3
+        start = text.find("<!--", following)
+    return "".join([*kept, text[done:]])
+
+
+def _cut_style(match: re.Match[str]) -> str:
+    return "" if _LENGTH.search(match.group()) else match.group()
+
+
+def _cut_styles(text: str) -> str:
+    """Cut declarations with a length out, with those beside them."""
+    windows: list[list[int]] = []
+    for match in _LENGTH_END.finditer(text):
+        first, last = max(0, match.end() - _STYLE_CHARACTERS), match.end() + _STYLE_CHARACTERS
+        if windows and first <= windows[-1][1]:
+            windows[-1][1] = last
+        else:
+            windows.append([first, last])
+    kept, done = [], 0
+    for first, last in windows:
+        kept += [text[done:first], _DECLARATIONS.sub(_cut_style, text[first:last])]
+        done = last
+    return "".join([*kept, text[done:]])
+
+
+def _cut_code(text: str) -> str:
+    """Cut the residue of templates and styles out."""
+    return _CITATION_FIELDS.sub("", _PARSER_FUNCTION.sub("", _cut_styles(text)))
+
+
+def _holds_code(text: str) -> bool:
+    if ("#" in text or "{{urlencode:" in text) and _PARSER_FUNCTION.search(text):
+        return True
+    return "&rft." in text or any(
+        _LENGTH.search(text, max(0, match.end() - 60), match.end()) for match in _LENGTH_END.finditer(text)
+    )
+
+
+def _is_prose(text: str) -> bool:
+    """Whether what is left of a paragraph of code is worth keeping: a sentence, or many letters."""
+    letters = sum(map(str.isalpha, text))
+    return letters >= (_PROSE_LETTERS if _SENTENCE_END.search(text.rstrip()) else _PROSE_LETTERS_UNENDED)
+
+
+def unescape_entities(text: str) -> str:
+    """Replace the entities that `remove_residual_markup` knows by their characters."""
+    return _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+
+
 def remove_residual_markup(text: str) -> str:
     """Takes out what extraction from HTML and wikitext leaves behind; the text that the marks stood around stays.
 
     Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
-    empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)".
+    empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)". Of a template's code or a
+    style only the code is cut out; a short paragraph with no prose beside it becomes "".
     """
-    if ("#" in text or "&rft" in text or "em;" in text or "px;" in text) and _CODE.search(text):
-        return ""
+    code = any(mark in text for mark in ("#", "&rft.", "em;", "px;", "{{urlencode:")) and _holds_code(text)
+    short = len(text) <= _CODE_CHARACTERS
     if "<" in text:
-        text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _COMMENT.sub("", text))))
+        text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _cut_comments(text))))
+    if code:
+        # After the tags, whose attributes may hold code.
+        text = _cut_code(text)
+        if short and not _is_prose(text):
+            return ""
     if "{{" in text or "}}" in text or "{|" in text or "|}" in text:
         before = ""
         while before != text:
@@ -161,7 +258,7 @@ def remove_residual_markup(text: str) -> str:
     if text.startswith("=="):
         text = _HEADING.sub(r"\2", text)
     if "&" in text:
-        text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+        text = unescape_entities(text)
     if " (" in text:
         text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
     return text
@@ -260,11 +357,21 @@ _PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
+# Rules that write the same text in another way.
+_LOSSLESS = frozenset([MOJIBAKE, UNICODE_NFC, WHITESPACE])
+
+
+def utf8_bytes(text: str) -> int:
+    """Return the length of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def clean_paragraphs(
     paragraphs: Sequence[str],
     options: CleaningOptions,
     counts: Counter[str],
     dropped: list[tuple[str, str]] | None = None,
+    lost: Counter[str] | None = None,
 ) -> list[str]:
     """Applies the paragraph rules.
 
@@ -273,6 +380,7 @@ def clean_paragraphs(
         options: which rules run.
         counts: is added to: for each rule the paragraphs that it changed or dropped.
         dropped: is added to: (rule, text before it) for each paragraph that a rule emptied.
+        lost: is added to: for each rule the bytes of text (UTF-8) that it took out.
 
     Returns:
         The paragraphs that still hold text, whitespace folded.
@@ -285,6 +393,10 @@ def clean_paragraphs(
             changed = rule(text)
             if changed != text:
                 counts[name] += 1
+                if lost is not None and name not in _LOSSLESS:
+                    # An entity is longer than its character, which is not lost.
+                    plain = unescape_entities(text) if name == RESIDUAL_MARKUP and "&" in text else text
+                    lost[name] += max(0, utf8_bytes(plain) - utf8_bytes(changed))
                 if not changed:
                     # Empty lines are no loss.
                     if dropped is not None and name != WHITESPACE:

@@ -17,6 +17,7 @@ from pipelines import corpus_files
 from pipelines.corpus_files import Corpus, Part
 from pipelines.corpus_options import CorpusOptions
 from pipelines.deduplication_steps import group_by_bucket
+from pipelines.losses import Loss, losses_of_files
 from pipelines.parts import CountPart, WritePart
 from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
@@ -42,12 +43,14 @@ class WriteCorpusManifest(beam.DoFn):
         written_parts: Iterable[tuple[Part | None, dict[str, Any]]],
         vocab: dict[str, Any],
         read: Iterable[int],
+        losses: Iterable[tuple[str, str, bool, Loss]],
     ) -> Iterator[str]:
         """Writes the manifest and yields its path."""
         parts = list(written_parts)
         written = sorted((part for part, _ in parts if part), key=lambda part: part.name)
         counts = total_counts([counts for _, counts in parts], written)
         counts["documents_read"] = sum(read)
+        counts["files_mostly_lost"] = losses_of_files(losses)
         documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
         if sum(documents.values()) + rejected != counts["documents_read"]:
             raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept, {rejected} rejected")
@@ -80,6 +83,10 @@ def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, A
     for name in sorted({name for part in counts for name in part["rejected"]}):
         rejected = _added(part["rejected"].get(name, {}) for part in counts)
         total["inputs"].setdefault(name, {"documents": 0})["rejected"] = rejected
+    for name in sorted({name for part in counts for name in part.get("lost", {})}):
+        lost = _added(part.get("lost", {}).get(name, {}) for part in counts)
+        if lost:
+            total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total
 
 
@@ -109,7 +116,7 @@ def build_corpus(
         work: directory for what is read but not yet written, where a job that was killed goes on from. For an engine
             that would hold a shuffle in memory; elsewhere "".
     """
-    buckets, read = _read_into_buckets(pipeline, units, options, work)
+    buckets, read, losses = _read_into_buckets(pipeline, units, options, work)
     parts = buckets | "WritePart" >> beam.ParDo(WritePart(output, options, work)).with_outputs(
         WritePart.WORDS, main="parts"
     )
@@ -120,6 +127,7 @@ def build_corpus(
         written_parts=beam.pvalue.AsIter(parts.parts),
         vocab=beam.pvalue.AsSingleton(vocab),
         read=beam.pvalue.AsIter(read),
+        losses=beam.pvalue.AsIter(losses),
     )
 
 
@@ -136,7 +144,7 @@ def build_vocabulary(
         report: file for what `corpus.json` would have as "vocab", as JSON.
         work: see `build_corpus`.
     """
-    buckets, _ = _read_into_buckets(pipeline, units, options, work)
+    buckets, _, _ = _read_into_buckets(pipeline, units, options, work)
     words = buckets | "CountPart" >> beam.ParDo(CountPart(options))
     start = pipeline | "Start" >> beam.Create([None])
     vocab = make_vocabulary(start, words, options, num_word_groups(options.num_buckets), output)
@@ -145,12 +153,12 @@ def build_vocabulary(
 
 def _read_into_buckets(
     pipeline: beam.Pipeline, units: list[Unit], options: CorpusOptions, work: str
-) -> tuple[beam.PCollection, beam.PCollection]:
-    """(bucket, what there is of it), and the number of documents of each unit."""
+) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
+    """(bucket, what there is of it), the number of documents of each unit, and the text lost of each."""
     read = (
         pipeline
         | "Units" >> beam.Create(units)
         | "Spread" >> beam.Reshuffle()
-        | "Read" >> beam.ParDo(ReadUnit(options, work)).with_outputs(ReadUnit.COUNT, main="blocks")
+        | "Read" >> beam.ParDo(ReadUnit(options, work)).with_outputs(ReadUnit.COUNT, ReadUnit.LOSSES, main="blocks")
     )
-    return group_by_bucket(read.blocks, options), read[ReadUnit.COUNT]
+    return group_by_bucket(read.blocks, options), read[ReadUnit.COUNT], read[ReadUnit.LOSSES]

@@ -64,7 +64,8 @@ class Corpus:
         options: what the corpus was made with; with `files` the fingerprint by which a finished stage is known.
         files: [path, bytes, time last changed, ...] of every input.
         counts: documents, sentences, words, characters and bytes, by input and by language too; documents rejected by
-            reason and by input; paragraphs cleaned by rule.
+            reason and by input; paragraphs cleaned by rule; bytes lost by input and rule; the files that cleaning left
+            less than half of.
         vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary.make_vocabulary`).
         parts: every Parquet file.
         versions: packages the corpus was made with.

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from pipelines import cleaning, corpus_files
+from pipelines.cleaning import utf8_bytes
 from pipelines.corpus_files import Part
 from pipelines.corpus_options import Bucket, CorpusOptions
 from pipelines.deduplication_steps import (
@@ -22,6 +23,7 @@ from pipelines.deduplication_steps import (
     repeated_paragraphs_of,
     without_paragraphs,
 )
+from pipelines.losses import Loss
 from pipelines.reading import SNIPPET_CHARACTERS
 from pipelines.records import Record, read_blocks
 from pipelines.versions import require_same_rules
@@ -225,6 +227,7 @@ def count_records(sifted: Sifted) -> dict[str, Any]:
     languages: dict[str, Counter[str]] = {}
     cleaned: Counter[str] = Counter()
     reported: Counter[str] = Counter()
+    losses: dict[str, Loss] = {}
     for record in sifted.rejected:
         rejected.setdefault(record.origin, Counter())[record.reason] += 1
     for record in sifted.kept:
@@ -238,7 +241,11 @@ def count_records(sifted: Sifted) -> dict[str, Any]:
         inputs.setdefault(record.origin, Counter()).update(size)
         languages.setdefault(record.language, Counter()).update(size)
         cleaned[REPEATED_PARAGRAPH] += len(sifted.repeated.get(record.id, ()))
+        losses.setdefault(record.origin, Loss()).lost[REPEATED_PARAGRAPH] += sum(
+            map(utf8_bytes, sifted.repeated.get(record.id, ()))
+        )
     for record in [*sifted.rejected, *sifted.kept]:
+        losses.setdefault(record.origin, Loss()).add(record)
         if record.work:
             work = json.loads(record.work)
             cleaned.update(work["counts"])
@@ -250,4 +257,5 @@ def count_records(sifted: Sifted) -> dict[str, Any]:
         "languages": languages,
         "cleaned": +cleaned,
         "reported": reported,
+        "lost": {origin: +loss.lost for origin, loss in losses.items()},
     }

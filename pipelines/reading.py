@@ -15,6 +15,7 @@ from pipelines.corpus_options import Bucket, CorpusOptions, bucket_of_document
 from pipelines.decontamination import find_run, load_evaluation
 from pipelines.documents import Document, identity
 from pipelines.language_identification import is_other_language
+from pipelines.losses import Loss
 from pipelines.records import Record, read_block_file, to_block, write_block_file
 from pipelines.segmentation import document_sentences, truncate_sentences
 from pipelines.sources import read_file, split_file
@@ -68,7 +69,8 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
     """Cleans one document and splits it into sentences."""
     counts: Counter[str] = Counter()
     dropped: list[tuple[str, str]] = []
-    paragraphs = cleaning.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped)
+    lost: Counter[str] = Counter()
+    paragraphs = cleaning.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped, lost)
     language = document.language or options.language
     split = [
         found
@@ -95,8 +97,8 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
     sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
     work = ""
     if counts or contamination:
-        done = {"counts": counts, "dropped": _sample(dropped), "reported": reported}
-        work = json.dumps({**done, "contamination": contamination} if contamination else done, sort_keys=True)
+        content = {"counts": counts, "dropped": _sample(dropped), "reported": reported, "lost": +lost}
+        work = json.dumps({**content, "contamination": contamination} if contamination else content, sort_keys=True)
     return Record(
         id=document_id,
         title=document.title,
@@ -123,7 +125,8 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 class ReadUnit(beam.DoFn):
-    """Unit -> (bucket, block of records); on the side the number of documents read, for the balance in the manifest.
+    """Unit -> (bucket, block of records); on the side the number of documents read, for the balance in the manifest,
+    and the text that cleaning took out of its file.
 
     Args:
         options: what to do.
@@ -132,6 +135,7 @@ class ReadUnit(beam.DoFn):
     """
 
     COUNT = "documents_read"
+    LOSSES = "losses"
     # For whoever watches the job; what the manifest says is counted from the data.
     _SO_FAR = Metrics.counter("beambert", "documents_read")
 
@@ -141,7 +145,7 @@ class ReadUnit(beam.DoFn):
 
     def process(self, unit: Unit) -> Iterator[Any]:
         """Reads one unit."""
-        summary = {"documents": 0}
+        summary: dict[str, Any] = {"documents": 0}
         if not self._work:
             yield from self._blocks(unit, summary)
         else:
@@ -155,16 +159,23 @@ class ReadUnit(beam.DoFn):
             yield from (((split, number), place) for (split, number), place in places)
         self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
+        # What an older version left unfinished does not say.
+        loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
+        is_whole = unit.stop is None and not unit.start
+        yield beam.pvalue.TaggedOutput(self.LOSSES, (unit.input.path, unit.input.origin, is_whole, loss))
 
-    def _blocks(self, unit: Unit, summary: dict[str, int]) -> Iterator[tuple[Bucket, bytes]]:
+    def _blocks(self, unit: Unit, summary: dict[str, Any]) -> Iterator[tuple[Bucket, bytes]]:
         held: dict[Bucket, list[Record]] = {}
+        loss = Loss()
         characters = 0
         for document in read_file(unit.input.path, self._options.read, unit.start, unit.stop):
             record = to_record(document, self._options, unit.input.origin, unit.input.weight)
             held.setdefault(bucket_of_document(record.id, self._options), []).append(record)
             summary["documents"] += 1
+            loss.add(record)
             characters += len(record.text)
             if characters > _FLUSH_CHARACTERS:
                 yield from ((bucket, to_block(records)) for bucket, records in held.items())
                 held, characters = {}, 0
+        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
         yield from ((bucket, to_block(records)) for bucket, records in held.items())

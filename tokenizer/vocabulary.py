@@ -164,9 +164,14 @@ class Vocabulary:
         return self.ids["[MASK]"]
 
     def has_capitals(self) -> bool:
-        """Whether a piece that stands for text has a capital letter, as only cased vocabularies do."""
-        special = set(self.special_ids().tolist())
-        return any(piece != piece.lower() for i, piece in enumerate(self.pieces) if i not in special)
+        """Return whether a token that stands for text has a capital letter, as only cased vocabularies do.
+
+        A token in brackets, such as "[URL]", stands for no text: brackets are words of their own, so no text is spelled
+        with it.
+        """
+        return any(
+            piece != piece.lower() for piece in self.pieces if not (piece.startswith("[") and piece.endswith("]"))
+        )
 
     def special_ids(self) -> np.ndarray:
         """Ids of the pieces that stand for no text: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""

@@ -34,10 +34,4 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
 
 def lower_casing_of(checkpoint: Checkpoint, vocabulary: Vocabulary) -> bool:
     """Whether text is lower-cased: as the checkpoint says, or where it is silent, as the vocabulary shows."""
-    return lacks_capitals(vocabulary) if checkpoint.do_lower_case is None else checkpoint.do_lower_case
-
-
-def lacks_capitals(vocabulary: Vocabulary) -> bool:
-    """Whether no piece has a capital letter: then the model was trained on lower-cased text."""
-    pieces = (piece for piece in vocabulary.pieces if not (piece.startswith("[") and piece.endswith("]")))
-    return all(piece == piece.lower() for piece in pieces)
+    return not vocabulary.has_capitals() if checkpoint.do_lower_case is None else checkpoint.do_lower_case

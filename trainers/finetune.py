@@ -19,7 +19,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers import run_record
 from trainers.best_checkpoint import lower_is_better
-from trainers.checkpoint_vocabulary import lacks_capitals, lower_casing_of, vocabulary_of
+from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.errors import TaskDataError, TrainingError
 from trainers.finetune_options import add_arguments
 from trainers.finetuning.class_weights import class_weights_of
@@ -221,7 +221,7 @@ def _vocabulary(args: argparse.Namespace, origin: OpenCheckpoint | None) -> tupl
         found = lower_casing_of(origin, vocabulary)
     elif args.vocab_file:
         vocabulary = Vocabulary.load(args.vocab_file)
-        found = lacks_capitals(vocabulary)
+        found = not vocabulary.has_capitals()
     else:
         raise TrainingError("--model begins with random weights and so needs --vocab_file")
     return vocabulary, found if args.do_lower_case is None else args.do_lower_case

@@ -16,7 +16,6 @@ from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
 from tokenizer.vocabulary import Vocabulary
 from trainers import pretrain
-from trainers.checkpoint_vocabulary import lacks_capitals
 from trainers.errors import TrainingError
 from trainers.fill_mask import fill_masks
 from trainers.initial_checkpoint import load_weights
@@ -129,10 +128,10 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys):
 
 
 def test_case_is_told_from_the_vocabulary(shared_data):
-    assert lacks_capitals(Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt"))
+    assert not Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").has_capitals()
     specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    assert lacks_capitals(Vocabulary((*specials, "a", "##b", "é", "中")))
-    assert not lacks_capitals(Vocabulary((*specials, "a", "##B")))
+    assert not Vocabulary((*specials, "a", "##b", "é", "中")).has_capitals()
+    assert Vocabulary((*specials, "a", "##B")).has_capitals()
 
 
 @pytest.fixture
