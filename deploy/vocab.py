@@ -14,6 +14,7 @@ from deploy.corpus import (
     find_inputs,
     megabytes_read,
 )
+from deploy.input_check import check_inputs, given_fields
 from deploy.output import absolute, delete_folder, require_writable
 from deploy.progress import Stage, watch_files
 from pipelines.corpus import build_vocabulary
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     if FileSystems.exists(output):
         raise DatasetError(f"--output {args.output} is there already; choose another name, or delete it")
     require_writable(FileSystems.split(args.output)[0] or ".")
+    check_inputs(inputs, options.read, given_fields(args))
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"

@@ -20,6 +20,7 @@ from pipelines.deduplication_steps import group_by_bucket
 from pipelines.parts import CountPart, WritePart
 from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
+from pipelines.sources.files import require_unchanged
 from pipelines.versions import versions
 from pipelines.vocabulary import make_vocabulary, num_word_groups
 from pipelines.writing import write_text
@@ -55,6 +56,10 @@ class WriteCorpusManifest(beam.DoFn):
                 f"--input holds {documents['train']} document(s) to train on and next sentence prediction needs two; "
                 "give more files, or name the --input_format that tells where documents end (such as sentences)"
             )
+        for path, size, changed, *weight in self._files:
+            # Those with a weight are inputs, checked when they had been read; the others are read until here.
+            if not weight and path != f"{self._output}/vocab.txt":
+                require_unchanged(path, size, changed)
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path

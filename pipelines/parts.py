@@ -48,6 +48,8 @@ class _RejectedLines:
                 "reason": rule,
                 "title": record.title,
                 "source": record.source,
+                **({"line": record.line} if record.line else {}),
+                **({"source_id": record.source_id} if record.source_id else {}),
                 "text": text[:SNIPPET_CHARACTERS],
                 **more,
             }

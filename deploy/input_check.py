@@ -1,0 +1,97 @@
+"""A look at the input files before a job starts: kinds that cannot be read, and flags that would have no effect."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from pipelines.reading import Input
+from pipelines.sources import ReadOptions, SourceError, check_file
+
+# Files on this machine are all looked at, up to this many; of files elsewhere some of each suffix, as each costs a
+# request. What is not looked at here is recognized when it is read.
+_LOCAL_FILES = 10_000
+_REMOTE_FILES_OF_A_SUFFIX = 3
+_NAMED = 3
+
+
+class NotedFlag(argparse.Action):
+    """Stores a value and remembers that the flag was given, even with its default value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"{self.dest}_given", True)
+
+
+def given_fields(args: argparse.Namespace) -> list[str]:
+    """Return the flags about fields that were given, each with its value."""
+    names = [name for name in ("text_field", "id_field") if getattr(args, f"{name}_given", False)]
+    return [f"--{name} {getattr(args, name)}" for name in names]
+
+
+def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str]) -> None:
+    """Look at the first bytes of input files; warn of a flag that has no effect on some of them.
+
+    Args:
+        inputs: every file to read.
+        options: how it will be read.
+        field_flags: flags that name fields, from `given_fields`.
+
+    Raises:
+        SourceError: files are of a kind that holds no text, or a flag names a field where no file has any.
+    """
+    if options.input_format == "language_reference":
+        has_fields = {inputs[0].path: False} if field_flags else {}
+    else:
+        has_fields = _look_into(_sample(inputs), options)
+    without = [path for path, fields in has_fields.items() if not fields]
+    if not field_flags or not without:
+        return
+    flags = " and ".join(field_flags)
+    if len(without) == len(has_fields):
+        raise SourceError(
+            f"{flags} cannot be applied: no --input file has fields ({_listed(without)}); leave the flag out, or name "
+            "the true --input_format, such as csv or jsonl"
+        )
+    print(
+        f"warning: {flags} has no effect on {len(without):,} of {len(has_fields):,} input file(s), which have no "
+        f"fields: {_listed(without)}",
+        file=sys.stderr,
+    )
+
+
+def _look_into(inputs: list[Input], options: ReadOptions) -> dict[str, bool]:
+    """{path: whether its format has fields}. Raises SourceError naming the files that cannot be read."""
+    has_fields: dict[str, bool] = {}
+    problems: dict[str, SourceError] = {}
+    for each in inputs:
+        try:
+            has_fields[each.path] = check_file(each.path, options)
+        except SourceError as error:
+            problems[each.path] = error
+    if problems:
+        first, *others = problems
+        more = f" ({len(others):,} more input file(s) cannot be read either: {_listed(others)})" if others else ""
+        raise SourceError(f"{problems[first]}{more}") from problems[first]
+    return has_fields
+
+
+def _sample(inputs: list[Input]) -> list[Input]:
+    local = [each for each in inputs if "://" not in each.path][:_LOCAL_FILES]
+    remote: dict[str, list[Input]] = {}
+    for each in inputs:
+        if "://" in each.path:
+            remote.setdefault(PurePosixPath(each.path).suffix, []).append(each)
+    return local + [each for files in remote.values() for each in files[:_REMOTE_FILES_OF_A_SUFFIX]]
+
+
+def _listed(paths: list[str]) -> str:
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
