@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
-from deploy.input_check import NotedFlag, check_inputs, given_fields
+from deploy.input_check import check_inputs, given_fields
 from deploy.output import absolute, delete_temporary, delete_work, refuse_other, with_defaults, work_directory
 from deploy.output_lock import lock_output
 from deploy.progress import Stage, watch_files
@@ -28,7 +28,7 @@ from pipelines.segmentation import SEGMENTERS
 from pipelines.shards import SPLITS
 from pipelines.source_warnings import source_warnings
 from pipelines.sources import FORMATS, ReadOptions, SourceError
-from pipelines.sources.files import BAD_RECORD_ACTIONS, match_files
+from pipelines.sources.files import BAD_RECORD_ACTIONS, DEFAULT_TEXT_FIELD, match_files
 from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
 
@@ -101,16 +101,12 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--text_field",
-        action=NotedFlag,
-        default="text",
         metavar="NAME",
         help="field of a JSON object, or column of a Parquet, CSV or TSV file, that holds the text or the list of its "
-        "sentences",
+        "sentences (default: text)",
     )
     group.add_argument(
         "--id_field",
-        action=NotedFlag,
-        default="",
         metavar="NAME",
         help="field or column that identifies a document; rejected/*.jsonl shows it as source_id (default: none)",
     )
@@ -219,9 +215,9 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         read=ReadOptions(
             args.input_format,
             args.encoding,
-            args.text_field,
+            args.text_field or DEFAULT_TEXT_FIELD,
             args.document_unit,
-            args.id_field,
+            args.id_field or "",
             args.on_bad_record,
         ),
         language=args.language,

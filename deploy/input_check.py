@@ -2,9 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from pipelines.reading import Input
 from pipelines.sources import ReadOptions, SourceError, check_file
@@ -16,24 +14,10 @@ _REMOTE_FILES_OF_A_SUFFIX = 3
 _NAMED = 3
 
 
-class NotedFlag(argparse.Action):
-    """Stores a value and remembers that the flag was given, even with its default value."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,  # noqa: ARG002
-    ) -> None:
-        setattr(namespace, self.dest, values)
-        setattr(namespace, f"{self.dest}_given", True)
-
-
 def given_fields(args: argparse.Namespace) -> list[str]:
     """Return the flags about fields that were given, each with its value."""
-    names = [name for name in ("text_field", "id_field") if getattr(args, f"{name}_given", False)]
-    return [f"--{name} {getattr(args, name)}" for name in names]
+    # The default of --text_field is filled in later: here None says that the flag was not given.
+    return [f"--{name} {getattr(args, name)}" for name in ("text_field", "id_field") if getattr(args, name) is not None]
 
 
 def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str]) -> None:

@@ -66,8 +66,11 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
                 embedded.pipeline_options(beam_flags),
                 args.output,
             )
-        vocab = json.loads(read_bytes(report))
+        made = json.loads(read_bytes(report))
     finally:
         delete_folder(temporary)
-    vocabulary_flags.print_summary(vocab, args.output, options.compare_vocab)
+    if made["documents_rejected"]:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
+        print(f"  rejected    {reasons}")
+    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab)
     return 0

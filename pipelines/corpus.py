@@ -135,14 +135,18 @@ def build_vocabulary(
         units: parts of files to read, from `pipelines.reading.split_inputs`.
         options: what to do.
         output: the vocabulary file, on any Beam filesystem.
-        report: file for what `corpus.json` would have as "vocab", as JSON.
+        report: file for what `corpus.json` would have as "vocab" and as "documents_rejected", as JSON.
         work: see `build_corpus`.
     """
     buckets, _ = _read_into_buckets(pipeline, units, options, work)
-    words = buckets | "CountPart" >> beam.ParDo(CountPart(options))
+    parts = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(CountPart.REJECTED, main="words")
     start = pipeline | "Start" >> beam.Create([None])
-    vocab = make_vocabulary(start, words, options, num_word_groups(options.num_buckets), output)
-    _ = vocab | "ToJson" >> beam.Map(json.dumps) | "Report" >> beam.Map(lambda text: write_text(report, text))
+    vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), output)
+    _ = vocab | "Report" >> beam.Map(_write_report, beam.pvalue.AsIter(parts.rejected), report)
+
+
+def _write_report(vocab: dict[str, Any], rejected: Iterable[dict[str, int]], path: str) -> None:
+    write_text(path, json.dumps({"vocab": vocab, "documents_rejected": _added(rejected)}))
 
 
 def _read_into_buckets(

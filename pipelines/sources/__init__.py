@@ -140,7 +140,8 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
         if start:
             return
     with open_decompressed(path) as stream:
-        input_format = _format_of(path, stream.peek(_PEEK), options)
+        if input_format not in _CHECKED_BY_READER:
+            input_format = _format_of(path, stream.peek(_PEEK), options)
         yield from READERS[input_format](stream, path, options)
 
 

@@ -17,6 +17,7 @@ from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
+DEFAULT_TEXT_FIELD = "text"
 BAD_RECORD_ACTIONS = ("stop", "skip")
 
 
@@ -40,7 +41,7 @@ class ReadOptions:
 
     input_format: str = "auto"
     encoding: str = "utf-8"
-    text_field: str = "text"
+    text_field: str = DEFAULT_TEXT_FIELD
     document_unit: str = "book"
     id_field: str = ""
     on_bad_record: str = "stop"

@@ -110,6 +110,13 @@ def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys, workers):
     }
 
 
+def test_vocab_says_what_it_left_out(tmp_path, capsys):
+    path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
+    argv = ["vocab", "--input", path, "--output", tmp_path / "vocab.txt", "--vocab_size", 60, "--text_field", "body"]
+    assert beambert.main(list(map(str, [*argv, "--on_bad_record", "skip"]))) == 0
+    assert "rejected    1 broken_record, 1 missing_text, 1 not_text, 1 null_text" in capsys.readouterr().out
+
+
 def test_what_is_left_out_is_the_same_with_any_number_of_workers(tmp_path):
     for number in range(4):
         write_lines(tmp_path / f"{number}.jsonl", lines_with_bad_ones()[number::4])
@@ -215,7 +222,7 @@ def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_
 )
 def test_each_kind_is_refused(tmp_path, capsys, name, message):
     folder = mixed_folder(tmp_path / "in")
-    assert corpus(tmp_path / "out", "--input", f"{folder}/good.txt", f"{folder}/{name}") == 1
+    assert corpus(tmp_path / "out", "--input", f"{folder}/good.txt", f"{folder}/{name}", "--vocab_size", 80) == 1
     assert f"{folder}/{name} {message}" in capsys.readouterr().err
 
 

@@ -116,7 +116,7 @@ def test_every_part_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, cap
     path.write_bytes(bz2.decompress(source.read_bytes())[: 2 << 20])
     monkeypatch.setitem(wikipedia.PART_BYTES, ".xml", 512 << 10)
     while_reading(monkeypatch, lambda: append(path), after=40)
-    assert run(tmp_path / "in", tmp_path / "out") == 1
+    assert run(tmp_path / "in", tmp_path / "out", "--vocab_size", "500") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 
 
