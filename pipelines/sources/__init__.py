@@ -97,7 +97,7 @@ def check_file(path: str, options: ReadOptions) -> bool:
         return False
     if options.input_format == "auto" and wikipedia.can_split(path) and wikipedia.is_dump(wikipedia.read_head(path)):
         return False
-    with open_decompressed(path) as stream:
+    with open_decompressed(path, 2 * _PEEK) as stream:
         head = stream.peek(_PEEK)
         input_format = _format_of(path, head, options)
         return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and head.startswith(b"{"))

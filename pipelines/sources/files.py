@@ -134,8 +134,12 @@ def require_unchanged(path: str, size: int, changed: Any) -> None:
 
 
 @contextmanager
-def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
+def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.BufferedReader]:
     """Opens a file for reading bytes, decompressed by its suffix.
+
+    Args:
+        path: on any Beam filesystem.
+        buffer_bytes: read at once.
 
     Raises:
         SourceError: the file cannot be opened, or (while it is read) its compressed data is damaged or cut short.
@@ -148,7 +152,7 @@ def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
                 stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), _ARROW_CODECS[suffix])
             elif suffix == ".xz":
                 stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with raw
-            yield io.BufferedReader(stream, _BUFFER_BYTES)
+            yield io.BufferedReader(stream, buffer_bytes)
     except BeamIOError as error:
         raise SourceError(
             f"{path} cannot be opened ({error}); check that it exists and that you may read it"
