@@ -165,15 +165,17 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
 
 
-def decode_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, str]]:
+def decode_lines(
+    stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
+) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
 
     Raises:
-        SourceError: a line is not valid in `encoding`.
+        SourceError: a line is not valid in `encoding`, and `errors` is "strict".
     """
     for number, raw in raw_lines(stream, path, encoding):
         try:
-            line = raw.decode(encoding)
+            line = raw.decode(encoding, errors)
         except UnicodeDecodeError as error:
             raise SourceError(
                 f"{path}, line {number}: {invalid_byte(error, encoding)}; "

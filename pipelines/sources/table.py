@@ -31,7 +31,7 @@ def read_csv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
         SourceError: no column of that name, a quotation mark that is never closed, or a bad row and such rows stop
             the job.
     """
-    lines = _Lines(decode_lines(stream, path, options.encoding))
+    lines = _Lines(decode_lines(stream, path, options.encoding, "surrogateescape"))
     delimiter = delimiter_of(lines.header())
     # Strict: a quotation mark that is never closed is an error and does not swallow the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -48,7 +48,7 @@ def read_tsv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
     """
     rows = (
         (number, [_unquoted(field) for field in line.split("\t")], line)
-        for number, line in decode_lines(stream, path, options.encoding)
+        for number, line in decode_lines(stream, path, options.encoding, "surrogateescape")
         if line.strip()
     )
     remedy = "put tabs between columns and none inside, name --input_format csv if fields with tabs are quoted"
@@ -109,8 +109,13 @@ def _documents(rows: Iterator[_Row], path: str, options: ReadOptions, remedy: st
     names: list[str] | None = None
     for number, fields, raw in rows:
         place = f"line {number}"
+        undecoded = _undecoded(raw, options.encoding)
         if names is None:
-            names = _columns(fields, path, options)
+            names = _columns(undecoded or fields, path, options)
+        elif undecoded:
+            remedy_of_bytes = "name the true encoding, such as --encoding latin-1"
+            shown = raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            yield reader.bad(BROKEN_RECORD, undecoded, place, number, shown, remedy=remedy_of_bytes)
         elif isinstance(fields, str):
             problem = "close the field's quotes and double those inside it"
             yield reader.bad(BROKEN_RECORD, fields, place, number, raw, remedy=problem)
@@ -123,7 +128,9 @@ def _documents(rows: Iterator[_Row], path: str, options: ReadOptions, remedy: st
 
 def _columns(header: list[str] | str, path: str, options: ReadOptions) -> list[str]:
     if isinstance(header, str):
-        raise SourceError(f"{path}, line 1: {header}; give the file a header that names its columns")
+        raise SourceError(
+            f"{path}, line 1: {header}; give the file a header that names its columns, and name its true --encoding"
+        )
     names = [name.strip() for name in header]
     for flag, name in (("--text_field", options.text_field), ("--id_field", options.id_field)):
         if name and names.count(name) != 1:
@@ -134,6 +141,15 @@ def _columns(header: list[str] | str, path: str, options: ReadOptions) -> list[s
                 "table with --input_format text"
             )
     return names
+
+
+def _undecoded(raw: str, encoding: str) -> str:
+    """Return which byte of a row is not valid in its encoding, or ""; it was decoded to a surrogate."""
+    try:
+        raw.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"byte 0x{ord(raw[error.start]) - 0xDC00:02x} is not valid {encoding}"
+    return ""
 
 
 def _unquoted(field: str) -> str:

@@ -176,6 +176,19 @@ def test_a_line_in_another_encoding_is_a_bad_record(tmp_path):
     assert [document.rejected for document in documents] == ["", "broken_record"]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_row_in_another_encoding_is_a_bad_record(tmp_path, name):
+    content = 'text\nGut.\nM\u00e4dchen.\n"Gut, auch"\n'.encode("latin-1")
+    with pytest.raises(SourceError, match=r"line 3: byte 0xe4 is not valid utf-8; .*--encoding latin-1"):
+        read(tmp_path / name, content)
+    documents = read(tmp_path / name, content, on_bad_record="skip")
+    assert [document.rejected for document in documents] == ["", "broken_record", ""]
+    assert documents[1].paragraphs == ["M\ufffddchen."]
+    assert [d.paragraphs for d in read(tmp_path / name, content, encoding="latin-1")][1] == ["M\u00e4dchen."]
+    with pytest.raises(SourceError, match=r"line 1: byte 0xe4 is not valid utf-8; .*true --encoding"):
+        read(tmp_path / name, content.replace(b"text", b"text\xe4"), on_bad_record="skip")
+
+
 def test_identifiers_are_those_of_the_field(tmp_path):
     lines = [{"key": "a", "text": "One."}, {"key": 7, "text": "Two."}, {"text": "Three."}, {"key": None, "text": None}]
     content = "\n".join(map(json.dumps, lines)).encode()
