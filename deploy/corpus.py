@@ -11,6 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_flags import fraction, positive_float, positive_int
 from deploy import cleaning_flags, embedded, vocabulary_flags
+from deploy.input_check import check_inputs, given_fields
 from deploy.output import (
     absolute,
     begin_work,
@@ -36,8 +37,9 @@ from pipelines.pretraining_options import require_documents
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
 from pipelines.shards import SPLITS
+from pipelines.source_warnings import source_warnings
 from pipelines.sources import FORMATS, ReadOptions, SourceError, is_one_document
-from pipelines.sources.files import match_files
+from pipelines.sources.files import BAD_RECORD_ACTIONS, DEFAULT_TEXT_FIELD, match_files
 from pipelines.sources.wikipedia import TRUNCATED
 from pipelines.writing import delete_matching
 from pipelines.written_files import require_written, sizes_of_corpus
@@ -96,10 +98,12 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="sentences: one a line, an empty line between documents (google-research/bert's input). "
         "bookcorpus: one sentence a line, a book a file or empty lines between books. text: one document a file. "
         "gutenberg: Project Gutenberg's plain text, licence and credits taken out. jsonl: an object a line. "
+        "json: an array of objects, or objects over several lines. csv, tsv: a header, then a document a row. "
         "parquet: a document a row. wikiextractor: <doc ...> or --json as WikiExtractor writes it. "
         "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
         "language_reference: the Python language reference inside this Python, needs no --input. "
-        "auto: wikipedia, wikiextractor, jsonl, parquet or gutenberg where the content shows it, else text",
+        "auto: wikipedia, wikiextractor, jsonl, json, parquet or gutenberg where the content shows it, csv or tsv by "
+        "the name, else text; archives, web pages and other kinds of files are refused",
     )
     group.add_argument(
         "--encoding",
@@ -109,9 +113,21 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--text_field",
-        default="text",
         metavar="NAME",
-        help="field of a JSON line, or column of a Parquet file, that holds the text or the list of its sentences",
+        help="field of a JSON object, or column of a Parquet, CSV or TSV file, that holds the text or the list of its "
+        "sentences (default: text)",
+    )
+    group.add_argument(
+        "--id_field",
+        metavar="NAME",
+        help="field or column that identifies a document; rejected/*.jsonl shows it as source_id (default: none)",
+    )
+    group.add_argument(
+        "--on_bad_record",
+        choices=BAD_RECORD_ACTIONS,
+        default="stop",
+        help="stop: a record that cannot be read, or has no text in its field, ends the job. skip: such records are "
+        "left out, counted in corpus.json and listed in rejected/*.jsonl with file, line and reason",
     )
     group.add_argument(
         "--document_unit",
@@ -213,7 +229,14 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
     return CorpusOptions(
         **vocabulary_flags.options(args),
-        read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
+        read=ReadOptions(
+            args.input_format,
+            args.encoding,
+            args.text_field or DEFAULT_TEXT_FIELD,
+            args.document_unit,
+            args.id_field or "",
+            args.on_bad_record,
+        ),
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
@@ -307,6 +330,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
             f"--output {args.output} holds a dataset made from another corpus; "
             "choose another --output, or delete that directory"
         )
+    check_inputs(inputs, options.read, given_fields(args))
     units = split_inputs(inputs, options)
     early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _OF_VOCABULARY_ALONE}
     # Other engines than the embedded one have a shuffle of their own.
@@ -355,4 +379,6 @@ def print_summary(corpus: Corpus, output: str) -> None:
         )
     for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
         print(f"  warning     {warning}", file=sys.stderr)
+    for line in source_warnings(corpus.counts):
+        print(f"  warning     {line}", file=sys.stderr)
     vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])

@@ -128,6 +128,8 @@ def _corpus_job(
     parser = argparse.ArgumentParser()
     deploy.corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]
+    # An estimate need not end at a bad record.
+    flags += ["--on_bad_record", "skip"]
     args = parser.parse_args([*flags, "--input", *patterns])
     inputs = deploy.corpus.find_inputs(args)
     return deploy.corpus.corpus_options(args, inputs), inputs

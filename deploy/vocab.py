@@ -14,6 +14,7 @@ from deploy.corpus import (
     find_inputs,
     megabytes_read,
 )
+from deploy.input_check import check_inputs, given_fields
 from deploy.output import absolute, delete_folder, require_writable
 from deploy.progress import Stage, watch_files
 from pipelines.corpus import build_vocabulary
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         exists=FileSystems.exists,
     )
     require_writable(FileSystems.split(args.output)[0] or ".")
+    check_inputs(inputs, options.read, given_fields(args))
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
@@ -77,8 +79,11 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
                 args.output,
             )
         require_written(FileSystems.split(output)[0], {FileSystems.split(output)[1]: None})
-        vocab = json.loads(read_bytes(report))
+        made = json.loads(read_bytes(report))
     finally:
         delete_folder(temporary)
-    vocabulary_flags.print_summary(vocab, args.output, options.compare_vocab)
+    if made["documents_rejected"]:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
+        print(f"  rejected    {reasons}")
+    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab)
     return 0

@@ -21,6 +21,7 @@ from pipelines.losses import Loss, losses_of_files
 from pipelines.parts import CountPart, WritePart
 from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
+from pipelines.sources.files import require_unchanged
 from pipelines.versions import versions
 from pipelines.vocabulary import make_vocabulary, num_word_groups
 from pipelines.writing import write_text
@@ -61,6 +62,10 @@ class WriteCorpusManifest(beam.DoFn):
                 "--validation_fraction"
             )
         require_written(self._output, sizes_of_corpus(written))
+        for path, size, changed, *weight in self._files:
+            # Those with a weight are inputs, checked when they had been read; the others are read until here.
+            if not weight and path != f"{self._output}/vocab.txt":
+                require_unchanged(path, size, changed)
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path
@@ -141,14 +146,18 @@ def build_vocabulary(
         units: parts of files to read, from `pipelines.reading.split_inputs`.
         options: what to do.
         output: the vocabulary file, on any Beam filesystem.
-        report: file for what `corpus.json` would have as "vocab", as JSON.
+        report: file for what `corpus.json` would have as "vocab" and as "documents_rejected", as JSON.
         work: see `build_corpus`.
     """
     buckets, _, _ = _read_into_buckets(pipeline, units, options, work)
-    words = buckets | "CountPart" >> beam.ParDo(CountPart(options))
+    parts = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(CountPart.REJECTED, main="words")
     start = pipeline | "Start" >> beam.Create([None])
-    vocab = make_vocabulary(start, words, options, num_word_groups(options.num_buckets), output)
-    _ = vocab | "ToJson" >> beam.Map(json.dumps) | "Report" >> beam.Map(lambda text: write_text(report, text))
+    vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), output)
+    _ = vocab | "Report" >> beam.Map(_write_report, beam.pvalue.AsIter(parts.rejected), report)
+
+
+def _write_report(vocab: dict[str, Any], rejected: Iterable[dict[str, int]], path: str) -> None:
+    write_text(path, json.dumps({"vocab": vocab, "documents_rejected": _added(rejected)}))
 
 
 def _read_into_buckets(

@@ -14,8 +14,12 @@ class Document:
         title: may be empty.
         source: the file it came from.
         segmented: each paragraph is one sentence already, as the author of the file says.
-        rejected: why the reader takes it for no document, or ""; it is counted and listed, not built from.
+        rejected: why the reader takes it for no document, or ""; it is counted and listed, not built from. Its
+            paragraphs are then what the list shows of it.
         language: ISO 639 code where the file states it, or "".
+        line: where it begins in the file, from 1: the line of a text file, the row of a Parquet file, the item of a
+            JSON array; 0 where the format has none.
+        source_id: what identifies it for the user (`--id_field`), or "".
     """
 
     paragraphs: list[str]
@@ -24,6 +28,8 @@ class Document:
     segmented: bool = False
     rejected: str = ""
     language: str = ""
+    line: int = 0
+    source_id: str = ""
 
 
 def identity(sentences: Sequence[str]) -> bytes:

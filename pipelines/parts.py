@@ -52,6 +52,8 @@ class _RejectedLines:
                 "reason": rule,
                 "title": record.title,
                 "source": record.source,
+                **({"line": record.line} if record.line else {}),
+                **({"source_id": record.source_id} if record.source_id else {}),
                 "text": text[:SNIPPET_CHARACTERS],
                 **more,
             }
@@ -124,7 +126,12 @@ def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> It
 
 
 class CountPart(beam.DoFn):
-    """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files."""
+    """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files.
+
+    On the side {reason: documents rejected}.
+    """
+
+    REJECTED = "rejected"
 
     def __init__(self, options: CorpusOptions) -> None:
         self._options = options
@@ -136,7 +143,9 @@ class CountPart(beam.DoFn):
     def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
         """Sifts the bucket and counts the words of what stays."""
         (split, _), grouped = element
-        return count_part(split, sift(grouped).kept, self._options)
+        sifted = sift(grouped)
+        yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in sifted.rejected)))
+        yield from count_part(split, sifted.kept, self._options)
 
 
 def part_name(split: str, number: int, options: CorpusOptions) -> str:

@@ -18,7 +18,9 @@ from pipelines.language_identification import is_other_language
 from pipelines.losses import Loss
 from pipelines.records import Record, read_block_file, to_block, write_block_file
 from pipelines.segmentation import document_sentences, truncate_sentences
-from pipelines.sources import read_file, split_file
+from pipelines.sources import ReadOptions, SourceError, read_file, split_file
+from pipelines.sources.files import require_unchanged
+from pipelines.tag_density import HTML_TAGS, has_html
 
 SNIPPET_CHARACTERS = 200
 # Of each rule in each document; a document of many dropped lines must not weigh more in the shuffle than its text.
@@ -67,6 +69,8 @@ def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[Unit]:
 
 def to_record(document: Document, options: CorpusOptions, origin: str = "", weight: float = 1.0) -> Record:
     """Cleans one document and splits it into sentences."""
+    if document.rejected:
+        return _rejected_record(document, options, origin, weight)
     counts: Counter[str] = Counter()
     dropped: list[tuple[str, str]] = []
     lost: Counter[str] = Counter()
@@ -78,9 +82,8 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
         if (found := document_sentences([paragraph], language, document.segmented, options.segmenter))
     ]
     sentences = list(itertools.chain.from_iterable(split))
-    # What a reader rejects may hold no text: its title spreads it over the buckets.
-    document_id = identity([document.rejected, document.title] if document.rejected else sentences)
-    reason = document.rejected or cleaning.rejection_reason(sentences, options.cleaning) or ""
+    document_id = identity(sentences)
+    reason = cleaning.rejection_reason(sentences, options.cleaning) or ""
     if not reason and options.identify_language and is_other_language(sentences, options.language):
         reason = cleaning.LANGUAGE
     reported: list[str] = []
@@ -93,10 +96,12 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
         reason = cleaning.CONTAMINATED
     elif contamination:
         reported.append(cleaning.CONTAMINATED)
+    if not reason and has_html(document.paragraphs):
+        reported.append(HTML_TAGS)
     # Last, so that noise moves no document to another bucket and hides no duplicate.
     sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
     work = ""
-    if counts or contamination:
+    if counts or reported or contamination:
         content = {"counts": counts, "dropped": _sample(dropped), "reported": reported, "lost": +lost}
         work = json.dumps({**content, "contamination": contamination} if contamination else content, sort_keys=True)
     return Record(
@@ -110,6 +115,27 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
         weight=weight,
         reason=reason,
         work=work,
+        line=document.line,
+        source_id=document.source_id,
+    )
+
+
+def _rejected_record(document: Document, options: CorpusOptions, origin: str, weight: float) -> Record:
+    """What the list of rejected documents shows of one that its reader rejects; its text is not cleaned."""
+    return Record(
+        # It may hold no text: its title spreads it over the buckets.
+        id=identity([document.rejected, document.title, *document.paragraphs]),
+        title=document.title,
+        source=document.source,
+        language=document.language or options.language,
+        text="\n".join(document.paragraphs),
+        paragraphs=(),
+        origin=origin,
+        weight=weight,
+        reason=document.rejected,
+        work="",
+        line=document.line,
+        source_id=document.source_id,
     )
 
 
@@ -122,6 +148,27 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
         if seen[rule] <= _DROPPED_A_DOCUMENT:
             sample.append((rule, text[:SNIPPET_CHARACTERS]))
     return sample
+
+
+def _documents_of(unit: Unit, options: ReadOptions) -> Iterator[Document]:
+    """Yields the documents of a unit, and makes sure that the file is still the one that the manifest will describe.
+
+    Raises:
+        SourceError: it cannot be read, or changed since the job started.
+    """
+    path, size, changed = unit.input[:3]
+    try:
+        yield from read_file(path, options, unit.start, unit.stop)
+    except SourceError:
+        # A file that is being written looks damaged; what is the matter is that it changes.
+        _require_unchanged(path, size, changed, options)
+        raise
+    _require_unchanged(path, size, changed, options)
+
+
+def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions) -> None:
+    if options.input_format != "language_reference":
+        require_unchanged(path, size, changed)
 
 
 class ReadUnit(beam.DoFn):
@@ -168,7 +215,7 @@ class ReadUnit(beam.DoFn):
         held: dict[Bucket, list[Record]] = {}
         loss = Loss()
         characters = 0
-        for document in read_file(unit.input.path, self._options.read, unit.start, unit.stop):
+        for document in _documents_of(unit, self._options.read):
             record = to_record(document, self._options, unit.input.origin, unit.input.weight)
             held.setdefault(bucket_of_document(record.id, self._options), []).append(record)
             summary["documents"] += 1

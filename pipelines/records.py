@@ -31,6 +31,7 @@ class Record(NamedTuple):
         work: JSON of what cleaning did to it, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
             "reported": [rule for which it would have been left out]}; of a document that shares text with evaluation
             data also "contamination", what `rejected/*.jsonl` says of that.
+        line, source_id: where it begins in its file and what identifies it for the user, as in `Document`.
     """
 
     id: bytes
@@ -43,6 +44,8 @@ class Record(NamedTuple):
     weight: float
     reason: str
     work: str
+    line: int = 0
+    source_id: str = ""
 
     def paragraph_texts(self) -> list[str]:
         """The paragraphs, their sentences joined by line ends."""
@@ -62,6 +65,8 @@ _SCHEMA = pyarrow.schema(
         ("weight", pyarrow.float64()),
         ("reason", pyarrow.string()),
         ("work", pyarrow.string()),
+        ("line", pyarrow.int64()),
+        ("source_id", pyarrow.string()),
     ]
 )
 

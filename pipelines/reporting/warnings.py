@@ -7,6 +7,7 @@ import numpy as np
 from pipelines.overlap import Overlap
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.reporting.tables import short
+from pipelines.source_warnings import source_warnings
 from pipelines.statistics import Statistics
 
 # The share of label 1 that the released sampler gives lies near 0.55 on running text; this far from half is odd.
@@ -102,6 +103,7 @@ def _of_corpus(train: Statistics, corpus: dict[str, Any], options: PretrainingDa
             f"The training text has {short(train.tokens)} tokens: enough to try things out, not for a "
             "useful model; the released BERT saw about 3,300 million words."
         )
+    found += source_warnings(corpus)
     read, rejected = corpus.get("documents_read", 0), corpus.get("documents_rejected", {})
     if read and sum(rejected.values()) > 0.2 * read:
         reason = max(rejected, key=lambda name: (rejected[name], name))

@@ -12,15 +12,18 @@ from pipelines.documents import Document
 from pipelines.sources import (
     bookcorpus,
     gutenberg,
+    json_values,
     jsonl,
     language_reference,
     parquet,
     sentences,
+    table,
     text,
     wikiextractor,
     wikipedia,
 )
 from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
+from pipelines.sources.kinds import kind_of, stem_of
 
 READERS = {
     "sentences": sentences.read_documents,
@@ -28,12 +31,19 @@ READERS = {
     "bookcorpus": bookcorpus.read_documents,
     "gutenberg": gutenberg.read_documents,
     "jsonl": jsonl.read_documents,
+    "json": json_values.read_documents,
+    "csv": table.read_csv,
+    "tsv": table.read_tsv,
     "parquet": parquet.read_documents,
     "wikiextractor": wikiextractor.read_documents,
     "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
+# Those whose reader takes --text_field; WikiExtractor's files have fields if they are of its --json.
+_WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
+# Those whose reader itself says what is wrong with a file of another kind.
+_CHECKED_BY_READER = ("parquet", "wikipedia")
 
 # Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
 _PEEK = 4096
@@ -41,21 +51,56 @@ _PEEK = 4096
 
 def recognise(name: str, head: bytes) -> str:
     """The format of a file from its name and its first decompressed bytes; "text" when nothing else fits."""
-    stem = name.lower()
-    for suffix in (".gz", ".bz2", ".zst", ".xz"):
-        stem = stem.removesuffix(suffix)
+    stem = stem_of(name)
     if head.startswith(b"PAR1"):
         return "parquet"
     if wikipedia.is_dump(head):
         return "wikipedia"
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = head[:_PEEK].removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"<doc ") or wikiextractor.is_json(start):
         return "wikiextractor"
+    if json_values.is_json(stem, start):
+        return "json"
     if start.startswith(b"{") or stem.endswith((".jsonl", ".ndjson")):
         return "jsonl"
+    if stem.endswith(".csv"):
+        return "csv"
+    if stem.endswith((".tsv", ".tab")):
+        return "tsv"
     if gutenberg.is_gutenberg(head[:_PEEK]):
         return "gutenberg"
     return "text"
+
+
+def _format_of(path: str, head: bytes, options: ReadOptions) -> str:
+    """The format that a file is read as.
+
+    Raises:
+        SourceError: it is of a kind that holds no text as it is; the message says which, and what to do.
+    """
+    asked = options.input_format
+    input_format = recognise(path, head) if asked == "auto" else asked
+    kind = kind_of(path, head) if input_format not in _CHECKED_BY_READER else None
+    # Who names a format has decided how text is read; no name makes text of an image.
+    if kind and (kind.binary or asked == "auto"):
+        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
+    return input_format
+
+
+def check_file(path: str, options: ReadOptions) -> bool:
+    """Look at the first bytes of a file: whether it is of a format with fields, which `--text_field` chooses from.
+
+    Raises:
+        SourceError: it cannot be opened, or is of a kind that holds no text as it is.
+    """
+    if options.input_format == "wikipedia":
+        return False
+    if options.input_format == "auto" and wikipedia.can_split(path) and wikipedia.is_dump(wikipedia.read_head(path)):
+        return False
+    with open_decompressed(path, 2 * _PEEK) as stream:
+        head = stream.peek(_PEEK)
+        input_format = _format_of(path, head, options)
+        return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and head.startswith(b"{"))
 
 
 def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
@@ -95,8 +140,8 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
         if start:
             return
     with open_decompressed(path) as stream:
-        if input_format == "auto":
-            input_format = recognise(path, stream.peek(_PEEK))
+        if input_format not in _CHECKED_BY_READER:
+            input_format = _format_of(path, stream.peek(_PEEK), options)
         yield from READERS[input_format](stream, path, options)
 
 
@@ -122,6 +167,7 @@ __all__ = [
     "READERS",
     "ReadOptions",
     "SourceError",
+    "check_file",
     "is_one_document",
     "read_file",
     "recognise",

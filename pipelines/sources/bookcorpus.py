@@ -18,11 +18,13 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     Books as running text, one a file, are `--input_format text`.
     """
     lines: list[str] = []
-    for _, line in decode_lines(stream, path, options.encoding):
+    first = 0
+    for number, line in decode_lines(stream, path, options.encoding):
         if line.strip():
+            first = first if lines else number
             lines.append(line)
         if lines and (not line.strip() or len(lines) == _LONGEST_BOOK):
-            yield Document(lines, source=path, segmented=True)
+            yield Document(lines, source=path, segmented=True, line=first)
             lines = []
     if lines:
-        yield Document(lines, source=path, segmented=True)
+        yield Document(lines, source=path, segmented=True, line=first)

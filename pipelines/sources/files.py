@@ -4,9 +4,10 @@ import codecs
 import dataclasses
 import io
 import lzma
-import re
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
@@ -16,6 +17,8 @@ from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
+DEFAULT_TEXT_FIELD = "text"
+BAD_RECORD_ACTIONS = ("stop", "skip")
 
 
 class SourceError(ValueError):
@@ -31,12 +34,17 @@ class ReadOptions:
         encoding: of text files; any that extends ASCII.
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
+        id_field: the field or column that identifies a document for the user, or "".
+        on_bad_record: one of `BAD_RECORD_ACTIONS`: what becomes of a record that cannot be read or has no text in its
+            field.
     """
 
     input_format: str = "auto"
     encoding: str = "utf-8"
-    text_field: str = "text"
+    text_field: str = DEFAULT_TEXT_FIELD
     document_unit: str = "book"
+    id_field: str = ""
+    on_bad_record: str = "stop"
 
     def __post_init__(self) -> None:
         try:
@@ -48,14 +56,6 @@ class ReadOptions:
                 f"--encoding {self.encoding} is unknown or does not extend ASCII; "
                 f"convert the files first: iconv -f {self.encoding} -t utf-8 FILE"
             )
-
-
-_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
-
-
-def language_code(value: object) -> str:
-    """What a file states as a document's language, if that is a code such as "en" or "pt-BR"; else ""."""
-    return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
 def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:
@@ -75,6 +75,11 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
                 found = FileSystems.match([pattern])[0].metadata_list
         except (BeamIOError, OSError, ValueError) as error:
             raise SourceError(f"{flag} {pattern} cannot be listed ({error}); check the path and your access") from error
+        if _is_directory(pattern, found):
+            raise SourceError(
+                f"{flag} {pattern} is a directory; give a quoted pattern such as '{pattern.rstrip('/')}/*' "
+                "(files of all its folders: '**')"
+            )
         if not found:
             raise SourceError(
                 f"{flag} {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
@@ -85,9 +90,56 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
     return [files[path] for path in sorted(files)]
 
 
+def _is_directory(pattern: str, found: list[FileMetadata]) -> bool:
+    """Whether a pattern is the path of a directory, or in an object store a prefix that objects lie below."""
+    if "://" not in pattern:
+        return os.path.isdir(pattern)  # noqa: PTH112
+    if any(metadata.size_in_bytes for metadata in found) or any(mark in pattern for mark in "*?["):
+        return False
+    try:
+        with storage_errors(pattern):
+            return bool(FileSystems.match([f"{pattern.rstrip('/')}/*"], limits=[1])[0].metadata_list)
+    except (BeamIOError, OSError, ValueError):
+        return False
+
+
+def require_unchanged(path: str, size: int, changed: Any) -> None:
+    """Check that a file is still the one that the job was started with.
+
+    Args:
+        path: of the file.
+        size: in bytes, when the job was started.
+        changed: when it was last changed, as its filesystem says it.
+
+    Raises:
+        SourceError: its size or its time is another one, or it is gone.
+    """
+    try:
+        with storage_errors(path):
+            now = FileSystems.get_filesystem(path).metadata(path)
+    except (BeamIOError, OSError) as error:
+        raise SourceError(
+            f"{path} cannot be found any more ({error}): it was deleted or renamed while the job read it; "
+            "run the same again when no other program writes there"
+        ) from error
+    if now.size_in_bytes != size or now.last_updated_in_seconds != changed:
+        what = (
+            f"{size:,} bytes when the job started, {now.size_in_bytes:,} now"
+            if now.size_in_bytes != size
+            else "its modification time is another one"
+        )
+        raise SourceError(
+            f"{path} changed while the job read it ({what}); run the same again when no other program writes to it"
+        )
+
+
 @contextmanager
-def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
+def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.BufferedReader]:
     """Opens a file for reading bytes, decompressed by its suffix.
+
+    Args:
+        path: on any Beam filesystem.
+        buffer_bytes: read at once.
 
     Raises:
         SourceError: the file cannot be opened, or (while it is read) its compressed data is damaged or cut short.
@@ -100,7 +152,7 @@ def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
                 stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), _ARROW_CODECS[suffix])
             elif suffix == ".xz":
                 stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with raw
-            yield io.BufferedReader(stream, _BUFFER_BYTES)
+            yield io.BufferedReader(stream, buffer_bytes)
     except BeamIOError as error:
         raise SourceError(
             f"{path} cannot be opened ({error}); check that it exists and that you may read it"
@@ -113,23 +165,39 @@ def open_decompressed(path: str) -> Iterator[io.BufferedReader]:
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
 
 
-def decode_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, str]]:
+def decode_lines(
+    stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
+) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
 
     Raises:
-        SourceError: a line is not valid in `encoding`.
+        SourceError: a line is not valid in `encoding`, and `errors` is "strict".
+    """
+    for number, raw in raw_lines(stream, path, encoding):
+        try:
+            line = raw.decode(encoding, errors)
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{path}, line {number}: {invalid_byte(error, encoding)}; "
+                "name the true encoding, such as --encoding latin-1, or convert the file"
+            ) from error
+        yield number, line.rstrip("\r\n")
+
+
+def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, bytes of the line with its end), a UTF-8 byte order mark dropped.
+
+    Raises:
+        SourceError: the file is UTF-16.
     """
     for number, raw in enumerate(stream, start=1):
         if number == 1:
             if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and codecs.lookup(encoding).name == "utf-8":
                 raise SourceError(f"{path} is UTF-16; convert it first: iconv -f utf-16 -t utf-8")
             raw = raw.removeprefix(codecs.BOM_UTF8)
-        try:
-            line = raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise SourceError(
-                f"{path}, line {number}: byte 0x{byte:02x} is not valid {encoding}; "
-                "name the true encoding, such as --encoding latin-1, or convert the file"
-            ) from error
-        yield number, line.rstrip("\r\n")
+        yield number, raw
+
+
+def invalid_byte(error: UnicodeDecodeError, encoding: str) -> str:
+    """Return which byte cannot be decoded: "byte 0xe4 is not valid utf-8"."""
+    return f"byte 0x{error.object[error.start]:02x} is not valid {encoding}"

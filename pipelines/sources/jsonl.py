@@ -6,45 +6,54 @@ import json
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError, decode_lines, language_code
-
-
-def _storable(text: str) -> str:
-    """A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+from pipelines.sources.fields import BROKEN_RECORD, FieldReader
+from pipelines.sources.files import ReadOptions, invalid_byte, raw_lines
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yields a document a line; every line of the text is a paragraph, a list of texts is a list of sentences.
 
     Raises:
-        SourceError: a line is not a JSON object or lacks the field.
+        SourceError: a line is not a JSON object or its field holds no text, and such records stop the job.
     """
-    for number, line in decode_lines(stream, path, options.encoding):
+    fields = FieldReader(path, options)
+    for number, raw in raw_lines(stream, path, options.encoding):
+        place = f"line {number}"
+        try:
+            line = raw.decode(options.encoding)
+        except UnicodeDecodeError as error:
+            remedy = "name the true encoding, such as --encoding latin-1"
+            problem, shown = invalid_byte(error, options.encoding), raw.decode(options.encoding, "replace")
+            yield fields.bad(BROKEN_RECORD, problem, place, number, shown, remedy=remedy)
+            continue
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise SourceError(
-                f"{path}, line {number}: not valid JSON ({error}); mend the line, or name the true --input_format"
-            ) from error
-        text = record.get(options.text_field) if isinstance(record, dict) else None
-        if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
-            paragraphs = [_storable(sentence) for sentence in text if sentence.strip()]
-        elif isinstance(text, str):
-            paragraphs = _storable(text).splitlines()
-        else:
-            found = ", ".join(sorted(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
-            raise SourceError(
-                f"{path}, line {number}: no text in field {options.text_field!r} (found: {found}); "
-                "name the field with --text_field"
+        except (ValueError, RecursionError) as error:
+            yield fields.bad(
+                BROKEN_RECORD,
+                f"not valid JSON ({json_problem(error)})",
+                place,
+                number,
+                line.rstrip("\r\n"),
+                remedy="mend the line, name the true --input_format",
             )
-        title = record.get("title")
-        yield Document(
-            paragraphs,
-            title=_storable(title) if isinstance(title, str) else "",
-            source=path,
-            segmented=isinstance(text, list),
-            language=language_code(record.get("language")),
-        )
+            continue
+        if isinstance(record, list):
+            remedy = "read an array of objects with --input_format json"
+            yield fields.bad(
+                BROKEN_RECORD, "is a list, not an object", place, number, line.rstrip("\r\n"), remedy=remedy
+            )
+            continue
+        yield fields.document(record, place, number, line.rstrip("\r\n"))
+    fields.finish()
+
+
+def json_problem(error: Exception) -> str:
+    """Return what is wrong with a line of JSON, and in which column where the parser says so."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, column {error.pos + 1}"
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    return str(error).split(";")[0]

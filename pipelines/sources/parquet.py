@@ -10,7 +10,8 @@ import pyarrow
 import pyarrow.parquet
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError, language_code
+from pipelines.sources.fields import NULL_TEXT, language_code, source_id
+from pipelines.sources.files import ReadOptions, SourceError
 
 _BATCH_ROWS = 256
 
@@ -24,6 +25,7 @@ def _holds_text(kind: pyarrow.DataType) -> bool:
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yields a document a row: every line of a text is a paragraph; a list of texts is a list of sentences.
 
+    A row whose text is null is a rejected document and never stops the job: the column's type has been checked.
     Row groups are read one after the other, a few hundred rows at a time.
 
     Raises:
@@ -44,20 +46,38 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         raise SourceError(
             f"{path}: no text in column {options.text_field!r} (found: {columns}); name the column with --text_field"
         )
+    if options.id_field and options.id_field not in schema.names:
+        raise SourceError(
+            f"{path}: no column {options.id_field!r} (found: {', '.join(schema.names)}); "
+            "name the column with --id_field, or leave the flag out"
+        )
     others = [
         name
         for name in ("title", "language")
         if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
     ]
+    columns_read = sorted({options.text_field, *others, *filter(None, [options.id_field])})
+    number = 0
     try:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[options.text_field, *others]):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns_read):
             for row in batch.to_pylist():
+                number += 1
                 text = row[options.text_field]
+                identifier = source_id(row[options.id_field]) if options.id_field else ""
                 lines = text if listed else (text or "").splitlines()
                 paragraphs = [line for line in lines or [] if line]
                 title = row["title"] or "" if "title" in others else ""
                 language = language_code(row["language"]) if "language" in others else ""
-                yield Document(paragraphs, title=title, source=path, segmented=listed, language=language)
+                yield Document(
+                    paragraphs,
+                    title=title,
+                    source=path,
+                    segmented=listed,
+                    rejected="" if text is not None else NULL_TEXT,
+                    language=language,
+                    line=number,
+                    source_id=identifier,
+                )
     except (pyarrow.ArrowException, OSError) as error:
         raise SourceError(
             f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again or leave it out of --input"

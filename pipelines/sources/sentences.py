@@ -10,11 +10,13 @@ from pipelines.sources.files import ReadOptions, decode_lines
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yields the documents of one file. Several empty lines, or lines of blanks, count as one; none is a document."""
     lines: list[str] = []
-    for _, line in decode_lines(stream, path, options.encoding):
+    first = 0
+    for number, line in decode_lines(stream, path, options.encoding):
         if line.strip():
+            first = first if lines else number
             lines.append(line)
         elif lines:
-            yield Document(lines, source=path, segmented=True)
+            yield Document(lines, source=path, segmented=True, line=first)
             lines = []
     if lines:
-        yield Document(lines, source=path, segmented=True)
+        yield Document(lines, source=path, segmented=True, line=first)

@@ -24,6 +24,9 @@ def is_json(head: bytes) -> bool:
 
 def _read_json(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
     for document in jsonl.read_documents(stream, path, options):
+        if document.rejected:
+            yield document
+            continue
         title = html.unescape(document.title)
         paragraphs = [html.unescape(paragraph).strip() for paragraph in document.paragraphs if paragraph.strip()]
         if paragraphs[:1] == [title]:
@@ -43,17 +46,19 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
         yield from _read_json(stream, path, options)
         return
     title = ""
+    first = 0
     paragraphs: list[str] | None = None
     for number, line in decode_lines(stream, path, options.encoding):
         if line.startswith("<doc "):
             if paragraphs is not None:
-                yield Document(paragraphs, title=title, source=path)
+                yield Document(paragraphs, title=title, source=path, line=first)
             match = _TITLE.search(line)
             title = html.unescape(match.group(1)) if match else ""
             paragraphs = []
+            first = number
         elif line.startswith("</doc>"):
             if paragraphs is not None:
-                yield Document(paragraphs, title=title, source=path)
+                yield Document(paragraphs, title=title, source=path, line=first)
             paragraphs = None
         elif line.strip():
             if paragraphs is None:
@@ -65,4 +70,4 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
             if paragraphs or text != title:
                 paragraphs.append(text)
     if paragraphs is not None:
-        yield Document(paragraphs, title=title, source=path)
+        yield Document(paragraphs, title=title, source=path, line=first)

@@ -12,6 +12,8 @@ from deploy.output import begin_work, delete_work, require_own_output, require_w
 from deploy.output_lock import FILE_NAME, lock_output
 from pipelines.dataset import DatasetError
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, OutputError
+from pipelines.sources import SourceError
+from pipelines.sources.files import match_files, require_unchanged
 from pipelines.writing import read_bytes, write_atomically, write_text
 from tests.deploy.conftest import SMALL
 from tests.deploy.gcp_stand_in import BUCKET, stand_in
@@ -98,6 +100,28 @@ def test_a_connection_that_says_nothing_holds_up_nobody(cloud):
     with socket.create_connection((address[0], int(address[1]))):
         write_text(f"gs://{BUCKET}/beside/a.txt", "x")
         assert read_bytes(f"gs://{BUCKET}/beside/a.txt") == b"x"
+
+
+def test_a_prefix_is_no_input(cloud):
+    write_text(f"gs://{BUCKET}/texts/a.txt", "Some text.")
+    with pytest.raises(SourceError, match=rf"texts is a directory; .*'gs://{BUCKET}/texts/\*'"):
+        match_files([f"gs://{BUCKET}/texts"])
+    with pytest.raises(SourceError, match="no-texts matches no file"):
+        match_files([f"gs://{BUCKET}/no-texts"])
+
+
+def test_an_object_that_changes_while_it_is_read_is_named(cloud):
+    path = f"gs://{BUCKET}/changing/a.txt"
+    write_text(path, "Some text.")
+    for pattern in (path, f"gs://{BUCKET}/changing/*"):
+        (found,) = match_files([pattern])
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
+    write_text(path, "Other text")
+    with pytest.raises(SourceError, match=r"changing/a.txt changed while the job read it"):
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
+    cloud.bucket().blob("changing/a.txt").delete()
+    with pytest.raises(SourceError, match=r"changing/a.txt cannot be found any more"):
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
 
 
 def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys):

@@ -18,6 +18,8 @@ RECORDS = st.lists(
         weight=st.floats(0, 10),
         reason=TEXT,
         work=TEXT,
+        line=st.integers(0, 2**63 - 1),
+        source_id=TEXT,
     ),
     min_size=1,
     max_size=5,

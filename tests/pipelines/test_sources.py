@@ -47,8 +47,11 @@ def test_jsonl_takes_the_named_field(tmp_path):
     ("content", "message"),
     [
         (b'{"text": "a"}\n{"text": \n', "line 2: not valid JSON"),
-        (b'{"body": "a", "url": "u"}\n', "line 1: no text in field 'text' \\(found: body, url\\)"),
-        (b"[1]\n", "line 1: no text in field 'text' \\(found: a list\\)"),
+        (
+            b'{"body": "a", "url": "u"}\n',
+            "line 1 has no field 'text'; its fields are body, url; name the field with --text_field",
+        ),
+        (b"[1]\n", "line 1 is a list, not an object"),
         (b"[" * 100_000, "line 1: not valid JSON"),
     ],
 )

@@ -1,0 +1,158 @@
+"""Records with fields (JSON, CSV, Parquet) as documents, and what becomes of the bad ones.
+
+A bad record ends the job (`--on_bad_record stop`), or is left out, counted and listed (`skip`).
+"""
+
+import re
+from typing import Any
+
+from pipelines.documents import Document
+from pipelines.sources.files import ReadOptions, SourceError
+
+# Why a record is no document; counted in corpus.json, listed in rejected/*.jsonl.
+NULL_TEXT = "null_text"
+MISSING_TEXT = "missing_text"
+NOT_TEXT = "not_text"
+BROKEN_RECORD = "broken_record"
+BAD_RECORDS = (NULL_TEXT, MISSING_TEXT, NOT_TEXT, BROKEN_RECORD)
+
+_SNIPPET_CHARACTERS = 200
+_ID_CHARACTERS = 200
+_FIELDS_NAMED = 20
+# Records looked at before --id_field counts as mistyped.
+_RECORDS_WITH_ID = 100
+_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
+_REMEDY = "leave such records out with --on_bad_record skip"
+
+
+def language_code(value: object) -> str:
+    """What a file states as a document's language, if that is a code such as "en" or "pt-BR"; else ""."""
+    return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
+
+
+def storable(text: str) -> str:
+    """A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def source_id(value: object) -> str:
+    """Return the value of `--id_field` as text: a text or a whole number; "" for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ""
+    return storable(str(value))[:_ID_CHARACTERS]
+
+
+def type_name(value: object) -> str:
+    """Return what JSON calls a value, with its article: "a number", "null"."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+class FieldReader:
+    """Makes the records of one file documents.
+
+    Args:
+        path: the file, for messages.
+        options: the fields' names, and what becomes of bad records.
+    """
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self._path = path
+        self._options = options
+        self._records = 0
+        self._has_ids = not options.id_field
+        self._names: list[str] = []
+
+    def document(self, record: object, place: str, number: int, raw: str = "") -> Document:
+        """Return the document of one record, or the rejected one of a bad record.
+
+        Args:
+            record: parsed.
+            place: for messages, such as "line 3".
+            number: of the line, row or item.
+            raw: the record as it is written, for the list of rejected ones.
+
+        Raises:
+            SourceError: the record is bad, and these stop the job; or no record has the field of `--id_field`.
+        """
+        if not isinstance(record, dict):
+            return self.bad(BROKEN_RECORD, f"is {type_name(record)}, not an object", place, number, raw)
+        self._look_for_id(record)
+        field, identifier = self._options.text_field, source_id(record.get(self._options.id_field))
+        if field not in record:
+            problem = f"has no field {field!r}; its fields are {self._listed(list(record))}"
+            return self.bad(MISSING_TEXT, problem, place, number, raw, identifier, "name the field with --text_field")
+        text = record[field]
+        if text is None:
+            return self.bad(NULL_TEXT, f"field {field!r} is null", place, number, raw, identifier)
+        if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
+            paragraphs = [storable(sentence) for sentence in text if sentence.strip()]
+        elif isinstance(text, str):
+            paragraphs = storable(text).splitlines()
+        else:
+            problem = f"field {field!r} is {type_name(text)}"
+            if isinstance(text, list):
+                problem += f" that holds {next(type_name(each) for each in text if not isinstance(each, str))}"
+            return self.bad(NOT_TEXT, problem, place, number, raw, identifier)
+        title = record.get("title")
+        return Document(
+            paragraphs,
+            title=storable(title) if isinstance(title, str) else "",
+            source=self._path,
+            segmented=isinstance(text, list),
+            language=language_code(record.get("language")),
+            line=number,
+            source_id=identifier,
+        )
+
+    def bad(
+        self,
+        reason: str,
+        problem: str,
+        place: str,
+        number: int,
+        raw: str,
+        identifier: str = "",
+        remedy: str = "mend the record",
+    ) -> Document:
+        """Return the rejected document that stands for a bad record.
+
+        Raises:
+            SourceError: bad records stop the job.
+        """
+        if self._options.on_bad_record == "stop":
+            separator = " " if problem.startswith(("has", "is")) else ": "
+            raise SourceError(f"{self._path}, {place}{separator}{problem}; {remedy}, or {_REMEDY}")
+        snippet = storable(raw[:_SNIPPET_CHARACTERS])
+        return Document(
+            [snippet] if snippet else [], source=self._path, rejected=reason, line=number, source_id=identifier
+        )
+
+    def finish(self) -> None:
+        """Raise SourceError if the file had records and none of them the field of `--id_field`."""
+        if not self._has_ids and self._records:
+            raise SourceError(
+                f"{self._path}: no record has the field {self._options.id_field!r} (found: "
+                f"{self._listed(self._names)}); name the field with --id_field, or leave the flag out"
+            )
+
+    def _look_for_id(self, record: dict[str, Any]) -> None:
+        if self._has_ids:
+            return
+        self._records += 1
+        self._names = self._names or list(record)
+        self._has_ids = self._options.id_field in record
+        if self._records == _RECORDS_WITH_ID:
+            self.finish()
+
+    @staticmethod
+    def _listed(names: list[str]) -> str:
+        more = f" and {len(names) - _FIELDS_NAMED} more" if len(names) > _FIELDS_NAMED else ""
+        return (", ".join(sorted(names)[:_FIELDS_NAMED]) or "none") + more

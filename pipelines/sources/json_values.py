@@ -1,0 +1,153 @@
+"""JSON that is no JSON lines: an array of objects, or objects that extend over several lines.
+
+The file is read piece by piece, so that an array may be larger than memory. A syntax error ends the reading: nothing
+says where the next object would start.
+"""
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.documents import Document
+from pipelines.sources.fields import FieldReader
+from pipelines.sources.files import ReadOptions, SourceError, invalid_byte
+from pipelines.sources.jsonl import json_problem
+
+_PIECE_BYTES = 256 << 10
+# A value that is cut off by the end of a piece is an error at most so far before it, or an open string.
+_CUT_CHARACTERS = 16
+_BLANKS = re.compile(r"[ \t\r\n]*")
+# An array whose first item is an object, or an object that goes on in the next line.
+_ARRAY_OF_OBJECTS = re.compile(rb'\[\s*\{\s*["}]')
+_ARRAY = re.compile(rb'\[\s*["\]{\[\dtfn-]')
+_OPEN_BRACE_ALONE = re.compile(rb'\{[ \t]*\r?\n\s*["}]')
+_OBJECT_OVER_LINES = re.compile(rb'\{(?:[^\n]*[{\[][ \t]*\r?\n|[^\n]*,[ \t]*\r?\n\s*")')
+
+
+def is_json(stem: str, start: bytes) -> bool:
+    """Whether a file holds JSON values that are not a line each.
+
+    Args:
+        stem: its name without the suffix of a compression.
+        start: its first bytes without a byte order mark and blanks.
+    """
+    if _ARRAY_OF_OBJECTS.match(start) or _OPEN_BRACE_ALONE.match(start):
+        return True
+    if stem.endswith(".json") and _ARRAY.match(start):
+        return True
+    # By its name each line is an object: the first one is broken.
+    return not stem.endswith((".jsonl", ".ndjson")) and bool(_OBJECT_OVER_LINES.match(start))
+
+
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+    """Yields a document for each object, or item of a top-level array.
+
+    Raises:
+        SourceError: the file is not JSON, or an object holds no text in its field and such records stop the job.
+    """
+    fields = FieldReader(path, options)
+    values = _Values(stream, path, options.encoding)
+    for number, (line, value, raw) in enumerate(values.items(), start=1):
+        yield fields.document(value, f"item {number} (line {line})", number, raw)
+    fields.finish()
+
+
+class _Values:
+    """The JSON values of a stream, one after the other; of a top-level array its items."""
+
+    def __init__(self, stream: io.BufferedIOBase, path: str, encoding: str) -> None:
+        self._stream = stream
+        self._path = path
+        self._encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+        self._bytes = codecs.getincrementaldecoder(self._encoding)()
+        self._decoder = json.JSONDecoder()
+        self._text = ""
+        self._position = 0
+        self._line = 1
+        self._ended = False
+
+    def items(self) -> Iterator[tuple[int, Any, str]]:
+        """Yields (line that it begins in, value, value as it is written)."""
+        while self._next():
+            if self._next() != "[":
+                yield self._value()
+                continue
+            self._advance(1)
+            if self._next() == "]":
+                self._advance(1)
+                continue
+            while True:
+                yield self._value()
+                mark = self._next()
+                if mark not in (",", "]"):
+                    self._fail("neither a comma nor a bracket after an item" if mark else "the array is cut off")
+                self._advance(1)
+                if mark == "]":
+                    break
+
+    def _value(self) -> tuple[int, Any, str]:
+        self._next()
+        line, start = self._line, self._position
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._position)
+            except (ValueError, RecursionError) as error:
+                if self._may_be_cut(error) and self._more():
+                    start = self._position
+                    continue
+                self._fail(json_problem(error), error)
+            # A number may go on in the next piece.
+            if end == len(self._text) and self._more():
+                start = self._position
+                continue
+            raw = self._text[start:end]
+            self._advance(end - start)
+            return line, value, raw
+
+    def _may_be_cut(self, error: Exception) -> bool:
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _CUT_CHARACTERS
+
+    def _next(self) -> str:
+        """The next character that is no blank, or "" at the end; it is not taken."""
+        while True:
+            end = _BLANKS.match(self._text, self._position).end()  # type: ignore[union-attr]
+            self._advance(end - self._position)
+            if self._position < len(self._text):
+                return self._text[self._position]
+            if not self._more():
+                return ""
+
+    def _advance(self, characters: int) -> None:
+        self._line += self._text.count("\n", self._position, self._position + characters)
+        self._position += characters
+
+    def _more(self) -> bool:
+        """Reads at least as much as is held, so that a long value is not parsed once a piece; False at the end."""
+        if self._ended:
+            return False
+        held = self._text[self._position :]
+        data = self._stream.read(max(_PIECE_BYTES, len(held)))
+        self._ended = not data
+        try:
+            self._text = held + self._bytes.decode(data, final=self._ended)
+        except UnicodeDecodeError as error:
+            raise SourceError(
+                f"{self._path}, behind line {self._line}: {invalid_byte(error, self._encoding)}; "
+                "name the true encoding, such as --encoding latin-1, or convert the file"
+            ) from error
+        self._position = 0
+        return True
+
+    def _fail(self, problem: str, error: Exception | None = None) -> None:
+        line = self._line
+        if isinstance(error, json.JSONDecodeError):
+            line += self._text.count("\n", self._position, error.pos)
+            problem = error.msg
+        raise SourceError(
+            f"{self._path}, line {line}: not valid JSON ({problem}); mend the file, or name the true --input_format"
+        ) from error

@@ -1,0 +1,174 @@
+"""Kinds of files that hold no text as they are: archives, office documents, images, databases, web pages, XML.
+
+They are recognized from their first bytes, and by name only where the bytes cannot tell. Ordinary text must never be
+taken for one of them, whatever character it starts with.
+"""
+
+import codecs
+import dataclasses
+import re
+
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
+_LOOKED_AT = 4096
+_AS_TEXT = "or read it as it is with --input_format text"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What a file is, and what to do with it.
+
+    Attributes:
+        name: with its article, such as "a zip archive".
+        remedy: an imperative sentence without its full stop.
+        binary: whether no text reader can make sense of it; the others are text that is read when it is asked for.
+    """
+
+    name: str
+    remedy: str
+    binary: bool = True
+
+
+def _named(name: str, remedy: str = "leave it out of --input") -> Kind:
+    return Kind(name, remedy)
+
+
+_PANDOC = "extract its text first, such as with pandoc --to plain FILE --output FILE.txt"
+_TAR = Kind("a tar archive", "unpack it first (tar -x -f FILE) and give its files")
+_UTF16 = Kind("UTF-16", "convert it first: iconv -f utf-16 -t utf-8")
+_BINARY = Kind("binary data, not text", "leave it out of --input, or export its text first")
+
+# Their first bytes.
+_MAGIC: tuple[tuple[bytes, Kind], ...] = (
+    (b"PAR1", Kind("a Parquet file", "read it with --input_format parquet")),
+    (b"%PDF-", Kind("a PDF document", "extract its text first, such as with pdftotext FILE FILE.txt")),
+    (b"%!PS-Adobe", Kind("a PostScript document", "extract its text first, such as with ps2ascii FILE FILE.txt")),
+    (b"{\\rtf", Kind("an RTF document", _PANDOC)),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Kind("an old Office document (doc, xls, ppt)", "save it as text first")),
+    (
+        b"SQLite format 3\0",
+        Kind("an SQLite database", "export the text first: sqlite3 -json FILE 'select ... from ...' > FILE.json"),
+    ),
+    (b"Rar!\x1a\x07", Kind("a RAR archive", "unpack it first (unrar x FILE) and give its files")),
+    (b"7z\xbc\xaf'\x1c", Kind("a 7z archive", "unpack it first (7z x FILE) and give its files")),
+    (b"\x89PNG\r\n", _named("a PNG image")),
+    (b"\xff\xd8\xff", _named("a JPEG image")),
+    (b"GIF87a", _named("a GIF image")),
+    (b"GIF89a", _named("a GIF image")),
+    (b"II*\0", _named("a TIFF image")),
+    (b"MM\0*", _named("a TIFF image")),
+    (b"OggS\0", _named("an audio file")),
+    (b"\x7fELF", _named("a program")),
+    (b"\x89HDF\r\n", Kind("an HDF5 file", "export its text to JSON lines or Parquet first")),
+    (b"\x93NUMPY", _named("a NumPy array")),
+    (b"Obj\x01", Kind("an Avro file", "export its text to JSON lines or Parquet first")),
+    (b"ARROW1\0\0", Kind("an Arrow file", "write it as Parquet first (pyarrow.parquet.write_table)")),
+)
+_COMPRESSED: tuple[tuple[bytes, str, str], ...] = (
+    (b"\x1f\x8b", "gzip", ".gz"),
+    (b"BZh91AY&SY", "bzip2", ".bz2"),
+    (b"\x28\xb5\x2f\xfd", "zstandard", ".zst"),
+    (b"\xfd7zXZ\0", "xz", ".xz"),
+)
+_TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
+
+_WARC = Kind("a WARC file", "extract the text of its pages first, such as with trafilatura", binary=False)
+_HTML = Kind(
+    "an HTML page",
+    f"extract its text first, such as with trafilatura --input-dir DIR --output-dir TEXTS, {_AS_TEXT}",
+    binary=False,
+)
+_XML = Kind("XML, but no MediaWiki dump", f"convert it to text or JSON lines first, {_AS_TEXT}", binary=False)
+
+_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--.*?-->\s*)*"
+# The tag behind it tells a page from a sentence about pages: "<html> is the root element".
+_HTML_START = re.compile(
+    _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
+)
+_XML_START = re.compile(rb"<\?xml\s+version\s*=")
+_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+
+# Control characters but tab, line ends, form feed and escape, which text files have.
+_CONTROL_BYTES = bytes([*range(9), 11, *range(14, 27), *range(28, 32)])
+_LEAST_CONTROL_BYTES = 8
+_CONTROL_SHARE = 0.01
+
+
+def stem_of(name: str) -> str:
+    """Return the lower-case name of a file without the suffixes of its compression."""
+    stem = name.lower()
+    for suffix in COMPRESSED_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
+def kind_of(name: str, head: bytes) -> Kind | None:
+    """Return what a file is if it is no text that a reader takes, or None.
+
+    MediaWiki dumps are XML too: whoever calls this has looked for them before.
+
+    Args:
+        name: of the file.
+        head: its first bytes, decompressed where the name says that it is compressed; 512 or more, if it has them.
+    """
+    head = head[:_LOOKED_AT]
+    return _binary_kind(stem_of(name), head) or _markup_kind(stem_of(name), head)
+
+
+def _binary_kind(stem: str, head: bytes) -> Kind | None:
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _zip_kind(stem, head)
+    if _is_tar(head):
+        return _TAR
+    for magic, method, suffix in _COMPRESSED:
+        if head.startswith(magic):
+            if stem.endswith(_TAR_SUFFIXES):
+                return _TAR
+            return Kind(f"compressed with {method}, which its name does not say", f"name it FILE{suffix}")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _UTF16
+    control = len(head) - len(head.translate(None, _CONTROL_BYTES))
+    if control < max(_LEAST_CONTROL_BYTES, _CONTROL_SHARE * len(head)):
+        return None
+    # ASCII in UTF-16 has a zero in every other byte.
+    zeros = [head[start::2].count(0) for start in (0, 1)]
+    if max(zeros) > 0.2 * len(head) and min(zeros) == 0:
+        return _UTF16
+    return _BINARY
+
+
+def _zip_kind(stem: str, head: bytes) -> Kind:
+    if stem.endswith(".docx") or b"word/" in head:
+        return Kind("a Word document", _PANDOC)
+    if stem.endswith(".epub") or b"application/epub+zip" in head:
+        return Kind("an EPUB book", _PANDOC)
+    if stem.endswith((".odt", ".ods", ".odp")) or b"application/vnd.oasis." in head:
+        return Kind("an OpenDocument file", _PANDOC)
+    if stem.endswith((".xlsx", ".pptx")) or b"xl/" in head or b"ppt/" in head:
+        return Kind("an Office document (xlsx, pptx)", "save it as CSV or text first")
+    return Kind("a zip archive", "unpack it first (unzip FILE) and give its files")
+
+
+def _is_tar(head: bytes) -> bool:
+    """Whether the first 512 bytes are a tar header: by its mark, or in the oldest format by its checksum."""
+    if head[257:262] == b"ustar":
+        return True
+    digits = head[148:156].strip(b" \0")
+    if len(head) < 512 or not digits or digits.translate(None, b"01234567"):
+        return False
+    return int(digits, 8) == sum(head[:148]) + sum(head[156:512]) + 8 * ord(" ")
+
+
+def _markup_kind(stem: str, head: bytes) -> Kind | None:
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if start.startswith((b"WARC/1.0\r\n", b"WARC/1.1\r\n")):
+        return _WARC
+    if not start.startswith(b"<"):
+        return None
+    if _HTML_START.match(start) or stem.endswith(_HTML_SUFFIXES):
+        return _HTML
+    if _XML_START.match(start) or stem.endswith(".xml"):
+        return _XML
+    return None

@@ -1,0 +1,219 @@
+"""JSON arrays, CSV and TSV give the documents that Python's own parsers see; bad records stop the job or are named."""
+
+import csv
+import io
+import json
+import tempfile
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.sources import ReadOptions, SourceError, json_values, read_file
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+RECORDS = st.lists(st.builds(lambda text, more: {**more, "text": text}, TEXT, st.dictionaries(TEXT, JSON, max_size=3)))
+
+
+def read(path: Path, content: bytes, **options):
+    path.write_bytes(content)
+    return list(read_file(str(path), ReadOptions(**options)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    records=RECORDS,
+    indent=st.sampled_from([None, 0, 2]),
+    ascii_only=st.booleans(),
+    piece=st.integers(1, 40),
+    concatenated=st.booleans(),
+)
+def test_json_in_pieces_of_any_size_is_what_json_loads(records, indent, ascii_only, piece, concatenated):
+    def dump(value):
+        return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+    text = "\n".join(map(dump, records)) if concatenated else dump(records)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_values, "_PIECE_BYTES", piece)
+        documents = read(Path(folder) / "a.json", text.encode(), input_format="json")
+    assert [document.paragraphs for document in documents] == [record["text"].splitlines() for record in records]
+    assert [document.line for document in documents] == list(range(1, len(records) + 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'[{"text": "a"},\n{"text": "b"}', "line 2: not valid JSON .the array is cut off"),
+        (b'[{"text": "a"}\n{"text": "b"}]', "line 2: not valid JSON .neither a comma nor a bracket"),
+        (b'[{"text": "a"},\n{"text" "b"}]', "line 2: not valid JSON"),
+        (b'[{"text": "a"},\n{"text": "b\xff"}]', "line .*byte 0xff is not valid utf-8"),
+        (b'[{"text": "a"},\n{"text": null}]', r"item 2 \(line 2\): field 'text' is null; .*--on_bad_record skip"),
+        (b'[{"text": "a"},\n7]', r"item 2 \(line 2\) is a number, not an object"),
+        (b"[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_json_errors_name_the_place(tmp_path, content, message):
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path / "a.json", content, input_format="json")
+
+
+def test_a_syntax_error_at_the_start_of_a_large_array_does_not_read_it_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    path.write_bytes(b'[{"text": nonsense}, ' + b'{"text": "a"}, ' * 100_000 + b"{}]")
+    monkeypatch.setattr(json_values, "_PIECE_BYTES", 1000)
+    with path.open("rb") as stream, pytest.raises(SourceError, match="line 1: not valid JSON"):
+        list(json_values.read_documents(stream, str(path), ReadOptions()))
+    with path.open("rb") as stream:
+        with pytest.raises(SourceError):
+            list(json_values.read_documents(stream, str(path), ReadOptions()))
+        assert stream.tell() < 10_000
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('\n\t,;"'), max_size=20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=st.lists(st.tuples(CELL, CELL, CELL), max_size=5), delimiter=st.sampled_from(",;\t"))
+def test_csv_is_what_the_csv_module_writes(rows, delimiter):
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter)
+    writer.writerows([("id", "text", "title"), *rows])
+    data = b"\xef\xbb\xbf" + file.getvalue().encode()
+    with tempfile.TemporaryDirectory() as folder:
+        documents = read(Path(folder) / "a.csv", data, id_field="id")
+    assert [(d.source_id, d.paragraphs, d.title) for d in documents] == [
+        (identifier, text.splitlines(), title) for identifier, text, title in rows
+    ]
+
+
+def test_rows_are_named_by_the_line_they_begin_in(tmp_path):
+    content = b'text,title\n"Two\nlines.",a\n\nOne line.,b\n"Two\nmore.",c\n'
+    assert [document.line for document in read(tmp_path / "a.csv", content)] == [2, 5, 6]
+
+
+def test_quotes_in_tsv_are_characters_unless_they_enclose_a_field(tmp_path):
+    content = b'text\tlabel\n"Yes", he said.\t1\n"A ""quoted"" field"\t0\nAn inch is 1".\t1\n'
+    documents = read(tmp_path / "a.tsv", content)
+    assert [document.paragraphs for document in documents] == [
+        ['"Yes", he said.'],
+        ['A "quoted" field'],
+        ['An inch is 1".'],
+    ]
+
+
+def test_real_tsv(shared_data):
+    path = shared_data / "glue/SST-2/dev.tsv"
+    documents = list(read_file(str(path), ReadOptions(text_field="sentence")))
+    expected = [line.split("\t")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    assert ["".join(document.paragraphs).strip() for document in documents] == expected
+    assert len(documents) == 872
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.csv",
+            b"body,title\na,b\n",
+            r"no column 'text' in the first line \(found: 'body', 'title'\); .*--text_field",
+        ),
+        ("a.csv", b"text,text\na,b\n", "two columns 'text'"),
+        ("a.csv", b"text,title\na,b,c\n", r"line 2 has 3 field\(s\) where the header has 2; .*--on_bad_record skip"),
+        ("a.csv", b'text,title\n"a"b,c\n', "line 2: a quotation mark out of place .*--on_bad_record skip"),
+        ("a.csv", b'text,title\na,b\n"never closed,c\na,b\n', "line 3: a quotation mark in this row is never closed"),
+        ("a.tsv", b"text\ttitle\na\n", r"line 2 has 1 field\(s\) where the header has 2"),
+        ("a.csv", b"Just, a text\nwith commas, of a poem\n", "--input_format text"),
+    ],
+)
+def test_table_errors_name_the_place(tmp_path, name, content, message):
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path / name, content)
+
+
+BAD = {
+    "null_text": ('{"text": null}', "field 'text' is null"),
+    "missing_text": ('{"body": "a", "url": "u"}', "has no field 'text'; its fields are body, url"),
+    "not_text": ('{"text": 3.5}', "field 'text' is a number"),
+    "broken_record": ('{"text": "cut', "not valid JSON"),
+}
+MORE_BAD = [
+    ("not_text", '{"text": true}', "is a boolean"),
+    ("not_text", '{"text": {"a": 1}}', "is an object"),
+    ("not_text", '{"text": ["a", null]}', "is a list that holds null"),
+    ("broken_record", "[1]", "is a list, not an object"),
+    ("broken_record", "null", "is null, not an object"),
+    ("broken_record", "9" * 5000, "not valid JSON"),
+]
+
+
+@pytest.mark.parametrize(("reason", "line", "problem"), [(key, *value) for key, value in BAD.items()] + MORE_BAD)
+@pytest.mark.parametrize("kind", ["plain", "wikiextractor"])
+def test_a_bad_line_stops_the_job_or_is_left_out_with_its_place(tmp_path, reason, line, problem, kind):
+    good = '{"id": "1", "url": "u", "title": "T", "text": "Good."}' if kind == "wikiextractor" else '{"text": "Good."}'
+    content = f"{good}\n\n{line}\n{good}\n".encode()
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(SourceError, match=rf"a\.jsonl, line 3.*{problem}.*--on_bad_record skip"):
+        read(path, content)
+    documents = read(path, content, on_bad_record="skip")
+    assert [document.rejected for document in documents] == ["", reason, ""]
+    assert [document.line for document in documents] == [1, 3, 4]
+    assert documents[1].paragraphs == [line[:200]]
+
+
+def test_a_line_in_another_encoding_is_a_bad_record(tmp_path):
+    content = '{"text": "Gut."}\n{"text": "M\u00e4dchen."}\n'.encode("latin-1")
+    with pytest.raises(SourceError, match=r"line 2: byte 0xe4 is not valid utf-8; .*--encoding latin-1"):
+        read(tmp_path / "a.jsonl", content)
+    documents = read(tmp_path / "a.jsonl", content, on_bad_record="skip")
+    assert [document.rejected for document in documents] == ["", "broken_record"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_row_in_another_encoding_is_a_bad_record(tmp_path, name):
+    content = 'text\nGut.\nM\u00e4dchen.\n"Gut, auch"\n'.encode("latin-1")
+    with pytest.raises(SourceError, match=r"line 3: byte 0xe4 is not valid utf-8; .*--encoding latin-1"):
+        read(tmp_path / name, content)
+    documents = read(tmp_path / name, content, on_bad_record="skip")
+    assert [document.rejected for document in documents] == ["", "broken_record", ""]
+    assert documents[1].paragraphs == ["M\ufffddchen."]
+    assert [d.paragraphs for d in read(tmp_path / name, content, encoding="latin-1")][1] == ["M\u00e4dchen."]
+    with pytest.raises(SourceError, match=r"line 1: byte 0xe4 is not valid utf-8; .*true --encoding"):
+        read(tmp_path / name, content.replace(b"text", b"text\xe4"), on_bad_record="skip")
+
+
+def test_identifiers_are_those_of_the_field(tmp_path):
+    lines = [{"key": "a", "text": "One."}, {"key": 7, "text": "Two."}, {"text": "Three."}, {"key": None, "text": None}]
+    content = "\n".join(map(json.dumps, lines)).encode()
+    documents = read(tmp_path / "a.jsonl", content, id_field="key", on_bad_record="skip")
+    assert [document.source_id for document in documents] == ["a", "7", "", ""]
+    with pytest.raises(SourceError, match=r"no record has the field 'kee' \(found: key, text\); .*--id_field"):
+        read(tmp_path / "a.jsonl", content, id_field="kee", on_bad_record="skip")
+
+
+def test_parquet_rows_have_numbers_and_identifiers(tmp_path):
+    table = pyarrow.table({"text": ["One.", None, "Three."], "key": [10, 11, 12]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    documents = list(read_file(str(tmp_path / "a.parquet"), ReadOptions(id_field="key")))
+    assert [(d.line, d.source_id, d.rejected) for d in documents] == [
+        (1, "10", ""),
+        (2, "11", "null_text"),
+        (3, "12", ""),
+    ]
+    with pytest.raises(SourceError, match=r"no column 'kee' .*--id_field"):
+        list(read_file(str(tmp_path / "a.parquet"), ReadOptions(id_field="kee")))
+
+
+def test_documents_of_lines_have_the_line_they_begin_in(tmp_path):
+    content = b"\nOne.\nTwo.\n\n\nThree.\n"
+    for input_format in ("sentences", "bookcorpus"):
+        assert [d.line for d in read(tmp_path / "a.txt", content, input_format=input_format)] == [2, 6]
+    content = b'\n<doc id="1" title="A">\nA\n\nText.\n</doc>\n<doc id="2" title="B">\nB\n</doc>\n'
+    assert [d.line for d in read(tmp_path / "wiki_00", content)] == [2, 7]
