@@ -2,10 +2,7 @@
 
 import argparse
 
-import deploy.corpus
-import deploy.pretraining_data
-from deploy import example_flags
-from deploy.output_lock import lock_output
+from deploy import corpus_flags, example_flags, pretraining_data_flags
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
@@ -16,9 +13,9 @@ ACCEPTS_BEAM_FLAGS = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of both jobs."""
-    deploy.corpus.add_arguments(parser)
+    corpus_flags.add_arguments(parser)
     example_flags.add_arguments(parser)
-    deploy.pretraining_data.add_machine_arguments(parser)
+    pretraining_data_flags.add_machine_arguments(parser)
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
@@ -27,6 +24,11 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
+    # Imported here, so that `--help` does not wait for Beam.
+    import deploy.corpus
+    import deploy.pretraining_data
+    from deploy.output_lock import lock_output
+
     # A mistake in the second job's flags shows before the first job's hours.
     example_flags.example_options(args, args.do_lower_case)
     with lock_output(args.output):

@@ -4,22 +4,9 @@ import argparse
 import json
 import uuid
 
-from apache_beam.io.filesystems import FileSystems
-
-from deploy import embedded, vocabulary_flags
-from deploy.corpus import (
-    add_input_arguments,
-    add_split_arguments,
-    corpus_options,
-    find_inputs,
-    megabytes_read,
-)
-from deploy.output import absolute, delete_folder, require_writable
-from deploy.progress import Stage, watch_files
-from pipelines.corpus import build_vocabulary
+from deploy import vocabulary_flags
+from deploy.corpus_flags import add_input_arguments, add_split_arguments
 from pipelines.dataset import DatasetError
-from pipelines.reading import split_inputs
-from pipelines.writing import read_bytes
 
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
@@ -43,6 +30,17 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
+    # Imported here, so that `--help` does not wait for Beam.
+    from apache_beam.io.filesystems import FileSystems
+
+    from deploy import embedded
+    from deploy.corpus import corpus_options, find_inputs, megabytes_read
+    from deploy.output import absolute, delete_folder, require_writable
+    from deploy.progress import Stage, watch_files
+    from pipelines.corpus import build_vocabulary
+    from pipelines.reading import split_inputs
+    from pipelines.writing import read_bytes
+
     args.vocab_file = None
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)

@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterator
 
 from pipelines.documents import Document
+from pipelines.input_formats import FORMATS, SourceError
 from pipelines.sources import (
     bookcorpus,
     gutenberg,
@@ -20,7 +21,7 @@ from pipelines.sources import (
     wikiextractor,
     wikipedia,
 )
-from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
+from pipelines.sources.files import ReadOptions, open_decompressed
 
 READERS = {
     "sentences": sentences.read_documents,
@@ -33,7 +34,6 @@ READERS = {
     "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
-FORMATS = ("auto", *READERS)
 
 # Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
 _PEEK = 4096

@@ -12,14 +12,11 @@ import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.input_formats import SourceError as SourceError
 from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
-
-
-class SourceError(ValueError):
-    """An input that cannot be read as asked; the message names the file and the remedy in one line."""
 
 
 @dataclasses.dataclass(frozen=True)

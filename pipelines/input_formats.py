@@ -1,0 +1,22 @@
+"""What the flags of commands that read text need of the readers, without importing them.
+
+This file imports neither Beam nor pyarrow, so that `--help` does not wait for them.
+"""
+
+# Values of --input_format; `pipelines.sources.READERS` has the reader of each but the first.
+FORMATS = (
+    "auto",
+    "sentences",
+    "text",
+    "bookcorpus",
+    "gutenberg",
+    "jsonl",
+    "parquet",
+    "wikiextractor",
+    "wikipedia",
+    "language_reference",
+)
+
+
+class SourceError(ValueError):
+    """An input that cannot be read as asked; the message names the file and the remedy in one line."""
