@@ -17,8 +17,8 @@ from beambert_flags import empty_path, places
 
 COMMANDS = {
     "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
-    "corpus": ("deploy.corpus", "the first half of build: documents, sentences, vocabulary"),
-    "pretraining-data": ("deploy.pretraining_data", "the second half of build: a corpus to masked examples"),
+    "corpus": ("deploy.corpus_flags", "the first half of build: documents, sentences, vocabulary"),
+    "pretraining-data": ("deploy.pretraining_data_flags", "the second half of build: a corpus to masked examples"),
     "inspect": ("deploy.inspect", "the examples of a shard as text, masked words marked"),
     "vocab": ("deploy.vocab", "a vocabulary alone, learnt from text"),
     "pretrain": ("trainers.pretrain", "train and evaluate BERT on what build made"),

@@ -27,6 +27,7 @@ from apache_beam import Pipeline
 
 import deploy.corpus
 from benchmarks.corpus import memory, run_command
+from deploy import corpus_flags
 from deploy.plan_cloud import CPU_FACTOR, plan_cloud
 from deploy.plan_data import largest_bucket, plan_data
 from deploy.plan_lines import count, hours, size
@@ -60,7 +61,7 @@ _PAGE_BYTES = 4000
 def options() -> CorpusOptions:
     """Those of `beambert corpus` without flags."""
     parser = argparse.ArgumentParser()
-    deploy.corpus.add_arguments(parser)
+    corpus_flags.add_arguments(parser)
     return deploy.corpus.corpus_options(parser.parse_args(["--output", "-"]), [])
 
 

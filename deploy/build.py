@@ -2,13 +2,8 @@
 
 import argparse
 
-import deploy.corpus
-import deploy.pretraining_data
-from deploy import example_flags
-from deploy.output import absolute
-from deploy.output_lock import claim_output
+from deploy import corpus_flags, example_flags, pretraining_data_flags
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
-from pipelines.written_files import require_written, sizes_of_corpus
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
@@ -19,9 +14,9 @@ ACCEPTS_BEAM_FLAGS = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of both jobs."""
-    deploy.corpus.add_arguments(parser)
+    corpus_flags.add_arguments(parser)
     example_flags.add_arguments(parser)
-    deploy.pretraining_data.add_machine_arguments(parser)
+    pretraining_data_flags.add_machine_arguments(parser)
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
@@ -30,6 +25,13 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
+    # Imported here, so that `--help` does not wait for Beam.
+    import deploy.corpus
+    import deploy.pretraining_data
+    from deploy.output import absolute
+    from deploy.output_lock import claim_output
+    from pipelines.written_files import require_written, sizes_of_corpus
+
     # A mistake in the second job's flags shows before the first job's hours.
     example_flags.example_options(args, args.do_lower_case)
     manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES

@@ -5,8 +5,8 @@ import importlib.util
 
 from beambert_flags import fraction, positive_int
 from pipelines.cleaning import SKIPPABLE, CleaningOptions
+from pipelines.input_formats import SourceError
 from pipelines.language_identification import known_languages
-from pipelines.sources import SourceError
 
 _DEFAULTS = CleaningOptions()
 

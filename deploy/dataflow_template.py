@@ -13,12 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import deploy.corpus
-import deploy.pretraining_data
 from beambert_flags import PLACES, boolean, non_negative_int, positive_int
+from deploy import corpus_flags, pretraining_data_flags
 from deploy.dataflow_flags import CLOUD_PATH
 
-COMMANDS: dict[str, ModuleType] = {"corpus": deploy.corpus, "pretraining-data": deploy.pretraining_data}
+COMMANDS: dict[str, ModuleType] = {"corpus": corpus_flags, "pretraining-data": pretraining_data_flags}
 FOLDER = Path(__file__).parent / "templates"
 # What a value must be, by the function that reads it; the command itself checks its range.
 _PATTERNS: dict[Any, str] = {

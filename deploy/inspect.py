@@ -7,18 +7,14 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
-from apache_beam.io.filesystems import FileSystems
 from rich.console import Console
 from rich.text import Text
 
 from beambert_flags import non_negative_int, positive_int
-from deploy.output import absolute
 from pipelines import dataset, inspection
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.inspection import MASK, OTHER, SAME, Example, InstanceText, Span
-from pipelines.record_reader import read_examples
 from pipelines.statistics import Statistics
-from pipelines.writing import read_bytes
 from tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Prints pretraining examples as text: segments A and B, their label, and every masked word as [word→what
@@ -45,6 +41,11 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         DatasetError, VocabularyError: a shard or vocabulary that is missing, damaged or of another kind.
     """
+    # Imported here and below, so that `--help` does not wait for Beam.
+    from apache_beam.io.filesystems import FileSystems
+
+    from deploy.output import absolute
+
     try:
         for path in args.shards:
             path = absolute(path)
@@ -63,12 +64,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _folders_above(path: str) -> Iterator[str]:
+    from apache_beam.io.filesystems import FileSystems
+
     for _ in range(2):
         path = FileSystems.split(path)[0].rstrip("/")
         yield path
 
 
 def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
+    from deploy.output import absolute
+    from pipelines.writing import read_bytes
+
     if vocab_file:
         candidates = [absolute(vocab_file)]
     else:
@@ -87,6 +93,8 @@ def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
 
 def _objective(path: str) -> str:
     """What the labels of a shard mean: `dataset.json` tells, where there is one."""
+    from pipelines.writing import read_bytes
+
     for folder in _folders_above(path):
         manifest = f"{folder}/{dataset.FILE_NAME}"
         try:
@@ -97,6 +105,8 @@ def _objective(path: str) -> str:
 
 
 def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
+    from pipelines.record_reader import read_examples
+
     for number, features in enumerate(read_examples(path)):
         try:
             yield inspection.decode(features, len(vocab))

@@ -13,6 +13,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 import deploy.corpus
+from deploy import corpus_flags
 from deploy.plan_text import Text, pieces_a_word
 from pipelines.corpus_options import CorpusOptions
 from pipelines.documents import Document
@@ -126,7 +127,7 @@ def _corpus_job(
     if input_format not in FORMATS:
         raise SourceError(f"--input_format {input_format} is not known; choose from {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
-    deploy.corpus.add_arguments(parser)
+    corpus_flags.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]
     # An estimate need not end at a bad record.
     flags += ["--on_bad_record", "skip"]

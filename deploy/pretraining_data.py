@@ -1,4 +1,4 @@
-"""`beambert pretraining-data`: job 2 on the chosen engine, skipped where its result is there already."""
+"""What `beambert pretraining-data` runs: job 2 on the chosen engine, skipped where its result is there already."""
 
 import argparse
 import dataclasses
@@ -37,35 +37,9 @@ from pipelines.writing import TEMPORARY, delete_matching, read_bytes, write_atom
 from pipelines.written_files import require_written, sizes_of_dataset
 from tokenizer.vocabulary import Vocabulary
 
-DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
-shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
-report.html and dataset.json."""
-
-ACCEPTS_BEAM_FLAGS = True
-
 # How many workers to find work for where a cluster decides on their number.
 _CLUSTER_WORKERS = 64
 _SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert pretraining-data`."""
-    group = parser.add_argument_group("what to read and write")
-    group.add_argument("--input", required=True, metavar="DIR", help="a corpus, as `beambert corpus` makes it")
-    group.add_argument("--output", required=True, metavar="DIR", help="directory for the result; may be the same")
-    group.add_argument("--vocab_file", metavar="FILE", help="another vocab.txt than the corpus's own")
-    example_flags.add_arguments(parser)
-    add_machine_arguments(parser)
-
-
-def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag about this machine, which no result hangs on."""
-    group = parser.add_argument_group("this machine")
-    group.add_argument(
-        "--ignore_memory_estimate",
-        action="store_true",
-        help="go ahead where more memory would be needed than is free",
-    )
 
 
 def run(args: argparse.Namespace, beam_flags: list[str]) -> int:

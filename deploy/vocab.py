@@ -4,24 +4,9 @@ import argparse
 import json
 import uuid
 
-from apache_beam.io.filesystems import FileSystems
-
-from deploy import embedded, vocabulary_flags
-from deploy.corpus import (
-    add_input_arguments,
-    add_split_arguments,
-    corpus_options,
-    find_inputs,
-    megabytes_read,
-)
-from deploy.input_check import check_inputs, given_fields
-from deploy.output import absolute, delete_folder, require_writable
-from deploy.progress import Stage, watch_files
-from pipelines.corpus import build_vocabulary
+from deploy import vocabulary_flags
+from deploy.corpus_flags import add_input_arguments, add_split_arguments
 from pipelines.output_file import check_output_file
-from pipelines.reading import split_inputs
-from pipelines.writing import read_bytes
-from pipelines.written_files import require_written
 
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
@@ -46,6 +31,19 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, OutputFileError, VocabularyError: a mistake in the input or the flags.
     """
+    # Imported here, so that `--help` does not wait for Beam.
+    from apache_beam.io.filesystems import FileSystems
+
+    from deploy import embedded
+    from deploy.corpus import corpus_options, find_inputs, megabytes_read
+    from deploy.input_check import check_inputs, given_fields
+    from deploy.output import absolute, delete_folder, require_writable
+    from deploy.progress import Stage, watch_files
+    from pipelines.corpus import build_vocabulary
+    from pipelines.reading import split_inputs
+    from pipelines.writing import read_bytes
+    from pipelines.written_files import require_written
+
     args.vocab_file = None
     inputs = find_inputs(args)
     options = corpus_options(args, inputs)

@@ -5,10 +5,7 @@ import dataclasses
 from typing import Any
 
 from beambert_flags import boolean, fraction, non_negative_int, positive_int
-from deploy.output import absolute
-from pipelines.sources import SourceError
-from pipelines.vocabulary import VocabularyOptions
-from pipelines.writing import read_bytes
+from pipelines.input_formats import SourceError
 from tokenizer.coverage import Coverage
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
@@ -81,6 +78,9 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         SourceError, VocabularyError: a file that is missing or no vocabulary, or flags that exclude each other.
     """
+    # Imported here, so that `--help` does not wait for Beam.
+    from pipelines.vocabulary import VocabularyOptions
+
     if args.vocab_file and args.vocab_size:
         raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
     size = args.vocab_size or _VOCAB_SIZE
@@ -100,6 +100,9 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _checked(flag: str, path: str | None) -> str:
+    from deploy.output import absolute
+    from pipelines.writing import read_bytes
+
     if not path:
         return ""
     try:

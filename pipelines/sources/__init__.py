@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterator
 
 from pipelines.documents import Document
+from pipelines.input_formats import FORMATS, SourceError
 from pipelines.sources import (
     bookcorpus,
     gutenberg,
@@ -22,7 +23,7 @@ from pipelines.sources import (
     wikiextractor,
     wikipedia,
 )
-from pipelines.sources.files import ReadOptions, SourceError, open_decompressed
+from pipelines.sources.files import ReadOptions, open_decompressed
 from pipelines.sources.kinds import kind_of, stem_of
 
 READERS = {
@@ -39,7 +40,6 @@ READERS = {
     "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
-FORMATS = ("auto", *READERS)
 # Those whose reader takes --text_field; WikiExtractor's files have fields if they are of its --json.
 _WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
 # Those whose reader itself says what is wrong with a file of another kind.

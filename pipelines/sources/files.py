@@ -13,16 +13,12 @@ import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.input_formats import SourceError as SourceError
 from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
 DEFAULT_TEXT_FIELD = "text"
-BAD_RECORD_ACTIONS = ("stop", "skip")
-
-
-class SourceError(ValueError):
-    """An input that cannot be read as asked; the message names the file and the remedy in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +31,7 @@ class ReadOptions:
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
         id_field: the field or column that identifies a document for the user, or "".
-        on_bad_record: one of `BAD_RECORD_ACTIONS`: what becomes of a record that cannot be read or has no text in its
+        on_bad_record: one of `pipelines.input_formats.BAD_RECORD_ACTIONS`: what becomes of a record that cannot be read or has no text in its
             field.
     """
 

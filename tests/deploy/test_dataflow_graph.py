@@ -23,7 +23,7 @@ from apache_beam.runners.pipeline_context import PipelineContext
 
 import deploy.build
 from deploy import corpus as corpus_command
-from deploy import dataflow_graph
+from deploy import corpus_flags, dataflow_graph
 from deploy.dataflow_flags import FOR_EVERY_JOB
 from pipelines.corpus import build_corpus
 from pipelines.reading import Input, Unit
@@ -281,7 +281,7 @@ def test_the_request_stays_small_however_many_files_there_are(tmp_path):
     from apache_beam.runners.dataflow.internal.apiclient import Environment
 
     parser = argparse.ArgumentParser()
-    corpus_command.add_arguments(parser)
+    corpus_flags.add_arguments(parser)
     args = parser.parse_args(["--input", "gs://bucket/*", "--output", "gs://bucket/data", "--vocab_size=30000"])
     sizes = {}
     for number in (1, 2_000):
