@@ -75,18 +75,25 @@ def require_checkpoint(directory: Path, step: int) -> None:
         raise TrainingError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
 
 
-def require_best(directory: Path) -> None:
+def stale_best(directory: Path) -> bytes | None:
+    """Return the record of the best checkpoint where that checkpoint is missing, as a killed save may leave it."""
+    record = directory / best_checkpoint.FILE_NAME
+    return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
+
+
+def require_best(directory: Path, stale: bytes | None) -> None:
     """Check that the checkpoint that is recorded as the best exists, before another is taken for the model.
 
     Args:
         directory: of the checkpoints.
+        stale: `stale_best` when the command began, which is no error.
 
     Raises:
         TrainingError: it was removed; or the record cannot be read.
     """
-    record = directory / best_checkpoint.FILE_NAME
-    if record.exists() and best_checkpoint.best(directory) is None:
+    if stale_best(directory) not in (None, stale):
+        record = directory / best_checkpoint.FILE_NAME
         raise TrainingError(
-            f"the best checkpoint, which {record} names, was removed; delete {record} to take the last checkpoint for "
-            f"the model, and {_AGAIN}"
+            f"the best checkpoint, which {record} names, was removed while the command ran; run the same command again "
+            "to take the last checkpoint for the model, or give another --output to train again"
         )

@@ -30,7 +30,7 @@ from trainers.loop import Source, record_evaluation, train
 from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.progress import say
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files
+from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files, stale_best
 from trainers.run_report.report import EVALUATION_NAME, write_report
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_setup import (
@@ -101,7 +101,8 @@ class FinetuningRun:
         fixed = uses_xla(args) or distribution.is_tpu
         self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
-        self.has_trained = self.has_best = False
+        self.has_trained = False
+        self.stale_best = stale_best(self.checkpoint_directory)
         self._answer = tf.function(self._answered, autograph=False)
         # What the model as it is said of splits that were scored, since the same may be written as answers.
         self._scored: dict[str, Logits] = {}
@@ -344,9 +345,8 @@ class FinetuningRun:
 
     def _require_best(self) -> None:
         """Checks that the best checkpoint so far did not vanish, for then a worse one would become the best."""
-        if self.has_best:
-            require_best(self.checkpoint_directory)
-        self.has_best = best_checkpoint.best(self.checkpoint_directory) is not None
+        if self.distribution.is_chief:
+            require_best(self.checkpoint_directory, self.stale_best)
 
     def _require_files(
         self, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]
