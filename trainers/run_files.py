@@ -44,11 +44,14 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
     """
     if not output.is_dir():
         raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+    missing = [name for name in contents if not (output / name).exists()]
+    for name in missing:
+        content = contents[name]
+        if content is not None:
+            write_whole(output / name, content)
     for name, content in contents.items():
         path = output / name
-        if not path.exists():
-            if content is not None:
-                write_whole(path, content)
+        if name in missing:
             raise TrainingError(f"{path} was removed while the command ran; {_AGAIN}")
         if content is not None and path.read_bytes() != content:
             raise TrainingError(f"{path} was changed while the command ran; {_AGAIN}")
