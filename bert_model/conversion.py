@@ -1,7 +1,9 @@
 """Writes an open checkpoint as any of the three kinds."""
 
+import contextlib
 import dataclasses
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bert_model import hugging_face, model_card, native, tf1_checkpoint
@@ -41,24 +43,62 @@ def write(
     check_destination(destination)
     if keep_optimizer and kind == "huggingface":
         raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
+    with new_directory(destination) as unfinished:
+        (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
+        left_out: list[str] = []
+        if kind == "tf1":
+            _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
+            names = [native.CONFIG_FILE_NAME, f"{TF1_CHECKPOINT_NAME}.index"]
+        elif kind == "native":
+            _write_native(checkpoint, unfinished, do_lower_case, keep_optimizer)
+            names = [native.CONFIG_FILE_NAME, f"{native.CHECKPOINT_NAME}.index", native.FILE_NAME]
+        else:
+            left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
+            names = [hugging_face.CONFIG_FILE_NAME, hugging_face.TOKENIZER_CONFIG_FILE_NAME]
+        require_files(unfinished, [native.VOCAB_FILE_NAME, *names])
+    return left_out
+
+
+@contextlib.contextmanager
+def new_directory(destination: Path) -> Iterator[Path]:
+    """Make a directory that appears under its name complete, when the block ends, or not at all.
+
+    Args:
+        destination: the directory; must not exist, or be empty.
+
+    Yields:
+        An empty directory beside it, to be filled.
+
+    Raises:
+        CheckpointError: what was written was removed meanwhile.
+    """
     destination.parent.mkdir(parents=True, exist_ok=True)
     unfinished = destination.with_name(f".{destination.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     try:
-        (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
-        left_out: list[str] = []
-        if kind == "tf1":
-            _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
-        elif kind == "native":
-            _write_native(checkpoint, unfinished, do_lower_case, keep_optimizer)
-        else:
-            left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
+        yield unfinished
         # Takes the place of an empty directory too.
         unfinished.replace(destination)
+    except Exception as error:
+        # Each library that writes files has an error of its own for a directory that is missing.
+        vanished = next((path for path in (destination.parent, unfinished) if not path.is_dir()), None)
+        if vanished is None:
+            raise
+        raise CheckpointError(f"{vanished} was removed while the command ran; run the same command again") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return left_out
+
+
+def require_files(directory: Path, names: Iterable[str]) -> None:
+    """Check that files that were written are still there.
+
+    Raises:
+        CheckpointError: it names the first that is missing.
+    """
+    for name in names:
+        if not (directory / name).exists():
+            raise CheckpointError(f"{directory / name} was removed while the command ran; run the same command again")
 
 
 def check_destination(destination: Path) -> None:

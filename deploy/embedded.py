@@ -40,7 +40,7 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.ER
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 # A file that is missing, as the system, Beam's renaming and `writing.read_bytes` tell of it.
 _MISSING = re.compile(
-    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^(/[^']+)$"
+    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
 )
 
 
@@ -171,7 +171,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                 with beam.Pipeline(options=options) as pipeline:
                     build(pipeline)
         except Exception as error:
-            raise _as_user_error(error, output) from error
+            raise _as_user_error(error, output, on_cluster=True) from error
         return
     with tempfile.NamedTemporaryFile("r", prefix="beambert-workers-", suffix=".log") as log, _quiet_engine() as noise:
         try:
@@ -195,7 +195,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
             raise known from error
 
 
-def _as_user_error(error: Exception, output: str) -> Exception:
+def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
     """The user's mistake that a worker's error text tells of, or the error itself."""
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
@@ -203,7 +203,8 @@ def _as_user_error(error: Exception, output: str) -> Exception:
         missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
         if missing:
             path = next(filter(None, missing.groups()))
-            return DatasetError(f"{path} was removed while the command ran; run the same command again")
+            why = ", or is not on a filesystem that every worker sees" if on_cluster else ""
+            return DatasetError(f"{path} was removed while the command ran{why}; run the same command again")
         number = _ERRNO.search(message)
         if number and int(number.group(1)) in _CANNOT_WRITE:
             reason = os.strerror(int(number.group(1)))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bert_model.conversion import check_destination
+from bert_model.conversion import check_destination, new_directory, require_files
 from bert_model.names import FEATURE_BASED, PRETRAINING, TASKS
 from trainers import inference
 from trainers.errors import TrainingError
@@ -71,18 +71,13 @@ def run(args: argparse.Namespace) -> int:
     length = inference.text_length(opened, args.max_seq_length)
     if not 1 <= args.top_k <= len(opened.vocabulary):
         raise TrainingError(f"--top_k is {args.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = destination.with_name(f".{destination.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
+    with new_directory(destination) as unfinished:
         if args.to == "savedmodel":
             lines = [_shown(name, function) for name, function in save(opened, unfinished, length, args.top_k).items()]
+            require_files(unfinished, ["saved_model.pb", "variables/variables.index", f"assets/{VOCABULARY_NAME}"])
         else:
             lines = [save_ids_model(opened, unfinished, args.to)]
-        # Takes the place of an empty directory too.
-        unfinished.replace(destination)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            require_files(unfinished, [MODEL_NAMES[args.to], VOCABULARY_NAME])
     say(f"Wrote     {destination}: {opened.task}, texts of up to {length} pieces")
     for line in lines:
         say(f"          {line}")
@@ -128,7 +123,7 @@ def save_ids_model(opened: InferenceModel, directory: Path, kind: str) -> str:
             # From a SavedModel the inputs and outputs keep their names.
             tf.saved_model.save(module, folder, signatures=function)
             content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / MODEL_NAMES[kind]).write_bytes(content)
     _write_text_files(opened, directory)
     return _shown(MODEL_NAMES[kind], function)

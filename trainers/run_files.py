@@ -44,11 +44,14 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
     """
     if not output.is_dir():
         raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+    missing = [name for name in contents if not (output / name).exists()]
+    for name in missing:
+        content = contents[name]
+        if content is not None:
+            write_whole(output / name, content)
     for name, content in contents.items():
         path = output / name
-        if not path.exists():
-            if content is not None:
-                write_whole(path, content)
+        if name in missing:
             raise TrainingError(f"{path} was removed while the command ran; {_AGAIN}")
         if content is not None and path.read_bytes() != content:
             raise TrainingError(f"{path} was changed while the command ran; {_AGAIN}")
@@ -75,18 +78,25 @@ def require_checkpoint(directory: Path, step: int) -> None:
         raise TrainingError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
 
 
-def require_best(directory: Path) -> None:
+def stale_best(directory: Path) -> bytes | None:
+    """Return the record of the best checkpoint where that checkpoint is missing, as a killed save may leave it."""
+    record = directory / best_checkpoint.FILE_NAME
+    return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
+
+
+def require_best(directory: Path, stale: bytes | None) -> None:
     """Check that the checkpoint that is recorded as the best exists, before another is taken for the model.
 
     Args:
         directory: of the checkpoints.
+        stale: `stale_best` when the command began, which is no error.
 
     Raises:
         TrainingError: it was removed; or the record cannot be read.
     """
-    record = directory / best_checkpoint.FILE_NAME
-    if record.exists() and best_checkpoint.best(directory) is None:
+    if stale_best(directory) not in (None, stale):
+        record = directory / best_checkpoint.FILE_NAME
         raise TrainingError(
-            f"the best checkpoint, which {record} names, was removed; delete {record} to take the last checkpoint for "
-            f"the model, and {_AGAIN}"
+            f"the best checkpoint, which {record} names, was removed while the command ran; run the same command again "
+            "to take the last checkpoint for the model, or give another --output to train again"
         )

@@ -31,7 +31,8 @@ class ReadOptions:
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
         id_field: the field or column that identifies a document for the user, or "".
-        on_bad_record: one of `pipelines.input_formats.BAD_RECORD_ACTIONS`: what becomes of a record that cannot be read or has no text in its
+        on_bad_record: one of `pipelines.input_formats.BAD_RECORD_ACTIONS`:
+            what becomes of a record that cannot be read or has no text in its
             field.
     """
 

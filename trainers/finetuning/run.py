@@ -31,7 +31,7 @@ from trainers.loop import Source, record_evaluation, train
 from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files
+from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files, stale_best
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
 from trainers.run_report.warnings import EVALUATION_NAME, score_warnings_in
@@ -105,6 +105,7 @@ class FinetuningRun:
         self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
         self.has_trained = False
+        self.stale_best = stale_best(self.checkpoint_directory)
         self._answer = tf.function(self._answered, autograph=False)
         # What the model as it is said of splits that were scored, since the same may be written as answers.
         self._scored: dict[str, Logits] = {}
@@ -126,7 +127,7 @@ class FinetuningRun:
         if args.do_train and self.rhythm.eval_steps:
             # The best of all evaluations, the last among them, is the model. Who does not write waits to know it.
             self.distribution.meet()
-            require_best(self.checkpoint_directory)
+            self._require_best()
             best = best_checkpoint.best(self.checkpoint_directory)
             if best is not None and checkpoint is not None and best.step != checkpoint.step:
                 say(f"The best checkpoint by {best.metric} is that of step {best.step}: it becomes the model")
@@ -165,6 +166,7 @@ class FinetuningRun:
 
     def evaluate(self, _stage: Stage | None = None) -> tuple[dict[str, float], list[str]]:
         """Scores the model as it is on the first of the task's development splits."""
+        self._require_best()
         split = self.plan.task.eval_splits[0]
         return self._metrics(split, self.logits(self.plan.rows[split])), []
 
@@ -204,6 +206,7 @@ class FinetuningRun:
             with self._watch(step, checkpointing.state_of(checkpoint)) as watch:
                 watch.evaluated(step, metrics)
             if self.args.do_train:
+                self._require_best()
                 record_evaluation(self.checkpoint_directory, step, self.rhythm, metrics)
         self.output.mkdir(parents=True, exist_ok=True)
         write_results(self.output, {"global_step": step, **metrics})
@@ -354,6 +357,11 @@ class FinetuningRun:
     def _write_report(self) -> None:
         if self.distribution.is_chief:
             write_report(self.output)
+
+    def _require_best(self) -> None:
+        """Checks that the best checkpoint so far did not vanish, for then a worse one would become the best."""
+        if self.distribution.is_chief:
+            require_best(self.checkpoint_directory, self.stale_best)
 
     def _require_files(
         self, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]

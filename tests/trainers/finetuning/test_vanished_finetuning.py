@@ -1,0 +1,57 @@
+"""The directory of a run, or a file of it, is deleted while `finetune` runs."""
+
+import shutil
+
+import pytest
+
+from trainers import loop
+
+
+def after_save(monkeypatch, step, happens):
+    """Makes something happen once the checkpoint of a step is saved."""
+    save = loop.checkpointing.save
+
+    def saved(directory, at, *args):
+        checkpoint = save(directory, at, *args)
+        if at == step:
+            happens(directory)
+        return checkpoint
+
+    monkeypatch.setattr(loop.checkpointing, "save", saved)
+
+
+@pytest.mark.parametrize(
+    ("step", "name"), [(6, ""), (12, ""), (6, "vocab.txt"), (12, "checkpoints/model.ckpt-12.index")]
+)
+def test_what_vanishes_is_named(step, name, finetune, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "output"
+
+    def happens(_):
+        if name:
+            (output / name).unlink()
+        else:
+            shutil.rmtree(output)
+
+    after_save(monkeypatch, step, happens)
+    assert finetune("--save_checkpoints_steps", "6") == 1
+    captured = capsys.readouterr()
+    last = captured.err.splitlines()[-1]
+    assert str(output / name.removesuffix(".index")) in last
+    assert "removed" in last
+    assert "Try it" not in captured.out
+
+
+def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, monkeypatch, capsys):
+    """Without its best checkpoint a run does not take another for the model without a word."""
+    checkpoints = tmp_path / "output" / "checkpoints"
+    best = loop.better
+
+    def recorded(directory, step, metric, value):
+        # The first evaluation is the best.
+        return best(directory, step, metric, 1.0 if step == 6 else 0.0)
+
+    monkeypatch.setattr(loop, "better", recorded)
+    after_save(monkeypatch, 12, lambda _: (checkpoints / "model.ckpt-6.index").unlink())
+    assert finetune("--eval_steps", "6", "--best_metric", "eval_accuracy") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"the best checkpoint, which {checkpoints}/best.json names, was removed" in error
