@@ -19,14 +19,17 @@ from tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Prints pretraining examples as text: segments A and B, their label, and every masked word as [word→what
 the model sees]. Reads what `beambert build` writes in any of its formats, and the TFRecord files of
-google-research/bert's create_pretraining_data.py. With --stats, prints the numbers of all examples instead."""
+google-research/bert's create_pretraining_data.py. Of a dataset directory, prints its first shard; of a corpus, the
+documents of its first file. With --stats, prints the numbers of all examples instead."""
 
 _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold black on green"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert inspect`."""
-    parser.add_argument("shards", nargs="+", metavar="SHARD", help="files of examples, local or on gs://")
+    parser.add_argument(
+        "shards", nargs="+", metavar="SHARD", help="files of examples, or a dataset or corpus, local or on gs://"
+    )
     parser.add_argument(
         "--vocab_file", metavar="FILE", help="the vocabulary of the examples (default: vocab.txt above the shard)"
     )
@@ -44,6 +47,15 @@ def run(args: argparse.Namespace) -> int:
     # Imported here and below, so that `--help` does not wait for Beam.
     from apache_beam.io.filesystems import FileSystems
 
+    from deploy.inspect_directory import (
+        describe_corpus,
+        first_part,
+        first_shard,
+        is_corpus_part,
+        load_corpus,
+        load_dataset,
+        require_file,
+    )
     from deploy.output import absolute
 
     try:
@@ -51,6 +63,19 @@ def run(args: argparse.Namespace) -> int:
             path = absolute(path)
             if not FileSystems.exists(path):
                 raise DatasetError(f"{path} does not exist; check the path")
+            manifest = load_dataset(path)
+            corpus = None if manifest else load_corpus(path)
+            if manifest:
+                path, line = first_shard(path, manifest)
+                _print(Text(line))
+            elif corpus:
+                print(describe_corpus(path, corpus))
+                path = first_part(path, corpus)
+            require_file(path)
+            if corpus or is_corpus_part(path):
+                if not args.stats:
+                    _print_documents(path, args.start, args.number)
+                continue
             vocab = _vocabulary(path, args.vocab_file)
             if args.stats:
                 _print_statistics(path, vocab)
@@ -128,6 +153,22 @@ def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> No
                 _print(_styled("B  ", instance.b))
     if not shown:
         _print(Text(f"no example from number {start} on"))
+
+
+def _print_documents(path: str, start: int, number: int) -> None:
+    from deploy.inspect_directory import documents
+
+    _print(Text(path, style="bold"))
+    shown = 0
+    for place, document in enumerate(documents(path, start, number), start):
+        shown += 1
+        facts = [document["title"], document["source"], document["language"]]
+        heading = ", ".join([*filter(None, facts), f"{len(document['sentences']):,} sentences"])
+        _print(Text(f"\n{place}  {heading}", style="cyan"))
+        for sentence in document["sentences"]:
+            _print(Text(sentence))
+    if not shown:
+        _print(Text(f"no document from number {start} on"))
 
 
 def _print(text: Text) -> None:

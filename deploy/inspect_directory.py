@@ -1,0 +1,118 @@
+"""What `beambert inspect` prints of a directory: the first shard of a dataset, the first documents of a corpus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from bert_model.path_contents import contents_of
+from pipelines import corpus_files, dataset
+from pipelines.corpus_files import Corpus
+from pipelines.dataset import Dataset, DatasetError
+from pipelines.writing import read_bytes
+
+_COLUMNS = ("title", "source", "language", "sentences")
+
+
+def load_dataset(directory: str) -> Dataset | None:
+    """Return the manifest of a dataset directory, local or on gs://; None if the path is none.
+
+    Raises:
+        DatasetError: the manifest cannot be understood.
+    """
+    manifest = f"{directory}/{dataset.FILE_NAME}"
+    if not FileSystems.exists(manifest):
+        return None
+    return Dataset.from_json(read_bytes(manifest).decode("utf-8"), manifest)
+
+
+def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
+    """Return the path of the first shard of a dataset, of the train split if there is one, and a line about it.
+
+    Raises:
+        DatasetError: the dataset has no examples.
+    """
+    shards = [shard for split in ("train", "validation") for shard in manifest.shards_of(split) if shard.examples]
+    if not shards:
+        raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
+    counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in ("train", "validation"))
+    path = f"{directory}/{shards[0].name}"
+    return path, f"{directory} is a dataset of {len(manifest.shards):,} shards with {counts}; this is {shards[0].name}"
+
+
+def load_corpus(directory: str) -> Corpus | None:
+    """Return the manifest of a corpus directory, local or on gs://; None if the path is none.
+
+    Raises:
+        SourceError: the manifest cannot be understood.
+    """
+    if not FileSystems.exists(f"{directory}/{corpus_files.FILE_NAME}"):
+        return None
+    return corpus_files.load(directory)
+
+
+def is_corpus_part(path: str) -> bool:
+    """Return whether a path is a Parquet file of documents, as a corpus has them."""
+    if not path.endswith(".parquet"):
+        return False
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            schema = pyarrow.parquet.read_schema(pyarrow.PythonFile(file, mode="r"))
+    except (OSError, pyarrow.ArrowException):
+        return False
+    return set(_COLUMNS) <= set(schema.names)
+
+
+def describe_corpus(directory: str, manifest: Corpus) -> str:
+    """Return a line about the size of a corpus, or lines where there are several splits."""
+    lines = [f"{directory} is a corpus of {len(manifest.parts):,} files"]
+    for split in ("train", "validation"):
+        parts = [part for part in manifest.parts if part.split == split]
+        if parts:
+            documents, sentences = (sum(getattr(part, name) for part in parts) for name in ("documents", "sentences"))
+            lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
+    return "\n".join(lines)
+
+
+def first_part(directory: str, manifest: Corpus) -> str:
+    """Return the path of the first file of a corpus that has documents.
+
+    Raises:
+        DatasetError: none has.
+    """
+    part = next((part for part in manifest.parts if part.documents), None)
+    if part is None:
+        raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
+    return f"{directory}/{part.name}"
+
+
+def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
+    """Yield documents of a corpus file, with title, source, language and sentences.
+
+    Raises:
+        DatasetError: the file cannot be read.
+    """
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            parquet = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
+            table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DatasetError(f"{path} cannot be read ({error}); build the corpus again") from error
+    yield from table.to_pylist()
+
+
+def require_file(path: str) -> None:
+    """Refuse a local directory that is neither a dataset nor a corpus.
+
+    Raises:
+        DatasetError: the message says what is there.
+    """
+    if "://" not in path and Path(path).is_dir():
+        raise DatasetError(
+            f"{path} {contents_of(Path(path))}; give a shard, or a directory made by beambert build, corpus or "
+            "pretraining-data"
+        )

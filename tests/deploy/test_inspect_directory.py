@@ -1,0 +1,100 @@
+"""`beambert inspect` of directories: datasets, corpora, and what is neither."""
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import beambert
+from pipelines import dataset
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with a dataset, made with its corpus, and the corpus alone."""
+    folder = tmp_path_factory.mktemp("inspect")
+    generator = random.Random(0)
+    words = [
+        "the",
+        "cat",
+        "dog",
+        "sat",
+        "on",
+        "a",
+        "mat",
+        "and",
+        "ran",
+        "to",
+        "house",
+        "tree",
+        "big",
+        "small",
+        "red",
+        "blue",
+    ]
+    lines = []
+    for _ in range(40):
+        for _ in range(6):
+            lines.append(" ".join(generator.choice(words) for _ in range(9)).capitalize() + ".")
+        lines.append("")
+    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    given = ["--input", str(folder / "text.txt"), "--input_format", "sentences", "--vocab_size", "60"]
+    given += ["--num_buckets", "2"]
+    assert beambert.main(["corpus", *given, "--output", str(folder / "corpus")]) == 0
+    made = ["build", *given, "--dupe_factor", "1", "--max_seq_length", "32", "--output", str(folder / "dataset")]
+    assert beambert.main(made) == 0
+    return folder
+
+
+def inspect(capsys, *argv: object) -> tuple[int, str, str]:
+    code = beambert.main(["inspect", *map(str, argv)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("flags", [("--number", "2"), ("--stats",)])
+def test_a_dataset_is_its_first_shard(folder, capsys, flags):
+    manifest = dataset.load(folder / "dataset")
+    shard = manifest.shards_of("train")[0].name
+    code, out, err = inspect(capsys, folder / "dataset", *flags)
+    assert (code, err) == (0, "")
+    line, rest = out.split("\n", 1)
+    assert f"is a dataset of {len(manifest.shards)} shards with {manifest.num_examples('train'):,} train" in line
+    assert line.endswith(f"this is {shard}")
+    assert rest == inspect(capsys, folder / "dataset" / shard, *flags)[1]
+
+
+def test_a_corpus_is_its_first_documents(folder, capsys):
+    parts = json.loads((folder / "corpus" / "corpus.json").read_text(encoding="utf-8"))["parts"]
+    code, out, err = inspect(capsys, folder / "corpus", "--number", "2", "--start", "1")
+    assert (code, err) == (0, "")
+    trained = [part for part in parts if part["split"] == "train"]
+    counts = [f"{sum(part[name] for part in trained)} {name}" for name in ("documents", "sentences")]
+    assert f"train       {', '.join(counts)}" in out
+    first = next(part["name"] for part in parts if part["documents"])
+    table = pyarrow.parquet.read_table(folder / "corpus" / first).to_pylist()
+    shown = [line for line in out.splitlines() if line.endswith(".") and " " in line and "/" not in line]
+    assert shown == [sentence for document in table[1:3] for sentence in document["sentences"]]
+    # A file of the corpus too, as it is named.
+    code, alone, err = inspect(capsys, folder / "corpus" / first, "--number", "2", "--start", "1")
+    assert (code, err) == (0, "")
+    assert out.endswith(alone)
+    assert inspect(capsys, folder / "corpus", "--start", "1000")[1].endswith("no document from number 1000 on\n")
+
+
+def test_statistics_of_a_corpus_are_its_sizes(folder, capsys):
+    code, out, _ = inspect(capsys, folder / "corpus", "--stats")
+    assert code == 0
+    assert "documents" in out
+    assert len(out.splitlines()) <= 3
+
+
+def test_other_directories_are_named(folder, capsys):
+    (folder / "empty").mkdir()
+    for path, says in ((folder / "empty", "is an empty directory"), (folder / "corpus" / "corpus", "is a directory")):
+        code, _, err = inspect(capsys, path)
+        assert (code, err.count("\n")) == (1, 1)
+        assert f"{path} {says}" in err
+        assert "give a shard, or a directory made by beambert build" in err
