@@ -33,9 +33,13 @@ def test_ten_megabytes_of_wikipedia_to_a_pretrained_encoder(shared_data, tmp_pat
         "global_step",
         "loss",
         "masked_lm_accuracy",
+        "masked_lm_accuracy_commonest_token",
         "masked_lm_loss",
+        "masked_lm_predictions",
         "next_sentence_accuracy",
+        "next_sentence_accuracy_majority_class",
         "next_sentence_loss",
+        "next_sentence_pairs",
     ]
     assert results["global_step"] == 300
     assert results["masked_lm_loss"] < math.log(manifest.vocab_size) - 2

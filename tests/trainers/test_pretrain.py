@@ -66,9 +66,13 @@ def test_a_run_writes_all_its_files(tmp_path, options, capsys):
         "global_step",
         "loss",
         "masked_lm_accuracy",
+        "masked_lm_accuracy_commonest_token",
         "masked_lm_loss",
+        "masked_lm_predictions",
         "next_sentence_accuracy",
+        "next_sentence_accuracy_majority_class",
         "next_sentence_loss",
+        "next_sentence_pairs",
     ]
     lines = (output / "eval_results.txt").read_text(encoding="utf-8").splitlines()
     assert lines == [f"{name} = {results[name]}" for name in names]

@@ -149,7 +149,8 @@ def test_scores_details_and_predictions(swag, tmp_path):
     labels = encoded.targets["label_ids"]
     logits = np.eye(4, dtype=np.float32)[labels] * 5
     assert task.metrics(DEV, encoded, logits) == {"eval_accuracy": 1.0}
-    assert task.details(DEV, encoded, logits) == {"choices": []}
+    assert task.details(DEV, encoded, logits) == {"warnings": [], "choices": []}
+    assert task.chance_levels(DEV, encoded) == {"eval_accuracy_random_choice": 0.25}
     # Two mistakes, the second of which the model is surer of.
     logits[3] = np.roll(logits[3], 1)
     logits[5] = np.roll(logits[5], 1) * 2

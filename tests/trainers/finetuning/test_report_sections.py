@@ -205,7 +205,11 @@ def test_a_model_that_says_the_same_of_everything_is_warned_of():
     (warning,) = warnings_of_details(evaluation)
     assert "Every example of dev is given the label b" in warning
     evaluation["splits"]["dev"]["confusion"]["counts"] = [[0, 0], [0, 7]]
-    assert warnings_of_details(evaluation) == []
+    (warning,) = warnings_of_details(evaluation)
+    assert "Every example of dev has the label b (7 examples)" in warning
+    # Those that the task has found are shown too; what is no text is left out.
+    evaluation["splits"]["dev"] = {"warnings": ["a finding", 3]}
+    assert warnings_of_details(evaluation) == ["a finding"]
 
 
 def test_a_regression_is_a_cloud_around_its_diagonal():
