@@ -21,14 +21,16 @@ from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_keys
+from pipelines.language_codes import require_language
 from pipelines.losses import loss_warnings
 from pipelines.parts import part_name
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.segmentation import SEGMENTERS
 from pipelines.shards import SPLITS
-from pipelines.sources import FORMATS, ReadOptions, SourceError
+from pipelines.sources import FORMATS, WITHOUT_LANGUAGES, ReadOptions, SourceError
 from pipelines.sources.files import match_files
 from pipelines.sources.wikipedia import TRUNCATED
+from pipelines.vocabulary import LANGUAGE_REMEDY
 from pipelines.writing import delete_matching
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
@@ -103,13 +105,23 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="field of a JSON line, or column of a Parquet file, that holds the text or the list of its sentences",
     )
     group.add_argument(
+        "--language_field",
+        metavar="NAME",
+        help="field of a JSON line, or column of a Parquet file, that holds the language code of a document, such as "
+        "en (default: language, where there is one)",
+    )
+    group.add_argument(
         "--document_unit",
         choices=("book", "chapter"),
         default="book",
         help="what a document of a Gutenberg book is; chapters are told by their headings, in English and German",
     )
     group.add_argument(
-        "--language", default="en", metavar="CODE", help="ISO 639 code of the text, for splitting sentences"
+        "--language",
+        default="en",
+        metavar="CODE",
+        help="ISO 639 code of the text that states none, for splitting sentences and for the default of "
+        "--do_lower_case; und: undetermined",
     )
     group.add_argument(
         "--segmenter",
@@ -195,9 +207,17 @@ def text_bytes(inputs: list[Input]) -> int:
 
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
+    require_language(args.language)
+    if args.language_sampling_exponent != 1.0 and args.input_format in WITHOUT_LANGUAGES:
+        raise SourceError(
+            f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
+            f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
+        )
     return CorpusOptions(
         **vocabulary_flags.options(args),
-        read=ReadOptions(args.input_format, args.encoding, args.text_field, args.document_unit),
+        read=ReadOptions(
+            args.input_format, args.encoding, args.text_field, args.document_unit, args.language_field or ""
+        ),
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
@@ -298,6 +318,9 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str]) -> Corpus:
         + (", going on from an earlier run" if done else ""),
         flush=True,
     )
+    if args.do_lower_case is None and not options.do_lower_case:
+        reason = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
+        print(f"Case: cased, because of {reason}; --do_lower_case true overrides", flush=True)
     with watch_files(_stage(units, options, output, work)):
         embedded.run(
             lambda pipeline: build_corpus(pipeline, units, files, options, output, work),
@@ -324,6 +347,10 @@ def print_summary(corpus: Corpus, output: str) -> None:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
+    for warning in vocabulary_flags.mark_warnings(corpus.counts.get("marks")):
+        print(f"  warning     {warning}", file=sys.stderr)
     for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
         print(f"  warning     {warning}", file=sys.stderr)
-    vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
+    vocabulary_flags.print_summary(
+        corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
+    )

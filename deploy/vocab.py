@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 import uuid
 
 from apache_beam.io.filesystems import FileSystems
@@ -67,5 +68,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         vocab = json.loads(read_bytes(report))
     finally:
         delete_folder(temporary)
-    vocabulary_flags.print_summary(vocab, args.output, options.compare_vocab)
+    for warning in vocabulary_flags.mark_warnings(vocab.get("marks")):
+        print(f"  warning     {warning}", file=sys.stderr)
+    vocabulary_flags.print_summary(vocab, args.output, options.compare_vocab, options.alphabet_limit)
     return 0

@@ -22,8 +22,10 @@ from pipelines.parts import CountPart, WritePart
 from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
 from pipelines.versions import versions
-from pipelines.vocabulary import make_vocabulary, num_word_groups
+from pipelines.vocabulary import make_vocabulary, num_word_groups, require_languages
 from pipelines.writing import write_text
+from tokenizer.lost_marks import MarkCounts
+from tokenizer.normalization import split_words
 
 _SPLITS = ("train", "validation")
 
@@ -58,6 +60,7 @@ class WriteCorpusManifest(beam.DoFn):
                 f"--input holds {documents['train']} document(s) to train on and next sentence prediction needs two; "
                 "give more files, or name the --input_format that tells where documents end (such as sentences)"
             )
+        require_languages(counts["languages"], self._options["language_sampling_exponent"])
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path
@@ -72,6 +75,12 @@ def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, A
         "documents_reported": _added(part["reported"] for part in counts),
         "paragraphs_cleaned": _added(part["cleaned"] for part in counts),
     }
+    # The parts of cased text do not count them.
+    marks = [part["marks"] for part in counts if "marks" in part]
+    if marks:
+        total["marks"] = total_marks(
+            MarkCounts(each["letters"], each["lost"], Counter(each["words"])) for each in marks
+        )
     for unit in ("words", "characters", "bytes"):
         total[unit] = sum(size[unit] for part in counts for size in part["languages"].values())
     for group in ("inputs", "languages"):
@@ -85,6 +94,15 @@ def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, A
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total
+
+
+def total_marks(counts: Iterable[MarkCounts]) -> dict[str, Any]:
+    """Add up the letters that lose a mark, for `corpus.json`: numbers, and an example with what becomes of it."""
+    total = MarkCounts()
+    for each in counts:
+        total.merge(each)
+    uncased = " ".join(split_words(total.example, do_lower_case=True))
+    return {"letters": total.letters, "lost": total.lost, "example": [total.example, uncased]}
 
 
 def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -142,10 +160,13 @@ def build_vocabulary(
         work: see `build_corpus`.
     """
     buckets, _, _ = _read_into_buckets(pipeline, units, options, work)
-    words = buckets | "CountPart" >> beam.ParDo(CountPart(options))
+    counted = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(CountPart.MARKS, main="words")
     start = pipeline | "Start" >> beam.Create([None])
-    vocab = make_vocabulary(start, words, options, num_word_groups(options.num_buckets), output)
-    _ = vocab | "ToJson" >> beam.Map(json.dumps) | "Report" >> beam.Map(lambda text: write_text(report, text))
+    vocab = make_vocabulary(start, counted.words, options, num_word_groups(options.num_buckets), output)
+    to_json = beam.Map(
+        lambda vocab, marks: json.dumps({**vocab, "marks": total_marks(marks)}), beam.pvalue.AsIter(counted.marks)
+    )
+    _ = vocab | "ToJson" >> to_json | "Report" >> beam.Map(lambda text: write_text(report, text))
 
 
 def _read_into_buckets(

@@ -28,6 +28,7 @@ from pipelines.records import Record, read_blocks
 from pipelines.versions import require_same_rules
 from pipelines.vocabulary import num_word_groups, word_batches
 from pipelines.writing import read_bytes, write_text
+from tokenizer.lost_marks import MarkCounts, count_marks
 
 _REJECTED_A_PART = 1000
 
@@ -122,7 +123,12 @@ def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> It
 
 
 class CountPart(beam.DoFn):
-    """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files."""
+    """(bucket, what there is of it) -> its word counts, as `WritePart` has them on the side, and no files.
+
+    On the side: the letters that lose a mark in uncased text.
+    """
+
+    MARKS = "marks"
 
     def __init__(self, options: CorpusOptions) -> None:
         self._options = options
@@ -134,7 +140,10 @@ class CountPart(beam.DoFn):
     def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
         """Sifts the bucket and counts the words of what stays."""
         (split, _), grouped = element
-        return count_part(split, sift(grouped).kept, self._options)
+        kept = sift(grouped).kept
+        yield from count_part(split, kept, self._options)
+        marks = count_marks(record.text for record in kept) if self._options.do_lower_case else MarkCounts()
+        yield beam.pvalue.TaggedOutput(self.MARKS, marks)
 
 
 def part_name(split: str, number: int, options: CorpusOptions) -> str:
@@ -203,6 +212,8 @@ class WritePart(beam.DoFn):
                 lines.add(record, REPEATED_PARAGRAPH, text)
         lines.write(f"{self._output}/rejected/{name}.jsonl")
         counts = count_records(sifted)
+        if self._options.do_lower_case:
+            counts["marks"] = vars(count_marks(record.text for record in sifted.kept))
         if not sifted.kept:
             return None, counts
         path = f"corpus/{name}.parquet"

@@ -34,6 +34,8 @@ READERS = {
     "language_reference": language_reference.read_documents,
 }
 FORMATS = ("auto", *READERS)
+# Formats whose documents never state their language.
+WITHOUT_LANGUAGES = ("sentences", "text", "bookcorpus", "gutenberg", "wikiextractor", "language_reference")
 
 # Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
 _PEEK = 4096
@@ -100,4 +102,13 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
         yield from READERS[input_format](stream, path, options)
 
 
-__all__ = ["FORMATS", "READERS", "ReadOptions", "SourceError", "read_file", "recognise", "split_file"]
+__all__ = [
+    "FORMATS",
+    "READERS",
+    "WITHOUT_LANGUAGES",
+    "ReadOptions",
+    "SourceError",
+    "read_file",
+    "recognise",
+    "split_file",
+]

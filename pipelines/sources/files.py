@@ -30,6 +30,7 @@ class ReadOptions:
         input_format: one of `pipelines.sources.FORMATS`; "auto" recognises each file from its content.
         encoding: of text files; any that extends ASCII.
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
+        language_field: the field or column that states a document's language; "" for "language" where there is one.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
     """
 
@@ -37,6 +38,7 @@ class ReadOptions:
     encoding: str = "utf-8"
     text_field: str = "text"
     document_unit: str = "book"
+    language_field: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -56,6 +58,26 @@ _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 def language_code(value: object) -> str:
     """What a file states as a document's language, if that is a code such as "en" or "pt-BR"; else ""."""
     return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
+
+
+def stated_language(value: object, options: ReadOptions, place: str) -> str:
+    """Return what a document's field states as its language, or "" where it states none.
+
+    Args:
+        value: of the field.
+        options: how to read; a `language_field` that was asked for has to hold codes.
+        place: file and line, for messages.
+
+    Raises:
+        SourceError: the field was asked for and holds something else than a code.
+    """
+    code = language_code(value)
+    if options.language_field and not code and value not in (None, ""):
+        raise SourceError(
+            f"{place}: field {options.language_field!r} is {str(value)[:40]!r}, not a language code such as en or "
+            "pt-BR; name the field of the codes with --language_field"
+        )
+    return code
 
 
 def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError, decode_lines, language_code
+from pipelines.sources.files import ReadOptions, SourceError, decode_lines, stated_language
 
 
 def _storable(text: str) -> str:
@@ -46,5 +46,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             title=_storable(title) if isinstance(title, str) else "",
             source=path,
             segmented=isinstance(text, list),
-            language=language_code(record.get("language")),
+            language=stated_language(
+                record.get(options.language_field or "language"), options, f"{path}, line {number}"
+            ),
         )

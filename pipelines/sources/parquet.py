@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 
 from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError, language_code
+from pipelines.sources.files import ReadOptions, SourceError, stated_language
 
 _BATCH_ROWS = 256
 
@@ -44,9 +44,14 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         raise SourceError(
             f"{path}: no text in column {options.text_field!r} (found: {columns}); name the column with --text_field"
         )
+    language_field = options.language_field or "language"
+    if options.language_field and language_field not in schema.names:
+        raise SourceError(
+            f"{path}: no column {language_field!r} (found: {', '.join(schema.names)}); name it with --language_field"
+        )
     others = [
         name
-        for name in ("title", "language")
+        for name in ("title", language_field)
         if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
     ]
     try:
@@ -56,7 +61,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 lines = text if listed else (text or "").splitlines()
                 paragraphs = [line for line in lines or [] if line]
                 title = row["title"] or "" if "title" in others else ""
-                language = language_code(row["language"]) if "language" in others else ""
+                language = stated_language(row[language_field], options, path) if language_field in others else ""
                 yield Document(paragraphs, title=title, source=path, segmented=listed, language=language)
     except (pyarrow.ArrowException, OSError) as error:
         raise SourceError(
