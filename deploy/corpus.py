@@ -29,6 +29,7 @@ from pipelines.corpus_files import Corpus
 from pipelines.corpus_options import CorpusOptions
 from pipelines.dataset import DatasetError
 from pipelines.decontamination import load_evaluation
+from pipelines.language_codes import require_language
 from pipelines.losses import loss_warnings
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from pipelines.parts import part_name
@@ -36,9 +37,10 @@ from pipelines.pretraining_options import require_documents
 from pipelines.reading import Input, Unit, split_inputs
 from pipelines.shards import SPLITS
 from pipelines.source_warnings import source_warnings
-from pipelines.sources import ReadOptions, SourceError, is_one_document
+from pipelines.sources import WITHOUT_LANGUAGES, ReadOptions, SourceError, is_one_document
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, match_files
 from pipelines.sources.wikipedia import TRUNCATED
+from pipelines.vocabulary import LANGUAGE_REMEDY
 from pipelines.writing import delete_matching
 from pipelines.written_files import require_written, sizes_of_corpus
 
@@ -104,6 +106,12 @@ def text_bytes(inputs: list[Input]) -> int:
 
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """What the flags ask of job 1. Raises SourceError or VocabularyError for a value that cannot be."""
+    require_language(args.language)
+    if args.language_sampling_exponent != 1.0 and args.input_format in WITHOUT_LANGUAGES:
+        raise SourceError(
+            f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
+            f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
+        )
     return CorpusOptions(
         **vocabulary_flags.options(args),
         read=ReadOptions(
@@ -113,6 +121,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
             args.document_unit,
             args.id_field or "",
             args.on_bad_record,
+            args.language_field or "",
         ),
         language=args.language,
         segmenter=args.segmenter,
@@ -225,6 +234,9 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
         + (", going on from an earlier run" if done else ""),
         flush=True,
     )
+    if args.do_lower_case is None and not options.do_lower_case:
+        reason = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
+        print(f"Case: cased, because of {reason}; --do_lower_case true overrides", flush=True)
     with watch_files(_stage(units, options, output, work)):
         embedded.run(
             lambda pipeline: build_corpus(pipeline, units, files, options, output, work),
@@ -254,8 +266,12 @@ def print_summary(corpus: Corpus, output: str) -> None:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
+    for warning in vocabulary_flags.mark_warnings(corpus.counts.get("marks")):
+        print(f"  warning     {warning}", file=sys.stderr)
     for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
         print(f"  warning     {warning}", file=sys.stderr)
     for line in source_warnings(corpus.counts):
         print(f"  warning     {line}", file=sys.stderr)
-    vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
+    vocabulary_flags.print_summary(
+        corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
+    )

@@ -93,7 +93,17 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="what a document of a Gutenberg book is; chapters are told by their headings, in English and German",
     )
     group.add_argument(
-        "--language", default="en", metavar="CODE", help="ISO 639 code of the text, for splitting sentences"
+        "--language_field",
+        metavar="NAME",
+        help="field of a JSON object, or column of a Parquet, CSV or TSV file, that holds the language code of a "
+        "document, such as en (default: language, where there is one)",
+    )
+    group.add_argument(
+        "--language",
+        default="en",
+        metavar="CODE",
+        help="ISO 639 code of the text that states none, for splitting sentences and for the default of "
+        "--do_lower_case; und: undetermined",
     )
     group.add_argument(
         "--segmenter",

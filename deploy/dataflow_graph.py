@@ -80,7 +80,7 @@ def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
     # What job 1 will have made, as far as it is known before: every bucket of the same size.
     corpus = _planned_corpus(job.options, deploy.corpus.text_bytes(job.inputs))
     unknown = Vocabulary(SPECIAL_TOKENS)
-    options = example_flags.example_options(args, args.do_lower_case)
+    options = example_flags.example_options(args, job.options.do_lower_case)
     return [planned, _examples_job(corpus, output, output, ExamplesJob(unknown, options, {}))]
 
 

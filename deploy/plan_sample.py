@@ -48,7 +48,8 @@ def sample_text(
     options, inputs = _corpus_job(patterns, input_format, text_field, language)
     tokenizer = None
     if vocab_file:
-        tokenizer = Tokenizer(Vocabulary.from_bytes(read_bytes(vocab_file), vocab_file), options.do_lower_case)
+        vocabulary = Vocabulary.from_bytes(read_bytes(vocab_file), vocab_file)
+        tokenizer = Tokenizer(vocabulary, options.do_lower_case and not vocabulary.has_capitals())
     total = np.zeros(3)  # bytes, words, documents
     found = _Sample()
     opened = 0

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 import uuid
 
 from deploy import vocabulary_flags
@@ -83,5 +84,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     if made["documents_rejected"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
         print(f"  rejected    {reasons}")
-    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab)
+    for warning in vocabulary_flags.mark_warnings(made.get("marks")):
+        print(f"  warning     {warning}", file=sys.stderr)
+    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab, options.alphabet_limit)
     return 0

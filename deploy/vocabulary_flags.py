@@ -2,15 +2,20 @@
 
 import argparse
 import dataclasses
+import sys
 from typing import Any
 
 from beambert_flags import boolean, fraction, non_negative_int, positive_int
+from pipelines.alphabet_warning import alphabet_warnings
 from pipelines.input_formats import SourceError
 from tokenizer.coverage import Coverage
+from tokenizer.lost_marks import default_do_lower_case, is_accent, loses_mark
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
 
 _VOCAB_SIZE = 30_000
+# Share of letters that lose a mark from which a person is told.
+_MANY_MARKS = 0.01
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
@@ -52,9 +57,10 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         type=boolean,
         nargs="?",
         const=True,
-        default=True,
         metavar="true|false",
-        help="lower-case and strip accents (uncased), or not (cased)",
+        help="lower-case and strip accents and other marks (uncased), or not (cased); default: true, but false for a "
+        "cased --vocab_file, and for a --language whose words that destroys: those of India, Burmese, Dhivehi, "
+        "Japanese, Khmer, Lao, Navajo, Sinhala, Thai, Tibetan, Vietnamese, Yoruba",
     )
     group.add_argument(
         "--language_sampling_exponent",
@@ -86,7 +92,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     size = args.vocab_size or _VOCAB_SIZE
     return dataclasses.asdict(
         VocabularyOptions(
-            do_lower_case=args.do_lower_case,
+            do_lower_case=lower_casing(args),
             vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
             vocab_file=_checked("--vocab_file", args.vocab_file),
             num_unused=args.num_unused,
@@ -99,26 +105,68 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def _checked(flag: str, path: str | None) -> str:
+def lower_casing(args: argparse.Namespace) -> bool:
+    """Return whether text is uncased: as --do_lower_case says, else --vocab_file, else --language.
+
+    A vocabulary without capitals is taken for an uncased one, unless the language has none to show and it holds marks
+    that uncased text loses.
+
+    Raises:
+        SourceError, VocabularyError: the vocabulary is missing or is none.
+    """
+    if args.do_lower_case is not None:
+        return args.do_lower_case
+    by_language = default_do_lower_case(args.language)
+    if not args.vocab_file:
+        return by_language
+    vocabulary = _read("--vocab_file", args.vocab_file)
+    return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.pieces))))
+
+
+def mark_warnings(marks: dict[str, Any] | None) -> list[str]:
+    """Return a line where uncased text loses a mark on more than 1 % of its letters.
+
+    Args:
+        marks: what `pipelines.corpus.total_marks` counted; None for cased text and a corpus of an older version.
+    """
+    if not marks or marks["lost"] <= _MANY_MARKS * marks["letters"]:
+        return []
+    before, after = marks["example"]
+    example = f" ({before} -> {after})" if before else ""
+    loss = "accents are lost" if is_accent(before) else "vowel or voicing marks are lost and words become equal"
+    return [
+        f"uncased text loses a mark on {marks['lost'] / marks['letters']:.1%} of its letters{example}: {loss}; "
+        "--do_lower_case false keeps them, see docs/LANGUAGES.md"
+    ]
+
+
+def _read(flag: str, path: str) -> Vocabulary:
     from deploy.output import absolute
     from pipelines.writing import read_bytes
 
-    if not path:
-        return ""
     try:
-        Vocabulary.from_bytes(read_bytes(absolute(path)), path)
+        return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
     except FileNotFoundError as error:
         raise SourceError(f"{flag} {path} does not exist; check the path") from error
+
+
+def _checked(flag: str, path: str | None) -> str:
+    from deploy.output import absolute
+
+    if not path:
+        return ""
+    _read(flag, path)
     return absolute(path)
 
 
-def print_summary(vocab: dict[str, Any], path: str, compared: str) -> None:
+def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limit: int) -> None:
     """Prints size, place and fit of a vocabulary.
 
     Args:
         vocab: the "vocab" of `corpus.json`.
         path: of the file.
         compared: file of the vocabulary it was compared with, or "".
+        alphabet_limit: what it was learnt with.
     """
     print(f"  vocabulary  {path}  {vocab['size']:,} pieces")
     words = vocab["learnt_from"]
@@ -128,6 +176,8 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str) -> None:
             f"              learnt from {words['distinct_words'] - words['distinct_words_left_out']:,} of "
             f"{words['distinct_words']:,} distinct words; {share:.3%} of the text was left out as rare"
         )
+    for warning in alphabet_warnings(vocab, alphabet_limit):
+        print(f"  warning     {warning}", file=sys.stderr)
     measured = {name: Coverage(**counts) for name, counts in vocab["held_out"].items()}
     if not measured["vocab"].words:
         print("              no document is held out to measure it on; see --validation_fraction")

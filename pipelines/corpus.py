@@ -23,9 +23,11 @@ from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
 from pipelines.sources.files import require_unchanged
 from pipelines.versions import versions
-from pipelines.vocabulary import make_vocabulary, num_word_groups
+from pipelines.vocabulary import make_vocabulary, num_word_groups, require_languages
 from pipelines.writing import write_text
 from pipelines.written_files import require_written, sizes_of_corpus
+from tokenizer.lost_marks import MarkCounts
+from tokenizer.normalization import split_words
 
 _SPLITS = ("train", "validation")
 
@@ -66,6 +68,7 @@ class WriteCorpusManifest(beam.DoFn):
             # Those with a weight are inputs, checked when they had been read; the others are read until here.
             if not weight and path != f"{self._output}/vocab.txt":
                 require_unchanged(path, size, changed)
+        require_languages(counts["languages"], self._options["language_sampling_exponent"])
         path = f"{self._output}/{corpus_files.FILE_NAME}"
         write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
         yield path
@@ -80,6 +83,12 @@ def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, A
         "documents_reported": _added(part["reported"] for part in counts),
         "paragraphs_cleaned": _added(part["cleaned"] for part in counts),
     }
+    # The parts of cased text do not count them.
+    marks = [part["marks"] for part in counts if "marks" in part]
+    if marks:
+        total["marks"] = total_marks(
+            MarkCounts(each["letters"], each["lost"], Counter(each["words"])) for each in marks
+        )
     for unit in ("words", "characters", "bytes"):
         total[unit] = sum(size[unit] for part in counts for size in part["languages"].values())
     for group in ("inputs", "languages"):
@@ -93,6 +102,15 @@ def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, A
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total
+
+
+def total_marks(counts: Iterable[MarkCounts]) -> dict[str, Any]:
+    """Add up the letters that lose a mark, for `corpus.json`: numbers, and an example with what becomes of it."""
+    total = MarkCounts()
+    for each in counts:
+        total.merge(each)
+    uncased = " ".join(split_words(total.example, do_lower_case=True))
+    return {"letters": total.letters, "lost": total.lost, "example": [total.example, uncased]}
 
 
 def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -146,18 +164,25 @@ def build_vocabulary(
         units: parts of files to read, from `pipelines.reading.split_inputs`.
         options: what to do.
         output: the vocabulary file, on any Beam filesystem.
-        report: file for what `corpus.json` would have as "vocab" and as "documents_rejected", as JSON.
+        report: file for what `corpus.json` would have as "vocab", "documents_rejected" and "marks", as JSON.
         work: see `build_corpus`.
     """
     buckets, _, _ = _read_into_buckets(pipeline, units, options, work)
-    parts = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(CountPart.REJECTED, main="words")
+    parts = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(
+        CountPart.REJECTED, CountPart.MARKS, main="words"
+    )
     start = pipeline | "Start" >> beam.Create([None])
     vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), output)
-    _ = vocab | "Report" >> beam.Map(_write_report, beam.pvalue.AsIter(parts.rejected), report)
+    _ = vocab | "Report" >> beam.Map(
+        _write_report, beam.pvalue.AsIter(parts.rejected), beam.pvalue.AsIter(parts.marks), report
+    )
 
 
-def _write_report(vocab: dict[str, Any], rejected: Iterable[dict[str, int]], path: str) -> None:
-    write_text(path, json.dumps({"vocab": vocab, "documents_rejected": _added(rejected)}))
+def _write_report(
+    vocab: dict[str, Any], rejected: Iterable[dict[str, int]], marks: Iterable[MarkCounts], path: str
+) -> None:
+    content = {"vocab": vocab, "documents_rejected": _added(rejected), "marks": total_marks(marks)}
+    write_text(path, json.dumps(content))
 
 
 def _read_into_buckets(

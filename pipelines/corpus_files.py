@@ -65,7 +65,7 @@ class Corpus:
         files: [path, bytes, time last changed, ...] of every input.
         counts: documents, sentences, words, characters and bytes, by input and by language too; documents rejected by
             reason and by input; paragraphs cleaned by rule; bytes lost by input and rule; the files that cleaning left
-            less than half of.
+            less than half of; letters of uncased text that lose a mark, with an example.
         vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary.make_vocabulary`).
         parts: every Parquet file.
         versions: packages the corpus was made with.

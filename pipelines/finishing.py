@@ -7,6 +7,7 @@ import apache_beam as beam
 import numpy as np
 
 from pipelines import dataset, overlap
+from pipelines.alphabet_warning import alphabet_warnings
 from pipelines.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset, DatasetError, Shard
 from pipelines.pretraining_options import PretrainingDataOptions
@@ -54,7 +55,11 @@ class WriteManifest(beam.DoFn):
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
         held_out = overlap.read_held_out(self._reader, corpus.parts)
         common = overlap.overlap_of(held_out, found)
-        warnings = warnings_of(by_split, corpus.counts, common, self._options)
+        alphabet: list[str] = []
+        if corpus.vocab["sha256"] == self._vocab["sha256"]:
+            unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)
+            alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"], unknown)
+        warnings = warnings_of(by_split, corpus.counts, common, self._options, alphabet)
         manifest = Dataset(
             max_seq_length=self._options.max_seq_length,
             max_predictions_per_seq=self._options.max_predictions_per_seq,

@@ -30,6 +30,7 @@ from pipelines.versions import require_same_rules
 from pipelines.vocabulary import num_word_groups, word_batches
 from pipelines.writing import read_bytes, write_text
 from pipelines.written_files import is_written
+from tokenizer.lost_marks import MarkCounts, count_marks
 
 _REJECTED_A_PART = 1000
 
@@ -128,10 +129,10 @@ def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> It
 class CountPart(beam.DoFn):
     """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files.
 
-    On the side {reason: documents rejected}.
+    On the side: {reason: documents rejected}, and the letters that lose a mark in uncased text.
     """
 
-    REJECTED = "rejected"
+    REJECTED, MARKS = "rejected", "marks"
 
     def __init__(self, options: CorpusOptions) -> None:
         self._options = options
@@ -146,6 +147,9 @@ class CountPart(beam.DoFn):
         sifted = sift(grouped)
         yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in sifted.rejected)))
         yield from count_part(split, sifted.kept, self._options)
+        uncased = self._options.do_lower_case
+        marks = count_marks(record.text for record in sifted.kept) if uncased else MarkCounts()
+        yield beam.pvalue.TaggedOutput(self.MARKS, marks)
 
 
 def part_name(split: str, number: int, options: CorpusOptions) -> str:
@@ -220,6 +224,8 @@ class WritePart(beam.DoFn):
                 lines.add(record, REPEATED_PARAGRAPH, text)
         lines.write(f"{self._output}/rejected/{name}.jsonl")
         counts = count_records(sifted)
+        if self._options.do_lower_case:
+            counts["marks"] = vars(count_marks(record.text for record in sifted.kept))
         if not sifted.kept:
             return None, counts
         path = f"corpus/{name}.parquet"

@@ -28,7 +28,7 @@ import apache_beam as beam
 from pipelines.sources import SourceError
 from pipelines.writing import read_bytes, write_atomically
 from tokenizer.coverage import Coverage, coverage
-from tokenizer.learner import learn_vocabulary
+from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.word_counts import count_words, most_frequent
 
@@ -86,6 +86,26 @@ def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, flo
     shares = {language: count / total for language, count in sorted(words.items()) if count}
     scale = sum(share**exponent for share in shares.values())
     return {language: share**exponent / scale / share for language, share in shares.items()}
+
+
+LANGUAGE_REMEDY = (
+    "name the field of JSON lines or Parquet that holds the language with --language_field, or give each language an "
+    "--input of its own and --input_weights"
+)
+
+
+def require_languages(languages: Iterable[str], exponent: float) -> None:
+    """Refuse to balance the languages of a corpus that has one.
+
+    Raises:
+        SourceError: exponent is not 1, and all documents are of the same language.
+    """
+    names = sorted(set(languages))
+    if exponent != 1.0 and len(names) == 1:
+        raise SourceError(
+            f"--language_sampling_exponent {exponent:g} has no effect: every document is of the language {names[0]}; "
+            f"{LANGUAGE_REMEDY}"
+        )
 
 
 def num_word_groups(num_buckets: int) -> int:
@@ -197,11 +217,13 @@ class Vocabularies:
         vocab: learnt or taken over.
         learnt_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
         compared: another vocabulary to measure, or None.
+        alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learnt_from.
     """
 
     vocab: Vocabulary
     learnt_from: dict[str, int] | None
     compared: Vocabulary | None
+    alphabet: dict[str, int] | None = None
 
 
 def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
@@ -232,7 +254,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         "distinct_words": distinct,
         "distinct_words_left_out": distinct - len(words),
     }
-    return Vocabularies(Vocabulary(tuple(pieces)), learnt_from, compared)
+    alphabet = alphabet_losses(words, options.alphabet_limit)
+    return Vocabularies(Vocabulary(tuple(pieces)), learnt_from, compared, alphabet)
 
 
 def _read(path: str) -> Vocabulary:
@@ -267,6 +290,7 @@ def write_vocabulary(
         "size": len(vocabularies.vocab),
         "sha256": file.sha256,
         "learnt_from": vocabularies.learnt_from,
+        "alphabet": vocabularies.alphabet,
         "held_out": held_out,
     }
 
@@ -276,6 +300,7 @@ def weigh_language(
 ) -> tuple[Group, Batch]:
     """A group of words of one language -> a batch of the group for all languages, counts multiplied by its factor."""
     (split, language, number), (word_counts, withheld) = element
+    require_languages(totals, exponent)
     factor = language_factors(totals, exponent)[language]
     counts = scaled(Counter(word_counts), factor)
     return (split, "", number), (" ".join(counts), list(counts.values()), round(withheld * factor))

@@ -47,7 +47,7 @@ def learn_vocabulary(
             whole before it is reached.
     """
     reserved = reserved_pieces(num_unused)
-    alphabet = _most_frequent_characters(word_counts, alphabet_limit)
+    alphabet = set(_characters_by_frequency(word_counts)[:alphabet_limit])
     counted = [
         (word, count)
         for word, count in word_counts.items()
@@ -84,6 +84,40 @@ def learn_vocabulary(
     return [*reserved, *characters, *prune_pieces(words, counts, characters, list(candidates), wanted)]
 
 
+def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Return what the limit of the alphabet leaves out, and the limit that would do.
+
+    Args:
+        word_counts: as `learn_vocabulary` takes them.
+        limit: the alphabet_limit.
+
+    Returns:
+        "characters": distinct ones. "characters_left_out": of them. "running_words_outside": occurrences of words with
+        such a character, all "[UNK]". "limit_that_would_do": the smallest alphabet outside which at most one running
+        word in a thousand lies.
+    """
+    ranked = _characters_by_frequency(word_counts)
+    outside = enough = 0
+    if len(ranked) > limit:
+        rank = {character: number for number, character in enumerate(ranked, start=1)}
+        by_rank: Counter[int] = Counter()
+        for word, count in word_counts.items():
+            if len(word) <= MAX_WORD_CHARACTERS:
+                by_rank[max(map(rank.__getitem__, word))] += count
+        outside = sum(count for last, count in by_rank.items() if last > limit)
+        allowed = by_rank.total() // 1000
+        enough = len(ranked)
+        while enough and by_rank[enough] <= allowed:
+            allowed -= by_rank[enough]
+            enough -= 1
+    return {
+        "characters": len(ranked),
+        "characters_left_out": max(0, len(ranked) - limit),
+        "running_words_outside": outside,
+        "limit_that_would_do": enough or limit,
+    }
+
+
 def reserved_pieces(num_unused: int) -> list[str]:
     """The first pieces of a vocabulary, as in the released ones, which have 99 reserved pieces before [UNK] and go on
     behind [MASK]: [PAD], [unused0] ... [unused98], [UNK], [CLS], [SEP], [MASK], [unused99] ...
@@ -93,10 +127,10 @@ def reserved_pieces(num_unused: int) -> list[str]:
     return [SPECIAL_TOKENS[0], *before, *SPECIAL_TOKENS[1:], *after]
 
 
-def _most_frequent_characters(word_counts: Mapping[str, int], limit: int) -> set[str]:
+def _characters_by_frequency(word_counts: Mapping[str, int]) -> list[str]:
     occurrences: Counter[str] = Counter()
     for word, count in word_counts.items():
         if len(word) <= MAX_WORD_CHARACTERS:
             for character in word:
                 occurrences[character] += count
-    return set(sorted(occurrences, key=lambda character: (-occurrences[character], character))[:limit])
+    return sorted(occurrences, key=lambda character: (-occurrences[character], character))

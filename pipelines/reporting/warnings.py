@@ -1,5 +1,6 @@
 """What a person should know before training on a dataset, in plain words; rules over its numbers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,11 @@ def expected_masked(statistics: Statistics, options: PretrainingDataOptions) -> 
 
 
 def warnings_of(
-    by_split: dict[str, Statistics], corpus: dict[str, Any], overlap: Overlap, options: PretrainingDataOptions
+    by_split: dict[str, Statistics],
+    corpus: dict[str, Any],
+    overlap: Overlap,
+    options: PretrainingDataOptions,
+    alphabet: Sequence[str] = (),
 ) -> list[str]:
     """What is unusual enough to say, the gravest first; a line each.
 
@@ -40,11 +45,12 @@ def warnings_of(
         corpus: the counts of corpus.json.
         overlap: of held-out text with training text.
         options: what the examples were made with.
+        alphabet: warnings of `pipelines.alphabet_warning`, of the vocabulary that the examples have.
     """
     train, held_out = by_split["train"], by_split["validation"]
     return [
         *_of_held_out(held_out, overlap),
-        *_of_vocabulary(train, options),
+        *_of_vocabulary(train, options, alphabet),
         *_of_corpus(train, corpus, options),
         *_of_pairs(train, options),
         *_of_rows(train, options),
@@ -79,10 +85,12 @@ def _of_held_out(held_out: Statistics, overlap: Overlap) -> list[str]:
     return found
 
 
-def _of_vocabulary(train: Statistics, options: PretrainingDataOptions) -> list[str]:
-    found = []
+def _of_vocabulary(train: Statistics, options: PretrainingDataOptions, alphabet: Sequence[str]) -> list[str]:
+    found: list[str] = []
     unknown = train.unknown_tokens / max(train.tokens, 1)
-    if unknown >= 0.01:
+    if unknown >= 0.01 and alphabet:
+        found += alphabet
+    elif unknown >= 0.01:
         found.append(
             f"{unknown:.1%} of tokens are [UNK]: the vocabulary does not fit this corpus; learn one from it, or check "
             f"that --do_lower_case {str(options.do_lower_case).lower()} is right for --vocab_file."

@@ -40,6 +40,8 @@ READERS = {
     "wikipedia": wikipedia.read_documents,
     "language_reference": language_reference.read_documents,
 }
+# Formats whose documents never state their language.
+WITHOUT_LANGUAGES = ("sentences", "text", "bookcorpus", "gutenberg", "wikiextractor", "language_reference")
 # Those whose reader takes --text_field; WikiExtractor's files have fields if they are of its --json.
 _WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
 # Those whose reader itself says what is wrong with a file of another kind.
@@ -165,6 +167,7 @@ def is_one_document(path: str, options: ReadOptions) -> bool:
 __all__ = [
     "FORMATS",
     "READERS",
+    "WITHOUT_LANGUAGES",
     "ReadOptions",
     "SourceError",
     "check_file",

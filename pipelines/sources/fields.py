@@ -30,6 +30,26 @@ def language_code(value: object) -> str:
     return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
+def stated_language(value: object, options: ReadOptions, place: str) -> str:
+    """Return what a document's field states as its language, or "" where it states none.
+
+    Args:
+        value: of the field.
+        options: how to read; a `language_field` that was asked for has to hold codes.
+        place: file and line, for messages.
+
+    Raises:
+        SourceError: the field was asked for and holds something else than a code.
+    """
+    code = language_code(value)
+    if options.language_field and not code and value not in (None, ""):
+        raise SourceError(
+            f"{place}: field {options.language_field!r} is {str(value)[:40]!r}, not a language code such as en or "
+            "pt-BR; name the field of the codes with --language_field"
+        )
+    return code
+
+
 def storable(text: str) -> str:
     """A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
@@ -107,7 +127,9 @@ class FieldReader:
             title=storable(title) if isinstance(title, str) else "",
             source=self._path,
             segmented=isinstance(text, list),
-            language=language_code(record.get("language")),
+            language=stated_language(
+                record.get(self._options.language_field or "language"), self._options, f"{self._path}, {place}"
+            ),
             line=number,
             source_id=identifier,
         )

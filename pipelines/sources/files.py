@@ -29,6 +29,7 @@ class ReadOptions:
         input_format: one of `pipelines.sources.FORMATS`; "auto" recognises each file from its content.
         encoding: of text files; any that extends ASCII.
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
+        language_field: the field or column that states a document's language; "" for "language" where there is one.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
         id_field: the field or column that identifies a document for the user, or "".
         on_bad_record: one of `pipelines.input_formats.BAD_RECORD_ACTIONS`:
@@ -42,6 +43,7 @@ class ReadOptions:
     document_unit: str = "book"
     id_field: str = ""
     on_bad_record: str = "stop"
+    language_field: str = ""
 
     def __post_init__(self) -> None:
         try:

@@ -44,11 +44,11 @@ _CONTENTS = re.compile(
 )
 _CONTENTS_LINES = 600
 
-# What the makers of the file put into the text.
+# What the makers of the file put into the text; longer, it is text between two marks that happen to pair.
 _INSERTED = re.compile(
-    r"[\[(]transcriber'?s?'?s? notes?\b[^\[\]()]*(?:\([^()]*\)[^\[\]()]*)*[\])]"
-    r"|(?<=[.!?] )transcriber'?s?'? note:.*$"
-    r"|\[illustration[^\[\]]*\]|\[(?:page|pg|p\.) ?\d+\]",
+    r"[\[(]transcriber'?s?'?s? notes?\b[^\[\]()]{0,2000}(?:\([^()]{0,500}\)[^\[\]()]{0,2000}){0,20}[\])]"
+    r"|(?<=[.!?] )transcriber'?s?'? note:.{0,2000}$"
+    r"|\[illustration[^\[\]]{0,2000}\]|\[(?:page|pg|p\.) ?\d+\]",
     re.IGNORECASE,
 )
 _EMPHASIS = re.compile(r"(?<!\w)_([^_]{1,500})_(?!\w)")

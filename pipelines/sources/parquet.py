@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 
 from pipelines.documents import Document
-from pipelines.sources.fields import NULL_TEXT, language_code, source_id
+from pipelines.sources.fields import NULL_TEXT, source_id, stated_language
 from pipelines.sources.files import ReadOptions, SourceError
 
 _BATCH_ROWS = 256
@@ -51,9 +51,14 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             f"{path}: no column {options.id_field!r} (found: {', '.join(schema.names)}); "
             "name the column with --id_field, or leave the flag out"
         )
+    language_field = options.language_field or "language"
+    if options.language_field and language_field not in schema.names:
+        raise SourceError(
+            f"{path}: no column {language_field!r} (found: {', '.join(schema.names)}); name it with --language_field"
+        )
     others = [
         name
-        for name in ("title", "language")
+        for name in ("title", language_field)
         if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
     ]
     columns_read = sorted({options.text_field, *others, *filter(None, [options.id_field])})
@@ -67,7 +72,11 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 lines = text if listed else (text or "").splitlines()
                 paragraphs = [line for line in lines or [] if line]
                 title = row["title"] or "" if "title" in others else ""
-                language = language_code(row["language"]) if "language" in others else ""
+                language = (
+                    stated_language(row[language_field], options, f"{path}, row {number}")
+                    if language_field in others
+                    else ""
+                )
                 yield Document(
                     paragraphs,
                     title=title,

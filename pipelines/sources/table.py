@@ -1,6 +1,6 @@
 """CSV and TSV: a header that names the columns, then a document a row, its text in a column (`--text_field`, "text").
 
-Its title and language are taken from the columns "title" and "language" if they are there.
+Its title and language are taken from the columns "title" and "language" (`--language_field`) if they are there.
 """
 
 import csv

@@ -119,6 +119,11 @@ def _names(table: dict[str, str], language: str) -> frozenset[str]:
     return frozenset(name for key in ("en", language.split("-")[0]) for name in table.get(key, "").split("|") if name)
 
 
+def editions() -> frozenset[str]:
+    """Return the codes of Wikipedia's editions, most of them ISO 639's."""
+    return frozenset(_EDITIONS.split())
+
+
 def unwanted_sections(language: str) -> frozenset[str]:
     """Headings of sections that hold lists of sources and links instead of prose."""
     return _names(_SECTIONS, language)
@@ -126,7 +131,7 @@ def unwanted_sections(language: str) -> frozenset[str]:
 
 def unwanted_prefixes(language: str) -> frozenset[str]:
     """What stands before the colon of links that show no prose: files, categories, other editions."""
-    return _names(_NAMESPACES, language) | frozenset(_EDITIONS.split())
+    return _names(_NAMESPACES, language) | editions()
 
 
 def disambiguation_templates(language: str) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Code among prose: the code is cut out, the prose stays, however long the paragraph is."""
 
+import io
 import time
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.cleaning import remove_residual_markup
+from pipelines.sources import ReadOptions, gutenberg
 
 _PROSE = "The river rose in the night and the lower town was flooded. "
 _CODE = ("width:1.0em;", "padding:0px;", "#if: ", "&rft.genre=book", "{{urlencode:", "margin-left: 2px; color:red;")
@@ -71,6 +73,16 @@ def test_sentences_between_marks_stay(marks, place):
         cleaned = remove_residual_markup(text)
         assert sentence in cleaned
         assert cleaned.count("lower town") == text.count("lower town")
+
+
+def test_notes_of_the_makers_of_a_book_take_no_pages_with_them():
+    pages = _PROSE * 500
+    (document,) = gutenberg.read_documents(
+        io.BytesIO(f"He came. [Illustration: a {pages}] Yes. Transcriber's note: {pages} end.".encode()),
+        "book.txt",
+        ReadOptions("gutenberg"),
+    )
+    assert "".join(document.paragraphs).count("lower town") == 1000
 
 
 def test_time_grows_with_the_length_alone():

@@ -1,0 +1,29 @@
+"""What a person is told where the limit of the alphabet makes words "[UNK]"."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Share of the running words from which a person is told, and the share of a corpus' [UNK] that makes it their cause.
+_MANY = 0.01
+_CAUSE = 0.5
+
+
+def alphabet_warnings(vocab: Mapping[str, Any], limit: int, unknown: float | None = None) -> list[str]:
+    """Return a line where the limit of the alphabet is why words are "[UNK]".
+
+    Args:
+        vocab: of corpus.json; an older one says nothing of its alphabet.
+        limit: the alphabet_limit that it was learnt with.
+        unknown: share of the tokens that are "[UNK]"; None to judge by the training text alone.
+    """
+    learnt_from, alphabet = vocab.get("learnt_from"), vocab.get("alphabet")
+    if not alphabet or not learnt_from or not learnt_from["running_words"]:
+        return []
+    outside = alphabet["running_words_outside"] / learnt_from["running_words"]
+    if outside <= max(_MANY, _CAUSE * unknown if unknown is not None else 0.0):
+        return []
+    return [
+        f"{outside:.1%} of the words are [UNK] because --alphabet_limit {limit} leaves out "
+        f"{alphabet['characters_left_out']:,} of the text's {alphabet['characters']:,} characters; learn it again "
+        f"with --alphabet_limit {alphabet['limit_that_would_do']} and a --vocab_size that holds them."
+    ]

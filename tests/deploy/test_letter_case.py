@@ -1,0 +1,107 @@
+"""Uncased text and scripts whose marks are letters: what is chosen by --language, and what a person is told."""
+
+import json
+import unicodedata
+
+import pytest
+
+import beambert
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+# The first articles of the Universal Declaration of Human Rights.
+_TEXTS = {
+    "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। "
+    "उन्हें बुद्धि और अन्तरात्मा की देन प्राप्त है और परस्पर उन्हें भाईचारे के भाव से बर्ताव करना चाहिए।",
+    "ja": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。"
+    "人間は、理性と良心とを授けられており、ドイツとフランスの同胞の精神をもって行動しなければならない。",
+    "th": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิ ต่างมีเหตุผลและมโนธรรม และควรปฏิบัติต่อกันด้วยเจตนารมณ์แห่งภราดรภาพ",
+    "fr": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ils sont doués de raison et de "
+    "conscience et doivent agir les uns envers les autres dans un esprit de fraternité.",
+    "en": "All human beings are born free and equal in dignity and rights. They are endowed with reason and "
+    "conscience and should act towards one another in a spirit of brotherhood.",
+}
+
+# Words for the vocabulary, without a mark.
+_WORDS = " ".join(a + b + c + d for a in "ab" for b in "ef" for c in "ijkl" for d in "mnop")
+
+
+def _corpus(tmp_path, language, *flags):
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"{_TEXTS[language]} {_WORDS} {number}.", encoding="utf-8")
+    argv = ["corpus", "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / "data")]
+    if "--vocab_file" not in flags:
+        argv += ["--vocab_size", "130"]
+    code = beambert.main([*argv, "--validation_fraction", "0", "--num_buckets", "2", *flags])
+    return code, tmp_path / "data"
+
+
+def _marks(text):
+    return sum(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", text))
+
+
+@pytest.mark.parametrize("language", ["hi", "ja", "th"])
+def test_the_marks_stay_where_they_are_letters(language, tmp_path, capsys):
+    code, data = _corpus(tmp_path, language, "--language", language)
+    assert code == 0
+    assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is False
+    assert _marks((data / "vocab.txt").read_text()) > 5
+    said = capsys.readouterr()
+    assert f"Case: cased, because of --language {language}; --do_lower_case true overrides" in said.out
+    assert "loses a mark" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("language", "loss"), [("hi", "words become equal"), ("ja", "words become equal"), ("fr", "accents are lost")]
+)
+def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, capsys):
+    # The flag wins over the language.
+    code, data = _corpus(tmp_path, language, "--language", language, "--do_lower_case", "true")
+    assert code == 0
+    manifest = json.loads((data / "corpus.json").read_text())
+    assert manifest["options"]["do_lower_case"] is True
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
+    assert loss in line
+    assert "--do_lower_case false keeps them" in line
+    before, after = manifest["counts"]["marks"]["example"]
+    assert f"({before} -> {after})" in line
+    # By an oracle of its own: what is left is the word without its marks.
+    stripped = "".join(c for c in unicodedata.normalize("NFD", before.lower()) if unicodedata.category(c) != "Mn")
+    assert before != after == stripped
+    letters = [c for c in _TEXTS[language] + _WORDS if unicodedata.category(c)[0] in "LM"]
+    lost = sum(bool(_marks(c.lower())) for c in letters)
+    marks = manifest["counts"]["marks"]
+    assert (marks["letters"], marks["lost"]) == (3 * len(letters), 3 * lost)
+
+
+def test_english_is_uncased_without_a_word(tmp_path, capsys):
+    code, data = _corpus(tmp_path, "en")
+    assert code == 0
+    assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is True
+    said = capsys.readouterr()
+    assert "mark" not in said.err
+    assert "Case:" not in said.out
+
+
+def test_vocab_warns_too(tmp_path, capsys):
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"{_TEXTS['ja']} {_WORDS} {number}.", encoding="utf-8")
+    argv = ["vocab", "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / "vocab.txt"), "--vocab_size", "130"]
+    assert beambert.main([*argv, "--validation_fraction", "0"]) == 0
+    assert "uncased text loses a mark on" in capsys.readouterr().err
+
+
+def test_a_given_vocabulary_decides(tmp_path, capsys):
+    for name, tokens, cased in (
+        ("cased", ["a", "The"], True),
+        ("uncased", ["a", "[URL]"], False),
+        ("hindi", ["क", "के"], True),
+    ):
+        (tmp_path / name).mkdir()
+        vocabulary = Vocabulary((*SPECIAL_TOKENS, *tokens))
+        (tmp_path / name / "vocab.txt").write_bytes(vocabulary.to_bytes())
+        code, data = _corpus(
+            tmp_path / name, "hi", "--vocab_file", str(tmp_path / name / "vocab.txt"), "--language", "hi"
+        )
+        assert code == 0
+        assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is not cased
+    capsys.readouterr()

@@ -1,0 +1,139 @@
+"""Letters that lose a mark in uncased text, and the languages whose words this destroys.
+
+Uncased text is decomposed (NFD) and loses every mark of category Mn, as in google-research/bert. In French that is an
+accent; in Hindi, Thai and Japanese it is a vowel or the voicing of a consonant. docs/LANGUAGES.md has the figures.
+"""
+
+import dataclasses
+import functools
+import heapq
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizer.normalization import split_words
+
+# Scripts that write vowels, tones or voicing with marks of category Mn: 10 to 50 % of their letters lose one, in
+# Japanese 4 to 9 %. Korean, Hebrew, Armenian, Georgian, Ethiopic and Chinese lose nothing.
+_LANGUAGES_BY_SCRIPT = {
+    "Beng": "as bn bpy",
+    "Deva": "anp awa bh bho brx doi dty gom hi kok mag mai mr mwr ne new npi pi sa",
+    "Gujr": "gu",
+    "Guru": "pa",
+    "Jpan": "ja",
+    "Khmr": "km",
+    "Knda": "kn tcy",
+    "Laoo": "lo",
+    "Mlym": "ml",
+    "Mymr": "blk kjp ksw mnw my shn",
+    "Orya": "or ory",
+    "Sinh": "si",
+    "Taml": "ta",
+    "Telu": "te",
+    "Thaa": "dv",
+    "Thai": "th",
+    "Tibt": "bo dz",
+}
+# In Latin letters, but 8 % or more of the running words become another word.
+_TONES = frozenset(["nv", "vi", "yo"])
+_DESTROYED = frozenset(" ".join(_LANGUAGES_BY_SCRIPT.values()).split())
+_SCRIPTS = frozenset(script.lower() for script in _LANGUAGES_BY_SCRIPT) | {"hira", "kana", "cakm", "java", "bali"}
+_NUM_WORDS = 20
+_WORD_CHARACTERS = (2, 12)
+_SAMPLE_CHARACTERS = 100_000
+
+
+def default_do_lower_case(language: str) -> bool:
+    """Return whether text is uncased unless asked for: not where that destroys the words of the language.
+
+    Args:
+        language: a code such as "hi" or "pa-Arab"; a script that it names counts before the language.
+    """
+    code, *subtags = re.split("[-_]", language.lower())
+    script = next((tag for tag in subtags if len(tag) == 4 and tag.isalpha()), "")
+    if script and code not in _TONES:
+        return script not in _SCRIPTS
+    return code not in _DESTROYED | _TONES
+
+
+@functools.cache
+def _kind(character: str) -> tuple[bool, bool]:
+    """(whether it is a letter or a mark, whether uncased text loses a mark of it)."""
+    is_letter = unicodedata.category(character)[0] in "LM"
+    decomposed = unicodedata.normalize("NFD", character.lower())
+    return is_letter, is_letter and any(unicodedata.category(part) == "Mn" for part in decomposed)
+
+
+def loses_mark(word: str) -> bool:
+    """Return whether a word loses a mark in uncased text."""
+    return not word.isascii() and any(_kind(character)[1] for character in word)
+
+
+@dataclasses.dataclass
+class MarkCounts:
+    """Numbers of a text; those of parts of a text add up.
+
+    Attributes:
+        letters: letters and marks.
+        lost: those that lose a mark, or are one that is lost.
+        words: frequent words that lose a mark, with their counts in a sample of the text.
+    """
+
+    letters: int = 0
+    lost: int = 0
+    words: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    @property
+    def example(self) -> str:
+        """The most frequent of the words, the first in the order of code points among equals; "" if there is none."""
+        return min(self.words, key=lambda word: (-self.words[word], word), default="")
+
+    @property
+    def share(self) -> float:
+        """Share of the letters that lose a mark."""
+        return self.lost / max(self.letters, 1)
+
+    def merge(self, other: "MarkCounts") -> None:
+        """Add the numbers of another text."""
+        self.letters += other.letters
+        self.lost += other.lost
+        self.words.update(other.words)
+
+
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NO_ASCII_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())
+
+
+def count_marks(texts: Iterable[str]) -> MarkCounts:
+    """Count the letters of texts that lose a mark; most of the time of ASCII text is spent at the speed of memory."""
+    counts = MarkCounts()
+    sampled: list[str] = []
+    room = _SAMPLE_CHARACTERS
+    for text in texts:
+        if not text.isascii():
+            characters = Counter("".join(_BEYOND_ASCII.findall(text)))
+            kinds = [(count, *_kind(character)) for character, count in characters.items()]
+            counts.letters += sum(count for count, is_letter, _ in kinds if is_letter)
+            lost = sum(count for count, _, is_lost in kinds if is_lost)
+            counts.lost += lost
+            if lost and room > 0:
+                sampled.append(text[:room])
+                room -= len(text)
+        counts.letters += len(text.encode("ascii", "ignore").translate(None, _NO_ASCII_LETTERS))
+    least, most = _WORD_CHARACTERS
+    words = Counter(
+        word
+        for text in sampled
+        for word in split_words(text, do_lower_case=False)
+        if least <= len(word) <= most and loses_mark(word)
+    )
+    kept = heapq.nsmallest(_NUM_WORDS, words.items(), key=lambda item: (-item[1], item[0]))
+    counts.words = Counter(dict(kept))
+    return counts
+
+
+def is_accent(word: str) -> bool:
+    """Return whether the marks that a word loses stand on Latin, Greek or Cyrillic letters."""
+    names = [unicodedata.name(character, "") for character in word if _kind(character)[1]]
+    return all(name.startswith(("LATIN", "GREEK", "CYRILLIC", "COMBINING")) for name in names)
