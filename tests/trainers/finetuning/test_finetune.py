@@ -26,7 +26,8 @@ def results(output):
 def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
     assert finetune() == 0
     output = tmp_path / "output"
-    assert results(output).keys() == {"eval_accuracy", "eval_loss", "loss", "global_step"}
+    names = {"eval_accuracy", "eval_accuracy_majority_class", "eval_loss", "loss", "global_step"}
+    assert results(output).keys() == names
     assert results(output)["global_step"] == 12
     assert not list(output.glob("*test*"))
     assert "on 24 examples of rte for 12 steps of 4" in capsys.readouterr().out
