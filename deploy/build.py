@@ -4,7 +4,7 @@ import argparse
 
 import deploy.corpus
 import deploy.pretraining_data
-from deploy import example_flags, vocabulary_flags
+from deploy import example_flags
 from deploy.output_lock import lock_output
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
@@ -27,8 +27,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
-    # A mistake in the second job's flags shows before the first job's hours.
-    example_flags.example_options(args, vocabulary_flags.lower_casing(args))
+    # A mistake in the second job's flags shows before the first job's hours; the case is the first job's.
+    example_flags.example_options(args, do_lower_case=True)
     with lock_output(args.output):
         corpus = deploy.corpus.make_corpus(args, beam_flags)
         # Job 1 has put the vocabulary, learnt or given, beside the corpus.
