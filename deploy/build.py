@@ -2,7 +2,7 @@
 
 import argparse
 
-from deploy import corpus_flags, example_flags, pretraining_data_flags, vocabulary_flags
+from deploy import corpus_flags, example_flags, pretraining_data_flags
 from pipelines.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
 
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
@@ -32,8 +32,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     from deploy.output_lock import claim_output
     from pipelines.written_files import require_written, sizes_of_corpus
 
-    # A mistake in the second job's flags shows before the first job's hours.
-    example_flags.example_options(args, vocabulary_flags.lower_casing(args))
+    # A mistake in the second job's flags shows before the first job's hours; the case is the first job's.
+    example_flags.example_options(args, do_lower_case=True)
     manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES
     with claim_output(args.output, "build", manifests, entries):
         corpus = deploy.corpus.make_corpus(args, beam_flags, args.objective)
