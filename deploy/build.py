@@ -43,6 +43,6 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         # The second job does not need all that the first has written.
         require_written(absolute(args.output), sizes_of_corpus(corpus.parts))
     print(f"\n{args.output} holds")
-    deploy.corpus.print_summary(corpus, args.output)
-    deploy.pretraining_data.print_summary(manifest, args.output)
+    printed = deploy.corpus.print_summary(corpus, args.output)
+    deploy.pretraining_data.print_summary(manifest, args.output, printed)
     return 0

@@ -252,8 +252,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
     return corpus
 
 
-def print_summary(corpus: Corpus, output: str) -> None:
-    """Prints what the corpus holds and where."""
+def print_summary(corpus: Corpus, output: str) -> list[str]:
+    """Print what the corpus holds and where, and return the warnings among it."""
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
     print(
@@ -266,12 +266,11 @@ def print_summary(corpus: Corpus, output: str) -> None:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
-    for warning in vocabulary_flags.mark_warnings(corpus.counts.get("marks")):
+    warnings = vocabulary_flags.mark_warnings(corpus.counts.get("marks"))
+    warnings += loss_warnings(corpus.counts, f"{output}/rejected/")
+    warnings += source_warnings(corpus.counts)
+    for warning in warnings:
         print(f"  warning     {warning}", file=sys.stderr)
-    for warning in loss_warnings(corpus.counts, f"{output}/rejected/"):
-        print(f"  warning     {warning}", file=sys.stderr)
-    for line in source_warnings(corpus.counts):
-        print(f"  warning     {line}", file=sys.stderr)
-    vocabulary_flags.print_summary(
+    return warnings + vocabulary_flags.print_summary(
         corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
     )

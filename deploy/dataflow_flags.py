@@ -98,7 +98,7 @@ def refuse_existing_files(beam_flags: list[str], places: Iterable[tuple[str, str
     Raises:
         OutputFileError: such a file exists, or cannot be written.
     """
-    for flag, path in zip(beam_flags, [*beam_flags[1:], ""], strict=True):
+    for flag, path in zip(beam_flags, [*beam_flags[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
         path = value if equals else path
         if name in _FILES_OF_BEAM and "://" not in path:

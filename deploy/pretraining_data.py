@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import hashlib
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
@@ -211,8 +212,14 @@ def _amounts(note: str) -> dict[str, float]:
     return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
 
 
-def print_summary(manifest: Dataset, output: str) -> None:
-    """Prints what the dataset holds, where, and what to do next."""
+def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ()) -> None:
+    """Print what the dataset holds, where, and what to do next.
+
+    Args:
+        manifest: of the dataset.
+        output: its directory.
+        printed: warnings that were printed before.
+    """
     train, validation = (manifest.num_examples(split) for split in ("train", "validation"))
     counts = manifest.counts["train"]
     print(
@@ -231,7 +238,8 @@ def print_summary(manifest: Dataset, output: str) -> None:
     print(f"              {', '.join(shares)}")
     print(f"  report      {output}/{REPORT_FILE_NAME}")
     for warning in manifest.counts.get("warnings", []):
-        print(f"  warning     {warning}")
+        if warning not in printed:
+            print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
     if "://" in output:
         print(f"\nNext: copy {output} to the machine that trains, or train beside it with beambert submit tpu")

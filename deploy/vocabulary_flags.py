@@ -159,8 +159,8 @@ def _checked(flag: str, path: str | None) -> str:
     return absolute(path)
 
 
-def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limit: int) -> None:
-    """Prints size, place and fit of a vocabulary.
+def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limit: int) -> list[str]:
+    """Print size, place and fit of a vocabulary, and return the warnings among it.
 
     Args:
         vocab: the "vocab" of `corpus.json`.
@@ -176,12 +176,14 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
             f"              learnt from {words['distinct_words'] - words['distinct_words_left_out']:,} of "
             f"{words['distinct_words']:,} distinct words; {share:.3%} of the text was left out as rare"
         )
-    for warning in alphabet_warnings(vocab, alphabet_limit):
+    warnings = alphabet_warnings(vocab, alphabet_limit)
+    for warning in warnings:
         print(f"  warning     {warning}", file=sys.stderr)
     measured = {name: Coverage(**counts) for name, counts in vocab["held_out"].items()}
     if not measured["vocab"].words:
         print("              no document is held out to measure it on; see --validation_fraction")
-        return
+        return warnings
     print(f"              on {measured['vocab'].words:,} held-out words: {measured['vocab']}")
     if compared:
         print(f"              beside {compared}: {measured['compare_vocab']}")
+    return warnings

@@ -148,7 +148,7 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
 
 
 def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is known to be a single document: a text, or a book that is not divided.
+    """Return whether a file is known to be a single document before it is read: plain text.
 
     Args:
         path: a path on any Beam filesystem.
@@ -161,7 +161,7 @@ def is_one_document(path: str, options: ReadOptions) -> bool:
     if input_format == "auto":
         with open_decompressed(path) as stream:
             input_format = recognise(path, stream.peek(_PEEK))
-    return input_format == "text" or (input_format == "gutenberg" and options.document_unit == "book")
+    return input_format == "text"
 
 
 __all__ = [

@@ -17,6 +17,9 @@ from pipelines.sources.wrapped_lines import Joiner, blocks_of, is_prose, join_pa
 _HEADER_END = re.compile(
     r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE
 )
+_MODERN_START = re.compile(r"\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
+_MODERN_END = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
+_HEADER_LINES = 60
 _FOOTER = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|\*{3,}START\*\*.*SMALL PRINT", re.IGNORECASE)
 # The last line of older books; where much follows, the file goes on with another book.
 _END_LINE = re.compile(r"(?:The )?(?:End of|Ende)\b.*\bProje[ck]t Gutenb[eu]rg", re.IGNORECASE)
@@ -117,6 +120,24 @@ def find_title(lines: list[str]) -> str:
             name = following if re.match(r"\*+[^*]+\*+$", following) else match.group(1)
             return name.strip(" *").split(" by ")[0].strip(" ,*")
     return ""
+
+
+def split_books(lines: list[str]) -> list[list[str]]:
+    """Cut a file into its books where it holds several, one after the other, as `cat *.txt` makes it.
+
+    Only the modern marks are looked for: without them `strip_licence` keeps what follows the end of a book.
+    """
+    books, first = [], 0
+    end = None
+    for number, line in enumerate(lines):
+        mark = line.lstrip()
+        if _MODERN_END.match(mark):
+            end = number
+        elif end is not None and _MODERN_START.match(mark):
+            books.append(lines[first : end + 1])
+            # The license of the book before lies between the two; the header is what stands right before its end.
+            first, end = max(end + 1, number - _HEADER_LINES), None
+    return [*books, lines[first:]]
 
 
 def strip_licence(lines: list[str]) -> list[str]:
@@ -263,8 +284,12 @@ def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields the book, or with `options.document_unit` "chapter" a document for each of its chapters."""
-    lines = split_lines(decode(stream.read(), options.encoding))
+    """Yields each book of the file, or with `options.document_unit` "chapter" a document for each of its chapters."""
+    for lines in split_books(split_lines(decode(stream.read(), options.encoding))):
+        yield from _documents_of(lines, path, options)
+
+
+def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator[Document]:
     title = find_title(lines)
     body = strip_licence(lines)
     joiner = Joiner(body)
