@@ -49,10 +49,12 @@ def require_own_output(output: str, command: str, manifests: Collection[str], wr
     """
     if any(character in output for character in _PATTERN_CHARACTERS):
         raise OutputError(f"--output {output} is a pattern; give a directory without the characters *, ? and [")
-    require_own(f"--output {output}", _entries(absolute(output)), command, manifests, writes)
+    require_own(f"--output {output}", entries_in(output), command, manifests, writes)
 
 
-def _entries(folder: str) -> set[str]:
+def entries_in(output: str) -> set[str]:
+    """Return the names in a directory, local or in a bucket, as of `pipelines.output_directory.entries_of`."""
+    folder = absolute(output)
     return _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
 
 
@@ -88,7 +90,7 @@ def begin_work(output: str, command: str) -> None:
 def end_empty_work(output: str) -> None:
     """Take back what `begin_work` wrote where nothing else was written."""
     folder = absolute(output)
-    if _entries(folder) <= {WORK_NAME, f"{WORK_NAME}/{WORK_FILE_NAME}"}:
+    if entries_in(output) <= {WORK_NAME, f"{WORK_NAME}/{WORK_FILE_NAME}"}:
         delete_work(folder)
 
 

@@ -15,6 +15,7 @@ from deploy.output import (
     begin_work,
     delete_temporary,
     delete_work,
+    entries_in,
     refuse_other,
     with_defaults,
     work_directory,
@@ -26,7 +27,7 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.corpus_reader import REMEDY, CorpusReader, require_parts
 from pipelines.dataset import Dataset, DatasetError
-from pipelines.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
+from pipelines.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from pipelines.passes import deal_passes, note_name, read_note
 from pipelines.pretraining_data import build_pretraining_data
 from pipelines.pretraining_options import PretrainingDataOptions, require_documents
@@ -51,9 +52,10 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     """
     corpus = corpus_files.load(absolute(args.input))
     if corpus is None:
+        kind = kind_of(entries_in(args.input))
+        there = f"holds {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
         raise SourceError(
-            f"--input {args.input} holds no {corpus_files.FILE_NAME}: not a corpus, or its build has not finished; "
-            f"run `beambert corpus --output {args.input}` first"
+            f"--input {args.input} {there} ({corpus_files.FILE_NAME} is missing); give the --output of beambert corpus"
         )
     # The corpus's own directory is the one that may hold a corpus.
     same = absolute(args.input) == absolute(args.output)

@@ -295,7 +295,7 @@ def test_a_destination_with_something_in_it_is_left_alone(tmp_path):
     (tmp_path / "full" / "x").touch()
     (tmp_path / "empty").mkdir()
     for name in ("full", "full/x", "a"):
-        with pytest.raises(CheckpointError, match="is there already|is a file"):
+        with pytest.raises(CheckpointError, match=r"is there already|is a file"):
             convert(tmp_path / "a", tmp_path / name, "tf1")
     convert(tmp_path / "a", tmp_path / "empty", "tf1")
     convert(tmp_path / "a", tmp_path / "new" / "folder", "tf1")

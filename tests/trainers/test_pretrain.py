@@ -265,7 +265,7 @@ def test_init_checkpoint_takes_the_weights_alone(tmp_path, options, capsys):
 
 def test_errors_before_anything_is_written(tmp_path, data, options):
     output = tmp_path / "output"
-    with pytest.raises(DatasetError, match=r"dataset.json does not exist"):
+    with pytest.raises(DatasetError, match=r"is not a dataset \(dataset.json is missing\)"):
         pretrain.run(options("--data", str(tmp_path)))
     write_dataset(data, max_seq_length=LENGTH + 1)
     with pytest.raises(ConfigError, match=rf"sequences of {LENGTH + 1} .* reads at most {LENGTH} "):
