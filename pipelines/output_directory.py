@@ -67,7 +67,8 @@ def entries_of(directory: Path) -> set[str]:
         return set()
     except NotADirectoryError as error:
         file = next(path for path in (directory, *directory.parents) if path.exists())
-        raise OutputError(f"{directory} cannot be written: {file} is a file; choose another directory") from error
+        what = f"{directory} is" if file == directory else f"{directory} cannot be written: {file} is"
+        raise OutputError(f"{what} a file; choose another directory") from error
     except OSError as error:
         raise OutputError(f"{directory} cannot be listed ({error.strerror}); choose another directory") from error
     if LOCK_NAME in names and _is_lock(directory / LOCK_NAME):

@@ -15,6 +15,7 @@ from training import updated
 from bert_model.config import PRESETS, BertConfig, ConfigError
 from bert_model.pretraining import BertForPretraining
 from pipelines.dataset import DatasetError, load
+from pipelines.output_directory import OutputError
 from tokenizer.vocabulary import Vocabulary
 from trainers import pretrain
 from trainers.errors import TrainingError
@@ -281,7 +282,7 @@ def test_errors_before_anything_is_written(tmp_path, data, options):
         pretrain.run(options("--model", str(tmp_path / "wrong.json")))
     assert not output.exists()
     output.write_text("x")
-    with pytest.raises(TrainingError, match=r"output/run.json cannot be read .* give another --output"):
+    with pytest.raises(OutputError, match=r"output is a file; choose another directory"):
         pretrain.run(options())
 
 
