@@ -191,6 +191,7 @@ def test_a_part_of_a_shard(shard, capsys):
 def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
     lonely = rewrite(shard, tmp_path / "lonely.tfrecord", dict, count=2)
     (tmp_path / "few.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "other.parquet")
     torn = tmp_path / "torn.tfrecord"
     torn.write_bytes(lonely.read_bytes()[:-9])
     vocab = ("--vocab_file", built / "vocab.txt")
@@ -202,7 +203,7 @@ def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
         ((built / "corpus.json", *vocab), "it is no TFRecord file"),
         ((tmp_path / "none.tfrecord", *vocab), "none.tfrecord does not exist"),
         ((tmp_path / "none.tfrecord",), "none.tfrecord does not exist"),
-        ((next(built.glob("corpus/*.parquet")), *vocab), "no input_ids"),
+        ((tmp_path / "other.parquet", *vocab), "no input_ids"),
     ):
         code, _, err = run(capsys, *argv)
         assert (code, err.count("\n")) == (1, 1), err

@@ -108,9 +108,12 @@ def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path,
     assert "delete that directory" in error
 
 
-def test_a_directory_with_a_name_like_a_pattern(tmp_path):
-    output = tmp_path / "data [1]"
-    assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 0
+def test_a_directory_with_a_name_like_a_pattern_is_refused(tmp_path, capsys):
+    """Beam would list, and the tidying delete, files of the directory that the pattern matches."""
+    (tmp_path / "data 1").mkdir()
+    assert beambert.main(["corpus", *FLAGS, "--output", str(tmp_path / "data [1]")]) == 1
+    assert "is a pattern; give a directory without the characters *, ? and [" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["data 1"]
 
 
 def test_the_directory_of_a_vocabulary_is_deleted(tmp_path):
