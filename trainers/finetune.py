@@ -102,9 +102,7 @@ def run_once(args: argparse.Namespace) -> int:
     args = argparse.Namespace(**vars(args))
     check_devices(args)
     check_task_arguments(args)
-    # The files of squad may be named one by one.
-    if args.data_dir is None and args.task != "squad":
-        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+    require_data_directory(args)
     if args.model and args.init_checkpoint:
         raise TrainingError("--model is for random weights, --init_checkpoint for a pretrained model; give one of them")
     if not (args.do_train or args.do_eval or args.do_predict):
@@ -179,6 +177,22 @@ def run_once(args: argparse.Namespace) -> int:
         return train_evaluate_predict(args, plan)
 
 
+def require_data_directory(args: argparse.Namespace) -> None:
+    """Refuse a missing --data_dir, or one that is no directory.
+
+    Raises:
+        TrainingError: it is; the message says what is there.
+    """
+    # The files of squad may be named one by one.
+    if args.data_dir is None and args.task != "squad":
+        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+    if args.data_dir is not None and not Path(args.data_dir).is_dir():
+        raise TrainingError(
+            f"--data_dir {args.data_dir} {contents_of(Path(args.data_dir))}; name the directory with the files of "
+            f"{args.task}"
+        )
+
+
 def _take_over(args: argparse.Namespace, old: RunRecord) -> None:
     """What says how the files are read stays as it was where the command does not say otherwise; what says which files
     are read, only in the same --data_dir."""
@@ -241,10 +255,6 @@ def _open_task(args: argparse.Namespace, labels: tuple[str, ...] | None) -> Fine
     if args.do_predict:
         wanted.add(TEST)
     directory = None if args.data_dir is None else Path(args.data_dir)
-    if directory is not None and not directory.is_dir():
-        raise TrainingError(
-            f"--data_dir {directory} {contents_of(directory)}; name the directory with the files of {args.task}"
-        )
     try:
         return module_of(args.task).open_task(args, wanted, labels)
     except TaskDataError as error:

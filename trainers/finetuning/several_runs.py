@@ -19,7 +19,7 @@ from trainers import run_record
 from trainers.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.best_checkpoint import lower_is_better
 from trainers.errors import TrainingError
-from trainers.finetune import FEATURES_NAME, run_once
+from trainers.finetune import FEATURES_NAME, require_data_directory, run_once
 from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
 from trainers.finetuning.runs_report import (
     RunOutcome,
@@ -68,8 +68,7 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
     command = "finetune --seeds" if _are_seeds(runs) else "tune"
     require_own(f"--output {output}", entries, command, (RUNS_MANIFEST,))
     check_task_arguments(args)
-    if args.data_dir is None and args.task != "squad":
-        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+    require_data_directory(args)
     if args.best_metric is not None:
         lower_is_better(args.best_metric)
     args = argparse.Namespace(**{**vars(args), "seeds": 1, "do_train": True, "do_eval": True})
