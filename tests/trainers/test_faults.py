@@ -39,7 +39,8 @@ def pretrain(inputs):
     """A function of an output directory that runs the command in a process; its exit code and what it said."""
 
     def call(output, *flags, fault=None):
-        argv = ["pretrain", "--data", str(inputs / "data"), "--model", str(inputs / "model.json"), "--do_train"]
+        argv = ["pretrain", "--model", str(inputs / "model.json"), "--do_train"]
+        argv += [] if "--data" in flags else ["--data", str(inputs / "data")]
         argv += ["--output", str(output), "--num_train_steps", str(STEPS), "--train_batch_size", "4"]
         argv += ["--save_checkpoints_steps", str(SAVED_EVERY), "--eval_steps", str(EVALUATED_EVERY), *flags]
         log = output.with_suffix(".log")
