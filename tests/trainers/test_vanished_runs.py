@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import CONFIG
+from pretraining_shards import SMALLEST
 
 import beambert
 from tests.conftest import ROOT
@@ -19,7 +19,7 @@ from trainers import loop
 def command(tmp_path, data):
     """A command line of pretraining into tmp_path/output."""
     model = tmp_path / "model.json"
-    model.write_text(CONFIG.to_json(), encoding="utf-8")
+    model.write_text(SMALLEST.to_json(), encoding="utf-8")
 
     def argv(steps, every):
         given = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
