@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 ROOT = Path(__file__).parent.parent
+
+# No test depends on the speed of the machine. The environment of tests/parity has no Hypothesis.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("beambert", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("beambert")
 
 
 @pytest.fixture(scope="session")
