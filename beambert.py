@@ -315,7 +315,7 @@ def main(argv: list[str] | None = None) -> int:
         prog = f"beambert {name}"
         return _run(name, rest)
     except KeyboardInterrupt:
-        print(f"{prog}: interrupted; the same command goes on from what is finished", file=sys.stderr)
+        print(f"{prog}: interrupted; run the same command again to resume", file=sys.stderr)
         return 128 + signal.SIGINT
     except (ValueError, OSError, ImportError) as error:
         line = _line_of(error, name)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-# The first entry that is there tells what a directory is; the files of data and of exports have fixed names.
+# The first of these entries identifies the directory; the files of data and of exports have fixed names.
 _KINDS = (
     ("dataset.json", "is a dataset (dataset.json)"),
     ("corpus.json", "is a corpus (corpus.json)"),

@@ -91,7 +91,7 @@ def find_inputs(args: argparse.Namespace) -> list[Input]:
     for pattern, weight in zip(args.input, weights, strict=True):
         for path, size, changed in _describe(absolute(pattern)):
             found.setdefault(path, Input(path, size, changed, pattern, weight))
-    # What this command writes, which '**/*' would match too, is none of its inputs.
+    # A pattern such as '**/*' also matches what this command writes.
     output = f"{absolute(args.output)}/" if getattr(args, "output", None) else None
     paths = [path for path in sorted(found) if output is None or not path.startswith(output)]
     if not paths:

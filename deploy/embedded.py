@@ -38,7 +38,7 @@ _KILLED = re.compile(r"exited with return code -(\d+)")
 _ENGINE_LOGGERS = ("apache_beam", "grpc")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-# A file that is missing, as the system, Beam's renaming and `writing.read_bytes` tell of it.
+# The messages for a missing file of the operating system, of Beam's rename and of `writing.read_bytes`.
 _MISSING = re.compile(
     r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
 )

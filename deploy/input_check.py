@@ -44,7 +44,7 @@ def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[st
     if len(without) == len(has_fields) == len(inputs):
         raise SourceError(
             f"{flags} cannot be applied: no --input file has fields ({_listed(without)}); leave the flag out, or name "
-            "the true --input_format, such as csv or jsonl"
+            "the correct --input_format, such as csv or jsonl"
         )
     print(
         f"warning: {flags} has no effect on {len(without):,} of {len(has_fields):,} input file(s)"

@@ -19,7 +19,7 @@ _COLUMNS = ("title", "source", "language", "sentences")
 
 
 def load_dataset(directory: str) -> Dataset | None:
-    """Return the manifest of a dataset directory, local or on gs://; None if the path is none.
+    """Return the manifest of a dataset directory, local or on gs://; None if the path is not a dataset.
 
     Raises:
         DatasetError: the manifest cannot be understood.
@@ -45,7 +45,7 @@ def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
 
 
 def load_corpus(directory: str) -> Corpus | None:
-    """Return the manifest of a corpus directory, local or on gs://; None if the path is none.
+    """Return the manifest of a corpus directory, local or on gs://; None if the path is not a corpus.
 
     Raises:
         SourceError: the manifest cannot be understood.

@@ -42,7 +42,7 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
         OutputError: it holds something else; nothing in it was touched.
         DatasetError: another build holds it, or it cannot be written.
     """
-    # Before a lock is written there, and again when nobody else writes any more.
+    # Checked before the lock file is written, and again while holding the lock, when no other process writes.
     require_own_output(output, command, manifests, writes)
     with lock_output(output):
         require_own_output(output, command, manifests, writes)

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag about this machine, which no result hangs on."""
+    """Add the flags about this machine, which do not change any result."""
     group = parser.add_argument_group("this machine")
     group.add_argument(
         "--ignore_memory_estimate",

@@ -214,7 +214,7 @@ def _created(tpu: Tpu, create: list[str], args: argparse.Namespace, signals: "Si
 
 
 def _delete(tpu: Tpu, pause_seconds: float, signals: "Signals") -> None:
-    """Delete the TPU, or print so that nobody overlooks it that it still exists, or may."""
+    """Delete the TPU, or print prominently that it still exists or may exist."""
     with signals.held(f"{tpu.name} is being deleted; wait, or it goes on to cost"):
         _say(f"Deleting {tpu.name}")
         if tpu.delete(pause_seconds):

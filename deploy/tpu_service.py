@@ -47,7 +47,7 @@ LOGGED_OUT = (
     "UNAUTHENTICATED",
     "invalid authentication credentials",
 )
-# Answers to a request for a machine after which there is none for certain.
+# Responses to a request for a TPU after which certainly none was created.
 _NOTHING_MADE = ("PERMISSION_DENIED", "INVALID_ARGUMENT", *LOGGED_OUT)
 _CAPACITY = ("no more capacity", "Insufficient capacity", "Insufficient reserved capacity")
 

@@ -14,7 +14,7 @@ from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
 
 _VOCAB_SIZE = 30_000
-# Share of letters that lose a mark from which a person is told.
+# Share of letters losing a mark above which a warning is printed.
 _MANY_MARKS = 0.01
 
 
@@ -112,7 +112,7 @@ def lower_casing(args: argparse.Namespace) -> bool:
     that uncased text loses.
 
     Raises:
-        SourceError, VocabularyError: the vocabulary is missing or is none.
+        SourceError, VocabularyError: the vocabulary is missing or invalid.
     """
     if args.do_lower_case is not None:
         return args.do_lower_case

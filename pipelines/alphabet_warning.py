@@ -1,9 +1,9 @@
-"""What a person is told where the limit of the alphabet makes words "[UNK]"."""
+"""Warnings about words that become "[UNK]" because of --alphabet_limit."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# Share of the running words from which a person is told, and the share of a corpus' [UNK] that makes it their cause.
+# Share of running words above which to warn, and the share of all [UNK] above which the limit counts as their cause.
 _MANY = 0.01
 _CAUSE = 0.5
 
@@ -12,7 +12,7 @@ def alphabet_warnings(vocab: Mapping[str, Any], limit: int, unknown: float | Non
     """Return a line where the limit of the alphabet is why words are "[UNK]".
 
     Args:
-        vocab: of corpus.json; an older one says nothing of its alphabet.
+        vocab: of corpus.json; manifests of older versions have no alphabet counts.
         limit: the alphabet_limit that it was learnt with.
         unknown: share of the tokens that are "[UNK]"; None to judge by the training text alone.
     """

@@ -188,7 +188,7 @@ def _write_report(
 def _read_into_buckets(
     pipeline: beam.Pipeline, units: list[Unit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
-    """(bucket, what there is of it), the number of documents of each unit, and the text lost of each."""
+    """Return (partition, grouped blocks), the number of documents of each file split, and the bytes lost in each."""
     read = (
         pipeline
         | "Units" >> beam.Create(units)

@@ -1,4 +1,4 @@
-"""Language codes that `--language` takes, and what to say of one that is none."""
+"""Language codes accepted by `--language`, and the error for an unknown one."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""How much text the rules leave out: bytes by rule, counted from the documents, and what a person is told of it."""
+"""Bytes of text removed by each rule, counted from the documents, and warnings about inputs that lose most of it."""
 
 import dataclasses
 import json
@@ -79,7 +79,7 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
     """Return a line for each input that lost more than half of its text, and for files of other inputs that did.
 
     Args:
-        counts: of corpus.json; those of an older one say nothing of bytes lost.
+        counts: of corpus.json; manifests of older versions have no bytes lost.
         rejected: where the text that is left out is listed, such as "data/rejected/".
     """
     lines = []

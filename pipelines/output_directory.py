@@ -22,7 +22,7 @@ LOCK_NAME = "build.lock"
 # The entries that each data job writes.
 CORPUS_ENTRIES = frozenset({CORPUS_MANIFEST, "corpus", "rejected", "vocab.txt"})
 DATASET_ENTRIES = frozenset({DATASET_MANIFEST, "shards", "vocab.txt", "report.html"})
-# The first that is there tells what a directory is.
+# The first of these files that exists identifies the directory.
 _KINDS = (
     (RUNS_MANIFEST, "several fine-tuning runs"),
     (RUN_MANIFEST, "a training run"),
@@ -99,7 +99,7 @@ def is_lock(content: bytes) -> bool:
 
 
 def kind_of(entries: Collection[str]) -> str | None:
-    """Return what a directory with these names is, such as "a dataset (dataset.json)", or None where none tells."""
+    """Return the kind of a directory with these entries, such as "a dataset (dataset.json)"; None if it is unknown."""
     for name, kind in _KINDS:
         if name in entries:
             return f"{kind} ({name})"

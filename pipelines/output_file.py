@@ -48,7 +48,7 @@ def check_output_file(
         overwrite: whether an existing file may be replaced; None for a command without --overwrite.
         makes_directory: whether the command makes a missing parent directory.
         takes_stream: whether the command can write to a device or a pipe.
-        exists: tells whether a URL exists; local paths are looked up here.
+        exists: returns whether a URL exists; local paths are looked up here.
 
     Raises:
         OutputFileError: the file exists and `overwrite` is false, is one of the inputs, is a directory or a stream, or

@@ -127,9 +127,9 @@ def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> It
 
 
 class CountPart(beam.DoFn):
-    """(bucket, what there is of it) -> its word counts: what `WritePart` has on the side, without the files.
+    """Count the words of a partition: the side outputs of `WritePart`, without its files.
 
-    On the side: {reason: documents rejected}, and the letters that lose a mark in uncased text.
+    Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark in uncased text.
     """
 
     REJECTED, MARKS = "rejected", "marks"

@@ -160,7 +160,7 @@ def _documents_of(unit: Unit, options: ReadOptions) -> Iterator[Document]:
     try:
         yield from read_file(path, options, unit.start, unit.stop)
     except SourceError:
-        # A file that is being written looks damaged; what is the matter is that it changes.
+        # A file that is being written looks damaged: report the change instead.
         _require_unchanged(path, size, changed, options)
         raise
     _require_unchanged(path, size, changed, options)
@@ -172,8 +172,9 @@ def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions)
 
 
 class ReadUnit(beam.DoFn):
-    """Unit -> (bucket, block of records); on the side the number of documents read, for the balance in the manifest,
-    and the text that cleaning took out of its file.
+    """Read a file split into (partition, block of records).
+
+    Side outputs: the number of documents read, for the manifest, and the text that cleaning removed from its file.
 
     Args:
         options: what to do.

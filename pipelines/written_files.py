@@ -12,7 +12,7 @@ _AGAIN = "run the same command again"
 
 
 def is_written(path: str, size: int) -> bool:
-    """Return whether a file exists and has so many bytes."""
+    """Return whether a file exists and has the given size in bytes."""
     return _size(path) == size
 
 

@@ -18,7 +18,7 @@ FOREIGN = {
     "unfinished/essay.txt": "mine",
     "build.lock": "mine",
 }
-# Which kinds of output each command goes on with. All others are refused.
+# The kinds of output that each command resumes. All others are refused.
 RESUMED = {
     "build": {"dataset", "corpus"},
     "corpus": {"dataset", "corpus"},
@@ -36,7 +36,7 @@ RESUMED = {
     "features": set(),
 }
 DIRECTORIES = ("dataset", "corpus", "run", "finetuned", "runs", "converted", "hugging_face", "tf1", "foreign")
-# What a run that goes on with nothing to do may write again.
+# Files that a resumed run with nothing left to do may write again.
 REPORTS = (
     "report.html",
     "metrics.jsonl",
@@ -197,7 +197,7 @@ def test_a_file_of_a_person_in_a_corpus_is_not_replaced_by_its_dataset(name, out
 
 
 @pytest.mark.parametrize("name", [".gitkeep", ".git/config", "lost+found/x"])
-def test_hidden_files_and_those_of_a_disk_are_in_nobodys_way(name, outputs, tmp_path):
+def test_hidden_files_and_lost_and_found_are_ignored(name, outputs, tmp_path):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine", encoding="utf-8")
     assert beambert.main(command_of("corpus", outputs, tmp_path)) == 0

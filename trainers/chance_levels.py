@@ -43,7 +43,7 @@ def level_of(name: str, metrics: Mapping[str, float]) -> tuple[str, float] | Non
 
 
 def with_level(text: str, name: str, metrics: Mapping[str, float], form: str = ".3f") -> str:
-    """Return a score in words with its chance level behind it, such as "accuracy 0.683 (majority class 0.684)".
+    """Return a score followed by its chance level, such as "accuracy 0.683 (majority class 0.684)".
 
     Args:
         text: the score in words.
@@ -61,7 +61,7 @@ def standard_error(level: float, count: float) -> float:
 
 
 def is_near(score: float, level: float, count: float, least_gain: float = LEAST_GAIN) -> bool:
-    """Return whether a share is below its chance level, or too little above it to tell them apart.
+    """Return whether a share is below its chance level, or not significantly above it.
 
     Args:
         score: share of the answers that are right, from 0 to 1.

@@ -142,7 +142,7 @@ class FieldReader:
         number: int,
         raw: str,
         identifier: str = "",
-        remedy: str = "mend the record",
+        remedy: str = "fix the record",
     ) -> Document:
         """Return the rejected document that stands for a bad record.
 

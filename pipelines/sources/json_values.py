@@ -20,7 +20,7 @@ _PIECE_BYTES = 256 << 10
 # A value that is cut off by the end of a piece is an error at most so far before it, or an open string.
 _CUT_CHARACTERS = 16
 _BLANKS = re.compile(r"[ \t\r\n]*")
-# An array whose first item is an object, or an object that goes on in the next line.
+# An array whose first item is an object, or an object that continues on the next line.
 _ARRAY_OF_OBJECTS = re.compile(rb'\[\s*\{\s*["}]')
 _ARRAY = re.compile(rb'\[\s*["\]{\[\dtfn-]')
 _OPEN_BRACE_ALONE = re.compile(rb'\{[ \t]*\r?\n\s*["}]')
@@ -137,7 +137,7 @@ class _Values:
             self._text = held + self._bytes.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
             raise SourceError(
-                f"{self._path}, behind line {self._line}: {invalid_byte(error, self._encoding)}; "
+                f"{self._path}, after line {self._line}: {invalid_byte(error, self._encoding)}; "
                 "name the true encoding, such as --encoding latin-1, or convert the file"
             ) from error
         self._position = 0
@@ -149,5 +149,5 @@ class _Values:
             line += self._text.count("\n", self._position, error.pos)
             problem = error.msg
         raise SourceError(
-            f"{self._path}, line {line}: not valid JSON ({problem}); mend the file, or name the true --input_format"
+            f"{self._path}, line {line}: not valid JSON ({problem}); fix the file, or name the correct --input_format"
         ) from error

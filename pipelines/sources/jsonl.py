@@ -37,7 +37,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 place,
                 number,
                 line.rstrip("\r\n"),
-                remedy="mend the line, name the true --input_format",
+                remedy="fix the line, name the correct --input_format",
             )
             continue
         if isinstance(record, list):

@@ -1,6 +1,6 @@
 """Kinds of files that hold no text as they are: archives, office documents, images, databases, web pages, XML.
 
-They are recognized from their first bytes, and by name only where the bytes cannot tell. Ordinary text must never be
+They are recognized by their first bytes, and by name only where the bytes are ambiguous. Ordinary text must never be
 taken for one of them, whatever character it starts with.
 """
 
@@ -20,7 +20,7 @@ class Kind:
     Attributes:
         name: with its article, such as "a zip archive".
         remedy: an imperative sentence without its full stop.
-        binary: whether no text reader can make sense of it; the others are text that is read when it is asked for.
+        binary: whether the file is never text; other kinds are read with --input_format text.
     """
 
     name: str
@@ -80,7 +80,7 @@ _HTML = Kind(
 _XML = Kind("XML, but no MediaWiki dump", f"convert it to text or JSON lines first, {_AS_TEXT}", binary=False)
 
 _PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--.*?-->\s*)*"
-# The tag behind it tells a page from a sentence about pages: "<html> is the root element".
+# The second tag distinguishes a web page from a sentence about one: "<html> is the root element".
 _HTML_START = re.compile(
     _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
 )
@@ -104,7 +104,7 @@ def stem_of(name: str) -> str:
 def kind_of(name: str, head: bytes) -> Kind | None:
     """Return what a file is if it is no text that a reader takes, or None.
 
-    MediaWiki dumps are XML too: whoever calls this has looked for them before.
+    MediaWiki dumps are XML too: the caller has checked for them before.
 
     Args:
         name: of the file.

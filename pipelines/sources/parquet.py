@@ -37,7 +37,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise SourceError(
-            f"{path} is not a whole Parquet file ({reason}); fetch it again, or name the true --input_format"
+            f"{path} is not a whole Parquet file ({reason}); fetch it again, or name the correct --input_format"
         ) from error
     kind = schema.field(options.text_field).type if options.text_field in schema.names else pyarrow.null()
     listed = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)

@@ -64,7 +64,7 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
             if paragraphs is None:
                 raise SourceError(
                     f"{path}, line {number}: text outside of <doc ...> ... </doc>; "
-                    "not WikiExtractor's output, name the true --input_format"
+                    "not WikiExtractor's output, name the correct --input_format"
                 )
             text = html.unescape(line).strip()
             if paragraphs or text != title:

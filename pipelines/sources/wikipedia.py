@@ -98,7 +98,7 @@ def _site(head: bytes, path: str) -> Site:
     encoding = _encoding(head)
     text = head.decode(encoding, "replace")
     if "<mediawiki" not in text and "<page>" not in text:
-        raise SourceError(f"{path} is no MediaWiki dump: no <mediawiki> at its start; name the true --input_format")
+        raise SourceError(f"{path} is no MediaWiki dump: no <mediawiki> at its start; name the correct --input_format")
     language = _LANGUAGE.search(text)
     names = {int(key): html.unescape(name).lower() for key, name in _NAMESPACES.findall(text)}
     return Site(

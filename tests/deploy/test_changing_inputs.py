@@ -32,7 +32,7 @@ def run(inputs: Path, output: Path, *flags: str) -> int:
 
 
 def while_reading(monkeypatch, change, after: int = 3) -> None:
-    """Has something done to the files when so many documents have been read."""
+    """Change the files after a given number of documents was read."""
     read_file = pipelines.reading.read_file
     number = 0
 

@@ -60,7 +60,7 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, w
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert [line for line in err.splitlines() if " of " not in line] == [
-        "beambert build: interrupted; the same command goes on from what is finished"
+        "beambert build: interrupted; run the same command again to resume"
     ]
     again = start(long_input, tmp_path / "out", 1)
     again.communicate(timeout=120)

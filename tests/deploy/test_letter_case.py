@@ -1,4 +1,4 @@
-"""Uncased text and scripts whose marks are letters: what is chosen by --language, and what a person is told."""
+"""Default case by --language, and the warning about marks that uncased text loses."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""`rejected/*.jsonl` of a corpus: what it says of contaminated documents, and that the summary names its path."""
+"""Fields of contaminated documents in `rejected/*.jsonl`, and its path in the printed summary."""
 
 import json
 import re

@@ -158,7 +158,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert [line for line in error.splitlines() if " passes" not in line] == [
-            "beambert pretraining-data: interrupted; the same command goes on from what is finished"
+            "beambert pretraining-data: interrupted; run the same command again to resume"
         ]
     notes = [json.loads(path.read_text()) for path in stopped.glob("unfinished/*/*.json")]
     finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}

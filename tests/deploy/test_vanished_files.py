@@ -120,7 +120,7 @@ def test_the_directory_of_a_vocabulary_is_deleted(tmp_path):
     folder = tmp_path / "folder"
     code, error = run_and_delete(
         ["vocab", *FLAGS, "--output", folder / "vocab.txt"],
-        "folder/*/work/*.json",
+        "folder/*/*/*.json",
         lambda _: shutil.rmtree(folder, ignore_errors=True),
         tmp_path,
     )

@@ -1,4 +1,4 @@
-"""HTML in documents is noticed, and nothing else is taken for it."""
+"""Documents with HTML are detected, and no other text is."""
 
 import gzip
 import re

@@ -44,7 +44,7 @@ def replace(output: Path) -> None:
 
 @pytest.mark.parametrize("happens", [remove, move, replace])
 def test_the_directory_vanishes(happens, command, tmp_path):
-    """A real command, and somebody who works in another terminal."""
+    """Run a real command while files are changed from outside."""
     output = tmp_path / "output"
     process = subprocess.Popen(
         [sys.executable, "-m", "beambert", *command(20_000, 100)],

@@ -1,4 +1,4 @@
-"""Whether a vocabulary is cased is judged the same way wherever it is asked."""
+"""Every command decides in the same way whether a vocabulary is cased."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -99,7 +99,7 @@ class FinetuningTask(Protocol):
         """Return what the scores of a split that has labels would be for an answer that ignores the text.
 
         Returns:
-            Values by the name of the score and, behind it, one of `trainers.chance_levels.LEVELS`, such as
+            Values by the name of the score followed by one of `trainers.chance_levels.LEVELS`, such as
             "eval_accuracy_majority_class".
         """
 

@@ -78,7 +78,7 @@ def differences(there: Options, contents: Contents, asked: Options, contents_now
     Returns:
         A text for each option that differs, with both values.
     """
-    resolved = not contents
+    only_record = not contents
     names = [name for name in asked if name not in _FREE | _ROUNDING and name not in _DATA + _MODEL]
     found = []
     for name in names:
@@ -86,7 +86,7 @@ def differences(there: Options, contents: Contents, asked: Options, contents_now
             # It chooses among checkpoints that are evaluated on the way.
             continue
         old, new = _value(there, name), asked[name]
-        if resolved and name in _RESOLVED and not new:
+        if only_record and name in _RESOLVED and not new:
             continue
         if old != new:
             found.append(_difference(name, old, new))

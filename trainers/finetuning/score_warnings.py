@@ -115,8 +115,8 @@ def label_set_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) 
         return []
     if (labels == labels[0]).all():
         return [
-            f"All {total:,} examples of {split} have the same labels: the scores do not show whether the model tells "
-            "labels apart. Evaluate on examples of several."
+            f"All {total:,} examples of {split} have the same labels: the scores do not show whether the model "
+            "distinguishes labels. Evaluate on examples of several."
         ]
     if not predictions.any():
         return [f"No example of {split} is given a label: no probability is above 0.5. {_REMEDY}"]
@@ -200,7 +200,7 @@ def answer_warnings(split: str, has_answer: np.ndarray, exact: np.ndarray, texts
 def _one_label(split: str, label: str, total: int) -> str:
     return (
         f"Every example of {split} has the label {label} ({total:,} examples): the scores do not show whether the "
-        "model tells labels apart. Evaluate on examples of several labels."
+        "model distinguishes labels. Evaluate on examples of several labels."
     )
 
 
