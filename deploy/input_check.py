@@ -19,7 +19,8 @@ _NAMED = 3
 def given_fields(args: argparse.Namespace) -> list[str]:
     """Return the flags about fields that were given, each with its value."""
     # The default of --text_field is filled in later: here None says that the flag was not given.
-    return [f"--{name} {getattr(args, name)}" for name in ("text_field", "id_field") if getattr(args, name) is not None]
+    names = ("text_field", "id_field", "language_field")
+    return [f"--{name} {getattr(args, name)}" for name in names if getattr(args, name) is not None]
 
 
 def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str]) -> None:

@@ -129,7 +129,8 @@ def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> It
 class CountPart(beam.DoFn):
     """Count the words of a partition: the side outputs of `WritePart`, without its files.
 
-    Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark in uncased text.
+    Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark
+    in uncased text.
     """
 
     REJECTED, MARKS = "rejected", "marks"

@@ -11,20 +11,12 @@ import beambert
 import beambert_arguments
 import beambert_packages
 from tests.conftest import ROOT
+from tests.test_beambert import run
 
 DESTINATIONS = [name for name in beambert.COMMANDS if " " in name]
 PATHS = ("DIR", "DST", "FILE", "GLOB", "NAME|FILE.json", "PATH", "SHARD", "SRC")
 TPU = ("--project", "p", "--zone", "us-west4-a", "--accelerator_type", "v5litepod-8", "--dry_run")
 PRETRAIN = ("pretrain", "--data", "gs://b/data", "--output", "gs://b/run")
-
-
-def run(capsys, *argv: str) -> tuple[int, str, str]:
-    try:
-        code = beambert.main(list(argv))
-    except SystemExit as stop:
-        code = stop.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def fails(capsys, *argv: str) -> str:

@@ -29,7 +29,7 @@ from trainers.pretrain import Plan
 from trainers.pretraining_task import SHOWN_METRICS, pretraining_task
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_checkpoint, require_files
+from trainers.run_files import directory_errors, first_files, require_checkpoint, require_files, write_first_files
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
 from trainers.run_report.warnings import score_warnings
@@ -183,11 +183,7 @@ class PretrainingRun:
         """What makes the run's directory one, before the first update."""
         plan, output = self.plan, self.output
         new = native.load(output) is None or run_record.last_step(output) is None
-        output.mkdir(parents=True, exist_ok=True)
-        # First the file by which the same command knows the directory as its own.
-        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
-        write_whole(output / manifest.VOCAB_FILE_NAME, plan.vocabulary.to_bytes())
-        write_whole(output / native.CONFIG_FILE_NAME, plan.config.to_json().encode())
+        write_first_files(output, first_files(plan.vocabulary, plan.config, plan.record))
         if new:
             origin = None
             if self.args.init_checkpoint:
@@ -344,9 +340,7 @@ class PretrainingRun:
             REPORT_NAME: None,
         }
         if self.args.do_train:
-            contents[manifest.VOCAB_FILE_NAME] = plan.vocabulary.to_bytes()
-            contents[native.CONFIG_FILE_NAME] = plan.config.to_json().encode()
-            contents[run_record.FILE_NAME] = plan.record.to_json().encode()
+            contents |= first_files(plan.vocabulary, plan.config, plan.record)
             contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
         if self.has_trained:
             contents[METRICS_NAME] = None

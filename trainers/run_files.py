@@ -1,4 +1,4 @@
-"""Whether the files of a run are still in its directory: somebody may delete, move or replace it while it trains.
+"""The files that make a directory a run, and whether they still exist: a directory may be deleted during training.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -7,11 +7,34 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trainers import best_checkpoint
+from bert_model import native
+from bert_model.config import BertConfig
+from tokenizer.vocabulary import Vocabulary
+from trainers import best_checkpoint, run_record
 from trainers.errors import TrainingError
+from trainers.run_record import RunRecord
 from trainers.whole_files import write_whole
 
 _AGAIN = "run the same command again"
+
+
+def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
+    """Return the content of the files that make a directory a run, by name, in the order in which to write them.
+
+    `run.json` is the first: by it the same command recognizes the directory as its own.
+    """
+    return {
+        run_record.FILE_NAME: record.to_json().encode(),
+        native.VOCAB_FILE_NAME: vocabulary.to_bytes(),
+        native.CONFIG_FILE_NAME: config.to_json().encode(),
+    }
+
+
+def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
+    """Make the directory of a run and write `first_files` there, each atomically."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_whole(output / name, content)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ BAD_RECORDS = (NULL_TEXT, MISSING_TEXT, NOT_TEXT, BROKEN_RECORD)
 _SNIPPET_CHARACTERS = 200
 _ID_CHARACTERS = 200
 _FIELDS_NAMED = 20
-# Records looked at before --id_field counts as mistyped.
-_RECORDS_WITH_ID = 100
+# Records looked at before --id_field or --language_field counts as mistyped.
+_RECORDS_LOOKED_AT = 100
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 _REMEDY = "leave such records out with --on_bad_record skip"
 
@@ -87,7 +87,9 @@ class FieldReader:
         self._path = path
         self._options = options
         self._records = 0
-        self._has_ids = not options.id_field
+        flags = {"--id_field": options.id_field, "--language_field": options.language_field}
+        # Fields that were asked for and that no record had so far, by their flags.
+        self._unseen = {flag: name for flag, name in flags.items() if name}
         self._names: list[str] = []
 
     def document(self, record: object, place: str, number: int, raw: str = "") -> Document:
@@ -100,11 +102,12 @@ class FieldReader:
             raw: the record as it is written, for the list of rejected ones.
 
         Raises:
-            SourceError: the record is bad, and these stop the job; or no record has the field of `--id_field`.
+            SourceError: the record is bad, and these stop the job; or no record has the field of `--id_field` or
+                `--language_field`.
         """
         if not isinstance(record, dict):
             return self.bad(BROKEN_RECORD, f"is {type_name(record)}, not an object", place, number, raw)
-        self._look_for_id(record)
+        self._look_for_fields(record)
         field, identifier = self._options.text_field, source_id(record.get(self._options.id_field))
         if field not in record:
             problem = f"has no field {field!r}; its fields are {self._listed(list(record))}"
@@ -158,20 +161,20 @@ class FieldReader:
         )
 
     def finish(self) -> None:
-        """Raise SourceError if the file had records and none of them the field of `--id_field`."""
-        if not self._has_ids and self._records:
+        """Raise SourceError if the file had records and none of them a field that was asked for."""
+        for flag, name in self._unseen.items() if self._records else ():
             raise SourceError(
-                f"{self._path}: no record has the field {self._options.id_field!r} (found: "
-                f"{self._listed(self._names)}); name the field with --id_field, or leave the flag out"
+                f"{self._path}: no record has the field {name!r} (found: {self._listed(self._names)}); name the field "
+                f"with {flag}, or leave the flag out"
             )
 
-    def _look_for_id(self, record: dict[str, Any]) -> None:
-        if self._has_ids:
+    def _look_for_fields(self, record: dict[str, Any]) -> None:
+        if not self._unseen:
             return
         self._records += 1
         self._names = self._names or list(record)
-        self._has_ids = self._options.id_field in record
-        if self._records == _RECORDS_WITH_ID:
+        self._unseen = {flag: name for flag, name in self._unseen.items() if name not in record}
+        if self._records == _RECORDS_LOOKED_AT:
             self.finish()
 
     @staticmethod

@@ -132,7 +132,8 @@ def _columns(header: list[str] | str, path: str, options: ReadOptions) -> list[s
             f"{path}, line 1: {header}; give the file a header that names its columns, and name its true --encoding"
         )
     names = [name.strip() for name in header]
-    for flag, name in (("--text_field", options.text_field), ("--id_field", options.id_field)):
+    fields = {"--text_field": options.text_field, "--id_field": options.id_field}
+    for flag, name in {**fields, "--language_field": options.language_field}.items():
         if name and names.count(name) != 1:
             problem = f"no column {name!r} in the first line" if name not in names else f"two columns {name!r}"
             found = ", ".join(map(repr, names[:20]))

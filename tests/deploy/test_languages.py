@@ -125,3 +125,21 @@ def test_a_field_that_holds_no_codes_is_named(tmp_path, capsys):
     argv[2] = str(tmp_path / "in.parquet")
     assert beambert.main(argv) == 1
     assert "no column 'lang' (found: text)" in _error(capsys)
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.json", "in.csv", "in.txt"])
+def test_a_mistyped_field_of_languages_is_named(name, tmp_path, capsys):
+    rows = [{"lang": "en", "text": f"Day {number} was wet."} for number in range(5)]
+    content = {
+        "in.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "in.json": json.dumps(rows),
+        "in.csv": "lang,text\n" + "".join(f"en,{row['text']}\n" for row in rows),
+        "in.txt": "Day 1 was wet.\n",
+    }[name]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    argv = ["corpus", "--input", str(tmp_path / name), "--output", str(tmp_path / "out"), "--language_field", "langue"]
+    assert beambert.main([*argv, "--vocab_size", "40", "--validation_fraction", "0"]) == 1
+    error = _error(capsys)
+    assert "--language_field" in error
+    assert name in error
+    assert "lang, text" in error or "'lang', 'text'" in error or "no --input file has fields" in error

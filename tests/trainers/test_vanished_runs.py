@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from pretraining_shards import SMALLEST
+from saved_checkpoints import after_save
 
 import beambert
 from tests.conftest import ROOT
-from trainers import loop
 
 
 @pytest.fixture
@@ -60,19 +60,6 @@ def test_the_directory_vanishes(happens, command, tmp_path):
     assert last.startswith(f"beambert pretrain: error: {output}"), error
     assert "removed, moved or replaced while the command ran" in last
     assert "Traceback" not in error
-
-
-def after_save(monkeypatch, step, happens):
-    """Makes something happen once the checkpoint of a step is saved."""
-    save = loop.checkpointing.save
-
-    def saved(directory, at, *args):
-        checkpoint = save(directory, at, *args)
-        if at == step:
-            happens(directory)
-        return checkpoint
-
-    monkeypatch.setattr(loop.checkpointing, "save", saved)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,15 @@ from trainers.loop import Source, record_evaluation, train
 from trainers.metrics_log import FILE_NAME as METRICS_NAME
 from trainers.progress import say, warn
 from trainers.recomputation import recompute
-from trainers.run_files import directory_errors, require_best, require_checkpoint, require_files, stale_best
+from trainers.run_files import (
+    directory_errors,
+    first_files,
+    require_best,
+    require_checkpoint,
+    require_files,
+    stale_best,
+    write_first_files,
+)
 from trainers.run_report.report import FILE_NAME as REPORT_NAME
 from trainers.run_report.report import write_report
 from trainers.run_report.warnings import EVALUATION_NAME, score_warnings_in
@@ -314,11 +322,7 @@ class FinetuningRun:
     def _write_beginning(self) -> None:
         """What makes the run's directory one, before the first update."""
         plan, output = self.plan, self.output
-        output.mkdir(parents=True, exist_ok=True)
-        # First the file by which the same command knows the directory as its own.
-        write_whole(output / run_record.FILE_NAME, plan.record.to_json().encode())
-        write_whole(output / native.VOCAB_FILE_NAME, plan.vocabulary.to_bytes())
-        write_whole(output / native.CONFIG_FILE_NAME, plan.config.to_json().encode())
+        write_first_files(output, first_files(plan.vocabulary, plan.config, plan.record))
         self._write_model(None, None)
 
     def _write_model(self, step: int | None, results: Mapping[str, float] | None) -> None:
@@ -372,9 +376,7 @@ class FinetuningRun:
             (REPORT_NAME, *(str(file.relative_to(self.output)) for file in files))
         )
         if self.args.do_train:
-            contents[native.VOCAB_FILE_NAME] = plan.vocabulary.to_bytes()
-            contents[native.CONFIG_FILE_NAME] = plan.config.to_json().encode()
-            contents[run_record.FILE_NAME] = plan.record.to_json().encode()
+            contents |= first_files(plan.vocabulary, plan.config, plan.record)
             contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
         if self.has_trained:
             contents[METRICS_NAME] = None

@@ -3,21 +3,9 @@
 import shutil
 
 import pytest
+from saved_checkpoints import after_save
 
 from trainers import loop
-
-
-def after_save(monkeypatch, step, happens):
-    """Makes something happen once the checkpoint of a step is saved."""
-    save = loop.checkpointing.save
-
-    def saved(directory, at, *args):
-        checkpoint = save(directory, at, *args)
-        if at == step:
-            happens(directory)
-        return checkpoint
-
-    monkeypatch.setattr(loop.checkpointing, "save", saved)
 
 
 @pytest.mark.parametrize(
