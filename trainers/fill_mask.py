@@ -80,7 +80,7 @@ def fill_masks(
     """
     for text in texts:
         if MASK not in text:
-            raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
+            raise _without_mask(text)
     check_model(directory, **options)
     start_tensorflow()
     opened = load_model(directory, **options)
@@ -95,6 +95,10 @@ def fill_masks(
     for batch in batches_by_length([len(row) for row in rows], BATCH_SIZE):
         answers.update(zip(batch, _fillings(opened.model, [rows[i] for i in batch], vocabulary, top_k), strict=True))
     return [answers[i] for i in range(len(rows))]
+
+
+def _without_mask(text: str) -> TrainingError:
+    return TrainingError(f"{text!r} has no {MASK}; put {MASK} in place of the token to predict")
 
 
 def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
@@ -114,7 +118,7 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
     vocabulary = tokenizer.vocabulary
     ids = np.array([vocabulary.cls_id, *tokenizer.encode_batch([text])[0], vocabulary.sep_id], np.int32)
     if vocabulary.mask_id not in ids:
-        raise TrainingError(f"{text!r} has no {MASK}; put {MASK} where a piece is to be found")
+        raise _without_mask(text)
     if len(ids) > max_seq_length:
         raise TrainingError(
             f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model reads at most "
