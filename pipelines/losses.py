@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipelines.cleaning import utf8_bytes
+from pipelines.cleaning import SKIPPABLE, utf8_bytes
 from pipelines.records import Record
 
 # An input is worth a warning when it loses a larger share of its text.
@@ -83,25 +83,27 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
         rejected: where the text that is left out is listed, such as "data/rejected/".
     """
     lines = []
-    remedy = f"; see {rejected}, and --skip_rules or the rule's threshold if that is not meant"
     named = set()
     for name, size in sorted(counts.get("inputs", {}).items()):
         loss = Loss(size.get("bytes", 0), Counter(size.get("bytes_lost", {})))
         if loss.is_much:
-            lines.append(f"--input {name}: {_shares(loss)}{remedy}.")
+            lines.append(f"--input {name}: {_described(loss, rejected)}.")
             named.add(name)
     # Where a whole input is lost, its files need no line each.
     files = [each for each in counts.get("files_mostly_lost", []) if each["input"] not in named]
     for each in files[:_MOST_FILES_PRINTED]:
-        lines.append(f"{each['file']}: {_shares(Loss(each['kept'], Counter(each['lost'])))}{remedy}.")
+        lines.append(f"{each['file']}: {_described(Loss(each['kept'], Counter(each['lost'])), rejected)}.")
     if len(files) > _MOST_FILES_PRINTED:
         more = len(files) - _MOST_FILES_PRINTED
         lines.append(f"{more:,} more files lost more than half of their text; corpus.json names them.")
     return lines
 
 
-def _shares(loss: Loss) -> str:
+def _described(loss: Loss, rejected: str) -> str:
+    """Return the share of the text that is lost, the rules that took most of it, and what to do."""
     total = loss.kept + loss.lost.total()
     rules = sorted(loss.lost.items(), key=lambda item: (-item[1], item[0]))[:_MOST_RULES]
     by_rule = ", ".join(f"{size / total:.0%} by {rule}" for rule, size in rules if size)
-    return f"{loss.share:.0%} of its text was left out: {by_rule}"
+    # Equal texts, bad records and the like cannot be switched off.
+    flags = ", and --skip_rules or the rule's threshold if that is not meant" if rules[0][0] in SKIPPABLE else ""
+    return f"{loss.share:.0%} of its text was left out: {by_rule}; see {rejected}{flags}"
