@@ -84,3 +84,12 @@ def test_entities_are_no_loss():
     text = "".join(f"&#{ord(letter)};" for letter in "Добрый день всем")
     assert clean_paragraphs([text], CleaningOptions(), Counter(), None, lost) == ["Добрый день всем"]
     assert not lost.total()
+
+
+def test_the_remedy_names_only_rules_that_can_be_skipped():
+    counts = {"inputs": {"a": {"bytes": 10, "bytes_lost": {"duplicate": 90}}}}
+    assert loss_warnings(counts, "d/rejected/") == [
+        "--input a: 90% of its text was left out: 90% by duplicate; see d/rejected/."
+    ]
+    counts["inputs"]["a"]["bytes_lost"] = {"residual_markup": 90}
+    assert "; see d/rejected/, and --skip_rules" in loss_warnings(counts, "d/rejected/")[0]
