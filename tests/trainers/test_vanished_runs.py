@@ -29,17 +29,19 @@ def command(tmp_path, data):
     return argv
 
 
-def remove(output: Path) -> None:
-    shutil.rmtree(output)
-
-
 def move(output: Path) -> None:
     output.rename(output.with_name("moved"))
 
 
+def remove(output: Path) -> None:
+    # Moved first: a directory cannot be removed while another process adds files to it.
+    move(output)
+    shutil.rmtree(output.with_name("moved"))
+
+
 def replace(output: Path) -> None:
-    output.rename(output.with_name("moved"))
-    shutil.copytree(output.with_name("moved"), output)
+    move(output)
+    shutil.copytree(output.with_name("moved"), output, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("happens", [remove, move, replace])
