@@ -10,10 +10,17 @@ from deploy.signals import interrupted_by_signals
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_interrupts_like_ctrl_c_and_what_was_there_comes_back(number):
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
-        os.kill(os.getpid(), number)
-    assert signal.getsignal(number) == before
+    def there(number, frame):
+        raise AssertionError
+
+    # The tests themselves may run under nohup, which leaves SIGHUP ignored.
+    before = signal.signal(number, there)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is there
+    finally:
+        signal.signal(number, before)
 
 
 def test_under_nohup_the_end_of_the_terminal_is_ignored():
