@@ -1,0 +1,107 @@
+"""Draws cases from a seed, runs them side by side, and reports those that fail."""
+
+import collections
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+
+from tests.fuzz import finetuning, flags, inputs, stored
+from tests.fuzz.base import Base
+from tests.fuzz.case import Case, judge
+from tests.fuzz.process import Child, preload
+
+# Subjects by their share of the cases.
+_SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
+    "flags": (0.36, flags.flag),
+    "text": (0.12, inputs.text),
+    "records": (0.02, inputs.record),
+    "long lines": (0.05, inputs.long_line),
+    "compressed": (0.06, inputs.compressed),
+    "parquet": (0.05, inputs.parquet),
+    "manifests": (0.16, stored.manifest),
+    "corpus shards": (0.03, stored.corpus_shard),
+    "shards": (0.05, stored.shard),
+    "checkpoints": (0.04, stored.checkpoint),
+    "vocabularies": (0.03, stored.vocabulary),
+    "fine-tuning": (0.03, finetuning.task_file),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A case that failed: its number, what it was, and what was wrong."""
+
+    number: int
+    subject: str
+    case: Case
+    kind: str
+    details: str
+
+
+def run(folder: Path, seed: int, numbers: Iterable[int], jobs: int, subject: str | None = None) -> list[Failure]:
+    """Run cases, print a summary, and return the failures.
+
+    Args:
+        folder: is made; the folders of failed cases stay in it.
+        seed, numbers: the cases; the same ones are the same for ever.
+        jobs: commands at once.
+        subject: only cases of this subject.
+    """
+    started = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    preload()
+    base = Base(folder / "base")
+    waiting = iter(numbers)
+    running: dict[int, tuple[int, str, Case, Child]] = {}
+    failures: list[Failure] = []
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    while True:
+        while len(running) < jobs and (number := next(waiting, None)) is not None:
+            name, case = draw(seed, number, base, folder / f"case-{number}", subject)
+            child = Child(case.argv, folder / f"case-{number}")
+            running[child.pid] = (number, name, case, child)
+        if not running:
+            break
+        time.sleep(0.003)
+        for pid, (number, name, case, child) in list(running.items()):
+            outcome = child.poll()
+            if outcome is None:
+                continue
+            del running[pid]
+            found = judge(case, outcome)
+            counts[name, found[0] if found else "success" if outcome.code == 0 else "error"] += 1
+            if found:
+                failures.append(Failure(number, name, case, *found))
+                print(f"{found[0]}: case {number} ({name}) {case.description}\n    {' '.join(case.argv)}"[:400])
+                print(f"    {found[1]!r}", flush=True)
+            else:
+                shutil.rmtree(child.folder)
+    if changed := base.changed():
+        failures.append(Failure(-1, "inputs", Case("kept", [], lambda _: None), "changed input", ", ".join(changed)))
+    _report(counts, failures, time.monotonic() - started, seed, folder)
+    return failures
+
+
+def draw(seed: int, number: int, base: Base, folder: Path, subject: str | None = None) -> tuple[str, Case]:
+    """Return a case with its subject, always the same for a seed and a number, and prepare its folder."""
+    random = Random(f"{seed} {number}")
+    names = list(_SUBJECTS)
+    name = random.choices(names, [share for share, _ in _SUBJECTS.values()])[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    name = subject or name
+    return name, _SUBJECTS[name][1](random, base, folder)
+
+
+def _report(
+    counts: collections.Counter[tuple[str, str]], failures: list[Failure], seconds: float, seed: int, folder: Path
+) -> None:
+    kinds = ("success", "error", "traceback", "hang", "crash", "wrong success", "unhelpful error")
+    print(f"\n{'':<16}" + "".join(f"{kind:>17}" for kind in kinds))
+    for subject in sorted({subject for subject, _ in counts}):
+        print(f"{subject:<16}" + "".join(f"{counts[subject, kind]:>17}" for kind in kinds))
+    print(f"{'all':<16}" + "".join(f"{sum(n for (_, k), n in counts.items() if k == kind):>17}" for kind in kinds))
+    print(f"{sum(counts.values())} cases of seed {seed} in {seconds:.0f} s, {len(failures)} failures; folder {folder}")

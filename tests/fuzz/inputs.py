@@ -1,0 +1,273 @@
+"""Damaged text in every format that is read, plain and compressed."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from tests.fuzz.base import DOCUMENTS, Base, document, marker
+from tests.fuzz.case import Case
+from tests.fuzz.mutations import Splice, any_splice, mutated_json, spliced
+from tests.fuzz.process import Outcome
+
+# A file's pieces: a piece for each document, and what is before, between and after them.
+Pieces = tuple[bytes, list[bytes], bytes]
+
+
+def _lines(make: Callable[[int, Sequence[str]], str], head: str = "", tail: str = "") -> Pieces:
+    pieces = [make(number, document(number)).encode("utf-8") for number in range(DOCUMENTS)]
+    return head.encode("utf-8"), pieces, tail.encode("utf-8")
+
+
+def _row(fields: Sequence[str], delimiter: str) -> str:
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerow(fields)
+    return file.getvalue()
+
+
+def _json_array() -> Pieces:
+    head, pieces, tail = _lines(lambda n, s: json.dumps({"id": n, "text": " ".join(s)}) + ",\n", "[", "]\n")
+    return head, [*pieces[:-1], pieces[-1].rstrip(b",\n")], tail
+
+
+def _page(number: int, sentences: Sequence[str]) -> str:
+    text = f"'''{marker(number)}''' is a [[river]].\n\n== History ==\n{' '.join(sentences)}"
+    return (
+        f"  <page>\n    <title>{marker(number)}</title>\n    <ns>0</ns>\n    <id>{number + 1}</id>\n    <revision>\n"
+        f'      <id>{number + 100}</id>\n      <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    )
+
+
+_DUMP = (
+    '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">\n  <siteinfo>\n'
+    "    <sitename>Wikipedia</sitename>\n    <dbname>enwiki</dbname>\n    <namespaces>\n"
+    '      <namespace key="0" case="first-letter" />\n    </namespaces>\n  </siteinfo>\n'
+)
+_BOOK = ("*** START OF THE PROJECT GUTENBERG EBOOK RIVERS ***", "*** END OF THE PROJECT GUTENBERG EBOOK RIVERS ***")
+_DOC = '<doc id="{0}" url="https://en.wikipedia.org/wiki?curid={0}" title="{1}">\n{1}\n\n{2}\n\n</doc>\n'
+_HEADER = f"The Project Gutenberg EBook of Rivers\n\n{_BOOK[0]}\n\n"
+# (name of the file, --input_format): its text.
+FORMATS: dict[tuple[str, str], Pieces] = {
+    ("a.txt", "sentences"): _lines(lambda n, s: "\n".join(s) + "\n\n"),
+    ("a.txt", "text"): _lines(lambda n, s: " ".join(s) + "\n\n"),
+    ("a.txt", "gutenberg"): _lines(lambda n, s: " ".join(s) + "\n\n", _HEADER, f"{_BOOK[1]}\n\nThe license.\n"),
+    ("a.jsonl", "auto"): _lines(lambda n, s: json.dumps({"id": n, "text": " ".join(s)}) + "\n"),
+    ("b.jsonl", "jsonl"): _lines(lambda n, s: json.dumps({"text": list(s), "url": None}) + "\n"),
+    ("a.json", "auto"): _json_array(),
+    ("a.csv", "auto"): _lines(lambda n, s: _row([str(n), " ".join(s)], ","), "id,text\n"),
+    ("a.tsv", "auto"): _lines(lambda n, s: _row([str(n), " ".join(s)], "\t"), "id\ttext\n"),
+    ("a.xml", "wikipedia"): _lines(_page, _DUMP, "</mediawiki>\n"),
+    ("a", "wikiextractor"): _lines(lambda n, s: _DOC.format(n, marker(n), " ".join(s))),
+}
+_COMPRESSIONS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    ".gz": (lambda content: gzip.compress(content, mtime=0), gzip.decompress),
+    ".bz2": (bz2.compress, bz2.decompress),
+    ".xz": (lzma.compress, lzma.decompress),
+    ".zst": (zstandard.compress, lambda content: zstandard.decompress(content)),
+}
+_ENCODINGS = (
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "utf-32-le",
+    "utf-32-be",
+    "crlf",
+    "cr",
+    "utf-7",
+)
+
+
+def text(random: Random, base: Base, folder: Path) -> Case:
+    """A file of text in a format, damaged or in another encoding."""
+    (name, format_), pieces = random.choice(list(FORMATS.items()))
+    content = _joined(pieces)
+    if random.random() < 0.12:
+        encoding = random.choice(_ENCODINGS)
+        new = _encoded(content, encoding)
+        return _corpus(random, folder, name, format_, new, f"in {encoding}", _complete)
+    damaged, splice = any_splice(random, content)
+    kept = _untouched(pieces, splice)
+    new = spliced(content, splice)
+    return _corpus(random, folder, name, format_, new, damaged, lambda outcome: _lost(outcome, kept))
+
+
+def long_line(random: Random, base: Base, folder: Path) -> Case:
+    """A file whose content is one long run of something."""
+    (name, format_), pieces = random.choice(list(FORMATS.items()))
+    head, _, tail = pieces
+    unit = random.choice(
+        (
+            b"a",
+            b"a ",
+            b"\n",
+            b" ",
+            b'"',
+            b"<",
+            b"[[",
+            b"{{",
+            b"{|",
+            b"}}",
+            b"<doc ",
+            b"<ref>",
+            b"&amp;",
+            b"'''",
+            b"=",
+            b".",
+        )
+        + (
+            b"\xc3",
+            b"\0",
+            b"A.",
+            b"*",
+            b"_",
+            b"[",
+            b'{"a":',
+            b"\\",
+            b",",
+            b"\t",
+            b"&#0;",
+            "\u0301".encode(),
+            b"http://",
+        )
+    )
+    size = random.choice((1_000, 100_000, 1_000_000, 1_000_000, 10_000_000))
+    content = head + unit * (size // len(unit)) + tail
+    return _corpus(random, folder, name, format_, content, f"{size:,} bytes of {unit!r}", lambda outcome: None)
+
+
+def compressed(random: Random, base: Base, folder: Path) -> Case:
+    """A damaged compressed file."""
+    (name, format_), pieces = random.choice(list(FORMATS.items()))
+    suffix = random.choice(list(_COMPRESSIONS))
+    compress, decompress = _COMPRESSIONS[suffix]
+    content = _joined(pieces)
+    damaged, splice = any_splice(random, compress(content))
+    new = spliced(compress(content), splice)
+
+    def wrong(outcome: Outcome) -> str | None:
+        try:
+            same = decompress(new) == content or not new
+        except Exception:
+            same = False
+        return _complete(outcome) if same else "the file cannot be uncompressed" if _lost(outcome, _ALL) else None
+
+    return _corpus(random, folder, name + suffix, format_, new, damaged, wrong)
+
+
+def record(random: Random, base: Base, folder: Path) -> Case:
+    """A record of JSON lines with a wrong value."""
+    records = [json.dumps({"id": n, "text": document(n), "meta": {"a": [n, None]}}) for n in range(DOCUMENTS)]
+    number = random.randrange(DOCUMENTS)
+    mutation = mutated_json(random, records[number])
+    records[number] = mutation.text
+    content = "".join(f"{record}\n" for record in records).encode("utf-8", "surrogatepass")
+    kept = _ALL - {marker(number)}
+    return _corpus(random, folder, "a.jsonl", "auto", content, mutation.name, lambda outcome: _lost(outcome, kept))
+
+
+def parquet(random: Random, base: Base, folder: Path) -> Case:
+    """A damaged Parquet file, or one with columns of other types."""
+    texts = [" ".join(document(number)) for number in range(DOCUMENTS)]
+    columns: dict[str, pa.Array] = {
+        "bytes": pa.array([text.encode() for text in texts]),
+        "not UTF-8": pa.array([text.encode() + b"\xff\xfe" for text in texts]),
+        "numbers": pa.array(range(DOCUMENTS)),
+        "lists of numbers": pa.array([[1, 2]] * DOCUMENTS),
+        "all null": pa.array([None] * DOCUMENTS, pa.string()),
+        "no type": pa.nulls(DOCUMENTS),
+        "lists with nulls": pa.array([[text, None] for text in texts]),
+        "structs": pa.array([{"a": text} for text in texts]),
+        "no rows": pa.array([], pa.string()),
+        "texts": pa.array(texts),
+    }
+    kind = random.choice([*columns, *["texts"] * 10])
+    column = columns[kind]
+    if kind == "not UTF-8":
+        column = pa.Array.from_buffers(pa.string(), DOCUMENTS, column.buffers())
+    file = io.BytesIO()
+    compression = random.choice(("none", "snappy", "gzip"))
+    pq.write_table(pa.table({"text": column}), file, compression=compression, write_page_checksum=True)
+    content = file.getvalue()
+    if kind != "texts":
+        return _corpus(random, folder, "a.parquet", "auto", content, kind, lambda outcome: None)
+    damaged, splice = any_splice(random, content)
+    return _corpus(random, folder, "a.parquet", "parquet", spliced(content, splice), damaged, _complete)
+
+
+def _joined(pieces: Pieces) -> bytes:
+    head, documents, tail = pieces
+    return head + b"".join(documents) + tail
+
+
+def _encoded(content: bytes, encoding: str) -> bytes:
+    if encoding in ("crlf", "cr"):
+        return content.replace(b"\n", b"\r\n" if encoding == "crlf" else b"\r")
+    return content.decode("utf-8").encode(encoding)
+
+
+def _untouched(pieces: Pieces, splice: Splice) -> set[str]:
+    """Return the markers of the documents that a change is not in."""
+    start, end, new = splice
+    if start == 0:
+        # The head tells the format.
+        return set()
+    at, kept = len(pieces[0]), set()
+    for number, piece in enumerate(pieces[1]):
+        if end < at or start > at + len(piece):
+            kept.add(marker(number))
+        at += len(piece)
+    return kept
+
+
+def _corpus(
+    random: Random,
+    folder: Path,
+    name: str,
+    format_: str,
+    content: bytes,
+    description: str,
+    wrong: Callable[[Outcome], str | None],
+) -> Case:
+    (folder / name).write_bytes(content)
+    # A second file, without which some damage would be found only because nothing is left.
+    other = "The last sheep stood by the old barn.\nNobody in the village knew why.\n"
+    if format_ == "sentences":
+        (folder / "other.txt").write_text(other, encoding="utf-8")
+    inputs = [name, "other.txt"] if format_ == "sentences" else [name]
+    argv = ["corpus", "--input", *inputs, "--input_format", format_, "--vocab_size", "60", "--output", "out"]
+    if random.random() < 0.3:
+        argv += ["--on_bad_record", "skip"]
+    return Case(f"{name} {format_}: {description}", [*argv, "--min_count", "1"], wrong)
+
+
+_ALL = {marker(number) for number in range(DOCUMENTS)}
+
+
+def _texts(folder: Path) -> str:
+    """Return all text of the corpus that a command wrote, and what it lists as left out."""
+    tables = [pq.read_table(path) for path in sorted((folder / "out" / "corpus").glob("*.parquet"))]
+    listed = [path.read_text(encoding="utf-8") for path in sorted((folder / "out" / "rejected").glob("*.jsonl"))]
+    return "\n".join([*(str(column.to_pylist()) for table in tables for column in table.columns), *listed])
+
+
+def _lost(outcome: Outcome, kept: set[str]) -> str | None:
+    there = _texts(outcome.folder)
+    lost = sorted(word for word in kept if word not in there)
+    if lost:
+        return f"{len(lost)} document(s) are missing and not listed, such as {lost[0]}"
+    return "NUL characters in the corpus" if "\\x00" in there or "\0" in there else None
+
+
+def _complete(outcome: Outcome) -> str | None:
+    return _lost(outcome, _ALL)

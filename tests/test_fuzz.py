@@ -1,0 +1,14 @@
+"""A sample of the campaign of `make fuzz`: no hostile input ends in a traceback, a hang or a wrong success."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parent.parent
+
+
+def test_hostile_inputs_and_flags_end_in_one_line(tmp_path):
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--seed", "0", "--folder", str(tmp_path / "fuzz")]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "300 cases of seed 0" in done.stdout
