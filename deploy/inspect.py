@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         load_corpus,
         load_dataset,
         require_file,
+        require_vocabulary,
     )
     from deploy.output import absolute
 
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
                     _print_documents(path, args.start, args.number)
                 continue
             vocab = _vocabulary(path, args.vocab_file)
+            if manifest and not args.vocab_file:
+                require_vocabulary(vocab, manifest)
             if args.stats:
                 _print_statistics(path, vocab)
             else:

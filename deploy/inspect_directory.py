@@ -14,6 +14,8 @@ from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.writing import read_bytes
+from pipelines.written_files import require_written
+from tokenizer.vocabulary import Vocabulary
 
 _COLUMNS = ("title", "source", "language", "sentences")
 
@@ -34,14 +36,28 @@ def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
     """Return the path of the first shard of a dataset, of the train split if there is one, and a line about it.
 
     Raises:
-        DatasetError: the dataset has no examples.
+        DatasetError: the dataset has no examples, or the shard is not the one that was written.
     """
     shards = [shard for split in ("train", "validation") for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
     counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in ("train", "validation"))
+    _require_size(directory, shards[0].name, shards[0].bytes)
     path = f"{directory}/{shards[0].name}"
     return path, f"{directory} is a dataset of {len(manifest.shards):,} shards with {counts}; this is {shards[0].name}"
+
+
+def require_vocabulary(vocabulary: Vocabulary, manifest: Dataset) -> None:
+    """Check that a dataset's examples were made with a vocabulary.
+
+    Raises:
+        DatasetError: they were made with another.
+    """
+    if vocabulary.sha256 != manifest.vocab_sha256:
+        raise DatasetError(
+            f"{vocabulary.origin} is not the vocabulary that the dataset was built with ({len(vocabulary):,} tokens "
+            f"instead of {manifest.vocab_size:,}, or others); copy it again, or name that vocabulary with --vocab_file"
+        )
 
 
 def load_corpus(directory: str) -> Corpus | None:
@@ -82,12 +98,18 @@ def first_part(directory: str, manifest: Corpus) -> str:
     """Return the path of the first file of a corpus that has documents.
 
     Raises:
-        DatasetError: none has.
+        DatasetError: none has, or the file is not the one that was written.
     """
     part = next((part for part in manifest.parts if part.documents), None)
     if part is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
+    _require_size(directory, part.name, part.bytes)
     return f"{directory}/{part.name}"
+
+
+def _require_size(directory: str, name: str, size: int) -> None:
+    """Refuse a file that does not have the size in the manifest."""
+    require_written(directory, {name: size}, "copy the directory again, or build it again")
 
 
 def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet
@@ -98,3 +99,35 @@ def test_other_directories_are_named(folder, capsys):
         assert (code, err.count("\n")) == (1, 1)
         assert f"{path} {says}" in err
         assert "give a shard, or a directory made by beambert build" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("shards/train-duplicate-000-00000-of-00002.tfrecord", "bytes and has 0 now: it was changed; copy"),
+        ("vocab.txt", "is not the vocabulary that the dataset was built with"),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--stats",)])
+def test_a_file_that_is_not_the_one_of_the_manifest_is_refused(folder, tmp_path, capsys, name, message, flags):
+    copied = tmp_path / "dataset"
+    shutil.copytree(folder / "dataset", copied)
+    path = copied / name
+    path.write_bytes(path.read_bytes() + b"new\n" if name == "vocab.txt" else b"")
+    code, out, err = inspect(capsys, copied, *flags)
+    assert code == 1
+    assert str(path) in err
+    assert message in err
+    assert "  examples" not in out
+    assert "\nA  " not in out
+
+
+def test_a_cut_file_of_a_corpus_is_refused(folder, tmp_path, capsys):
+    copied = tmp_path / "corpus"
+    shutil.copytree(folder / "corpus", copied)
+    path = next(iter(sorted((copied / "corpus").glob("train*"))))
+    path.write_bytes(path.read_bytes()[:-100])
+    code, _, err = inspect(capsys, copied)
+    assert code == 1
+    assert str(path) in err
+    assert "it was changed; copy the directory again" in err

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.fuzz.process import Child, Outcome
 
 DOCUMENTS = 12
-_SYLLABLES = "ba ke li mo nu ra se ti vo zu".split()
+_SYLLABLES = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
 # What a command prints of time, speed and memory.
 _TIMES = re.compile(r"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b")
 

@@ -15,67 +15,19 @@ _NUMBERS = (
     *("9" * 5000, "-" + "9" * 5000, "2147483648", "9223372036854775808", "1000000000", "1,2", "None", "1 2", "--1"),
 )
 _TEXTS = (
-    *(
-        "",
-        " ",
-        "nonsense",
-        "x" * 100_000,
-        "a\x1b[31mb",
-        "a\nb",
-        "../..",
-        "/",
-        "-",
-        "--",
-        "*",
-        "[",
-        "{}",
-        "'",
-        "é" * 300,
-    ),
-    *("%s%n", "$(id)", "a,b", ",", "0", "-1", "None", "\ud800", "ＡＢ"),
+    *("", " ", "nonsense", "x" * 100_000, "a\x1b[31mb", "a\nb", "../..", "/", "-", "--", "*", "[", "{}", "'"),
+    *("%s%n", "$(id)", "a,b", ",", "0", "-1", "None", "\ud800", "ＡＢ", "é" * 300),
 )
 # Names in the case's folder; `_prepare` makes those that exist.
 _PATHS = (
-    *(
-        "",
-        " ",
-        "missing",
-        "missing/deeper",
-        "empty",
-        "directory",
-        "noise",
-        "pipe",
-        "zero",
-        "full",
-        ".",
-        "..",
-        "/",
-        "/proc",
-    ),
+    *("", " ", "missing", "missing/deeper", "empty", "directory", "noise", "pipe", "zero", "full", ".", "..", "/"),
     *("x" * 300, "x/" * 3000, "a\x1bb", "a\nb", "inputs/text.txt", "inputs", "inputs/*", "inputs/[", "**", "~nobody/x"),
-    *(
-        "gs:/x/y",
-        "file:///etc/hostname",
-        "nosuch://a/b",
-        "gs://beambert-no-such-bucket/a",
-        "\udcff",
-        "\udcff.txt",
-        "dangling",
-        "loop",
-        "unreadable/x",
-        "text.txt/x",
-    ),
+    *("gs:/x/y", "file:///etc/hostname", "nosuch://a/b", "gs://beambert-no-such-bucket/a", "\udcff", "\udcff.txt"),
+    *("dangling", "loop", "unreadable/x", "text.txt/x", "/proc"),
 )
 _BEAM = (
-    *(
-        "--direct_num_workers",
-        "--direct_running_mode",
-        "--runner",
-        "--job_endpoint",
-        "--environment_type",
-        "--streaming",
-    ),
-    *("--experiments", "--sdk_worker_parallelism", "--flink_master", "--parallelism", "--no_such_flag"),
+    *("--direct_num_workers", "--direct_running_mode", "--runner", "--job_endpoint", "--environment_type"),
+    *("--experiments", "--sdk_worker_parallelism", "--flink_master", "--parallelism", "--no_such_flag", "--streaming"),
 )
 # A command line that works, but for the flag. Those without take too long, and stop at a missing file.
 _WORKING = {

@@ -75,16 +75,13 @@ _COMPRESSIONS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes
     ".zst": (zstandard.compress, lambda content: zstandard.decompress(content)),
 }
 _ENCODINGS = (
-    "utf-8-sig",
-    "utf-16",
-    "utf-16-le",
-    "utf-16-be",
-    "utf-32",
-    "utf-32-le",
-    "utf-32-be",
-    "crlf",
-    "cr",
-    "utf-7",
+    *("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-7"),
+    *("crlf", "cr"),
+)
+# What a line of millions of characters may be made of.
+_UNITS = (
+    *(b"a", b"a ", b"\n", b" ", b'"', b"<", b"[[", b"{{", b"{|", b"}}", b"<doc ", b"<ref>", b"&amp;", b"'''", b"="),
+    *(b".", b"\xc3", b"\0", b"A.", b"*", b"_", b"[", b'{"a":', b"\\", b",", b"\t", b"&#0;", b"http://", b"\xcc\x81"),
 )
 
 
@@ -106,41 +103,7 @@ def long_line(random: Random, base: Base, folder: Path) -> Case:
     """A file whose content is one long run of something."""
     (name, format_), pieces = random.choice(list(FORMATS.items()))
     head, _, tail = pieces
-    unit = random.choice(
-        (
-            b"a",
-            b"a ",
-            b"\n",
-            b" ",
-            b'"',
-            b"<",
-            b"[[",
-            b"{{",
-            b"{|",
-            b"}}",
-            b"<doc ",
-            b"<ref>",
-            b"&amp;",
-            b"'''",
-            b"=",
-            b".",
-        )
-        + (
-            b"\xc3",
-            b"\0",
-            b"A.",
-            b"*",
-            b"_",
-            b"[",
-            b'{"a":',
-            b"\\",
-            b",",
-            b"\t",
-            b"&#0;",
-            "\u0301".encode(),
-            b"http://",
-        )
-    )
+    unit = random.choice(_UNITS)
     size = random.choice((1_000, 100_000, 1_000_000, 1_000_000, 10_000_000))
     content = head + unit * (size // len(unit)) + tail
     return _corpus(random, folder, name, format_, content, f"{size:,} bytes of {unit!r}", lambda outcome: None)
@@ -218,7 +181,7 @@ def _encoded(content: bytes, encoding: str) -> bytes:
 
 def _untouched(pieces: Pieces, splice: Splice) -> set[str]:
     """Return the markers of the documents that a change is not in."""
-    start, end, new = splice
+    start, end, _ = splice
     if start == 0:
         # The head tells the format.
         return set()
