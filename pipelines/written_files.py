@@ -38,8 +38,7 @@ def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = 
             raise DatasetError(f"{output}/{name} was written and is missing now: it was removed meanwhile; {remedy}")
         if size is not None and found != size:
             raise DatasetError(
-                f"{output}/{name} was written with {size:,} bytes and has {found:,} now: it was changed; "
-                f"{remedy}"
+                f"{output}/{name} was written with {size:,} bytes and has {found:,} now: it was changed; {remedy}"
             )
 
 
