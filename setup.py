@@ -52,12 +52,12 @@ setup(
             for suffix in ("", ".*")
         ]
     ),
-    py_modules=["beambert", "beambert_arguments", "beambert_flags", "beambert_packages"],
+    py_modules=["beambert", "beambert_arguments", "beambert_flags", "beambert_json", "beambert_packages"],
     # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
     package_data={"deploy": ["prices.toml", "tpu-installer.lock", "tpu-requirements.lock"]},
     # Where there is no C compiler the tokenizer runs in Python, with the same results.
     ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
-    install_requires=["numpy>=1.26", "rich>=13"],
+    install_requires=["msgspec>=0.19", "numpy>=1.26", "rich>=13"],
     extras_require={
         "data": DATA,
         "clean": CLEAN,

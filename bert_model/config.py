@@ -8,7 +8,9 @@ import difflib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from beambert_json import JsonError, decode, shown
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).
 PRESETS: dict[str, tuple[int, int]] = {
@@ -46,6 +48,9 @@ ACTIVATIONS = ("gelu", "gelu_erf", "relu")
 # What Hugging Face calls the tanh form.
 _TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 LAYER_NORM_EPS = 1e-12
+# Far above every published model; a number above it is a mistake that would exhaust the memory.
+_MOST = {"vocab_size": 2**31 - 1, "num_hidden_layers": 1_000}
+_MOST_OF_OTHERS = 1 << 20
 
 # Keys that released bert_config.json files carry and that change nothing in the model built here.
 _IGNORED_KEYS = frozenset(
@@ -107,9 +112,12 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(f"{field.name} is {value!r}; give a whole number of at least 1")
+                raise ConfigError(f"{field.name} is {shown(value)}; give a whole number of at least 1")
+            if field.type is int and value > _MOST.get(field.name, _MOST_OF_OTHERS):
+                most = _MOST.get(field.name, _MOST_OF_OTHERS)
+                raise ConfigError(f"{field.name} is {shown(value)}; give a whole number of at most {most:,}")
             if field.type is float and (not isinstance(value, int | float) or isinstance(value, bool)):
-                raise ConfigError(f"{field.name} is {value!r}; give a number")
+                raise ConfigError(f"{field.name} is {shown(value)}; give a number")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give a probability of at least 0 and below 1")
@@ -124,7 +132,7 @@ class BertConfig:
         if self.hidden_act in _TANH_GELU:
             object.__setattr__(self, "hidden_act", "gelu")
         if self.hidden_act not in ACTIVATIONS:
-            raise ConfigError(f"hidden_act is {self.hidden_act!r}; choose from {', '.join(ACTIVATIONS)}")
+            raise ConfigError(f"hidden_act is {shown(self.hidden_act)}; choose from {', '.join(ACTIVATIONS)}")
 
     @classmethod
     def preset(cls, name: str, vocab_size: int) -> "BertConfig":
@@ -163,7 +171,7 @@ class BertConfig:
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, origin: str = "bert_config.json") -> "BertConfig":
+    def from_json(cls, text: str | bytes, origin: str = "bert_config.json") -> "BertConfig":
         """Parses the text of a `bert_config.json`, as released by Google.
 
         Args:
@@ -174,11 +182,9 @@ class BertConfig:
             ConfigError: not JSON, a key that is missing or not known, or a value out of range.
         """
         try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"{origin} is not valid JSON ({error}); give a bert_config.json") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{origin} holds no JSON object; give a bert_config.json")
+            content = decode(text.encode() if isinstance(text, str) else text, dict[str, Any])
+        except JsonError as error:
+            raise ConfigError(f"{origin}: {error}; give a bert_config.json") from error
         if content.keys() & _HUGGING_FACE_KEYS:
             raise ConfigError(
                 f"{origin} is Hugging Face's config.json, whose hidden_act has another meaning; "
@@ -186,7 +192,9 @@ class BertConfig:
             )
         known = {field.name for field in dataclasses.fields(cls)}
         for key in sorted(content.keys() - known - _IGNORED_KEYS):
-            raise ConfigError(f"{origin} has a key {key!r} that BERT does not know{_nearest(key, known)}; remove it")
+            raise ConfigError(
+                f"{origin} has a key {shown(key)} that BERT does not know{_nearest(key, known)}; remove it"
+            )
         if "vocab_size" not in content:
             raise ConfigError(f"{origin} has no vocab_size; add the number of pieces of the vocabulary")
         try:
@@ -202,9 +210,9 @@ class BertConfig:
             ConfigError: the file cannot be read or is not a configuration of BERT.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
+            text = Path(path).read_bytes()
+        except OSError as error:
+            reason = error.strerror or error
             raise ConfigError(f"{path} cannot be read ({reason}); give the path of a bert_config.json") from error
         return cls.from_json(text, origin=str(path))
 

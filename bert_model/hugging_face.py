@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from beambert_json import JsonError, convert, shortened, shown
+from beambert_json import read as read_json
 from bert_model import pytorch_file, safetensors_file
 from bert_model.config import BertConfig, ConfigError
 from bert_model.names import FEATURE_BASED, VariableName
@@ -59,6 +61,30 @@ _POSITION_IDS = "bert.embeddings.position_ids"
 
 
 @dataclasses.dataclass(frozen=True)
+class _Config:
+    """The fields of `config.json` beside those of `BertConfig`."""
+
+    hidden_act: str = "gelu"
+    id2label: dict[str, str | int] | None = None
+    architectures: list[str] | None = None
+    problem_type: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Index:
+    """The fields of `model.safetensors.index.json`: the file of each tensor by the tensor's name."""
+
+    weight_map: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """The fields of `tokenizer_config.json` that are read."""
+
+    do_lower_case: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Description:
     """What a `config.json` says.
 
@@ -91,23 +117,29 @@ def describe(directory: Path) -> Description:
     content.setdefault("model_type", "bert")
     for key, value in _FIXED_KEYS.items():
         if content.get(key, value) != value:
-            raise CheckpointError(f"{path} sets {key} to {content[key]!r}, BERT has {value!r}; give a BERT model")
-    activation = content.get("hidden_act", "gelu")
+            raise CheckpointError(f"{path} sets {key} to {shown(content[key])}, BERT has {value!r}; give a BERT model")
+    try:
+        described = convert(content, _Config)
+        labels = _labels(described.id2label)
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; copy it again") from error
+    activation = described.hidden_act
     if activation not in _ACTIVATIONS_READ:
         known = ", ".join(_ACTIVATIONS_READ)
-        raise CheckpointError(f"{path} sets hidden_act to {activation!r}; BERT is known with {known}")
+        raise CheckpointError(f"{path} sets hidden_act to {shown(activation)}; BERT is known with {known}")
     fields = {field.name for field in dataclasses.fields(BertConfig)}
     values = {key: value for key, value in content.items() if key in fields}
+    if "vocab_size" not in values:
+        raise CheckpointError(f"{path}: vocab_size is missing; copy it again")
     try:
         config = BertConfig(**{**values, "hidden_act": _ACTIVATIONS_READ[activation]})
-    except (ConfigError, TypeError) as error:
+    except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    labels = _labels(content.get("id2label"))
-    classes = content.get("architectures") or [None]
-    task = _TASKS.get(str(classes[0]))
-    if classes[0] is not None and task is None:
-        raise CheckpointError(f"{path} names the class {classes[0]}; give one of {', '.join(_TASKS)}")
-    problem = content.get("problem_type")
+    name = described.architectures[0] if described.architectures else None
+    task = _TASKS.get(name) if name is not None else None
+    if name is not None and task is None:
+        raise CheckpointError(f"{path} names the class {shortened(name)}; give one of {', '.join(_TASKS)}")
+    problem = described.problem_type
     multi_label = task == "classification" and problem == _MULTI_LABEL
     # transformers takes a single class for a regression where nothing else is said.
     if task == "classification" and (
@@ -235,8 +267,12 @@ def do_lower_case(directory: Path) -> bool | None:
         CheckpointError: it is no JSON object.
     """
     path = directory / TOKENIZER_CONFIG_FILE_NAME
-    value = _json_object(path).get("do_lower_case") if path.is_file() else None
-    return value if isinstance(value, bool) else None
+    try:
+        return read_json(path, TokenizerConfig).do_lower_case
+    except FileNotFoundError:
+        return None
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; copy it again") from error
 
 
 def _stored(directory: Path) -> dict[str, StoredTensor]:
@@ -246,17 +282,22 @@ def _stored(directory: Path) -> dict[str, StoredTensor]:
     path = directory / name
     if not name.endswith(".index.json"):
         return _reader(name)(path)
-    weight_map = _json_object(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise CheckpointError(f"{path} has no weight_map; copy the model again")
+    try:
+        weight_map = read_json(path, _Index).weight_map
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; copy it there too") from error
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; copy it again") from error
     tensors: dict[str, StoredTensor] = {}
     for file in sorted(set(weight_map.values())):
         if Path(file).name != file:
-            raise CheckpointError(f"{path} points outside its directory, to {file!r}; take the model from its source")
+            raise CheckpointError(
+                f"{path} points outside its directory, to {shown(file)}; take the model from its source"
+            )
         tensors |= _reader(file)(directory / file)
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise CheckpointError(f"{path} promises {missing[0]}, which no shard holds; copy the model again")
+        raise CheckpointError(f"{path} promises {shortened(missing[0])}, which no shard holds; copy the model again")
     return tensors
 
 
@@ -308,13 +349,12 @@ def _config_json(
     return content
 
 
-def _labels(id2label: Any) -> tuple[str, ...] | None:
-    if not isinstance(id2label, dict):
+def _labels(id2label: dict[str, str | int] | None) -> tuple[str, ...] | None:
+    if id2label is None:
         return None
-    try:
-        return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
-    except ValueError:
-        return None
+    if set(id2label) != {str(number) for number in range(len(id2label))}:
+        raise JsonError("the keys of id2label must be the numbers from 0 on")
+    return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
 
 
 def _numbered(count: int) -> tuple[str, ...]:
@@ -323,11 +363,8 @@ def _numbered(count: int) -> tuple[str, ...]:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path, dict[str, Any])
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing; copy it there too") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no JSON ({error}); copy it again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is no JSON object; copy it again")
-    return content
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; copy it again") from error

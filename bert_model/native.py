@@ -2,9 +2,13 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
+from typing import Any
 
+from beambert_json import Count, JsonError, NonEmpty, Number, Positive, decode, header_of, shown
 from bert_model import tf1_checkpoint
+from bert_model.names import PRETRAINING, TASKS
 from bert_model.stored_tensors import CheckpointError
 
 FILE_NAME = "beambert.json"
@@ -38,14 +42,14 @@ class ModelRecord:
             where some were, and where it is not known.
     """
 
-    task: str
-    num_labels: int | None = None
+    task: NonEmpty
+    num_labels: Positive | None = None
     labels: tuple[str, ...] | None = None
     do_lower_case: bool | None = None
-    max_seq_length: int | None = None
+    max_seq_length: Positive | None = None
     data_fingerprint: str | None = None
-    steps: int | None = None
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    steps: Count | None = None
+    metrics: dict[str, Number] = dataclasses.field(default_factory=dict)
     origin: str | None = None
     left_to_right: bool = False
     multi_label: bool = False
@@ -54,7 +58,18 @@ class ModelRecord:
     def to_json(self) -> str:
         """Serialises to the text of `beambert.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        # JSON has no number for those of a model whose loss is infinite.
+        content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+# Older files do not have the others.
+_REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) - {
+    "left_to_right",
+    "multi_label",
+    "text_pairs",
+}
+_REMEDY = "take the model from its source again"
 
 
 def load(directory: Path) -> ModelRecord | None:
@@ -65,21 +80,27 @@ def load(directory: Path) -> ModelRecord | None:
     """
     path = directory / FILE_NAME
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
-            raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
-        # Older files do not have these.
-        content = {"left_to_right": False, "multi_label": False, "text_pairs": None, **content}
-        values = {field.name: content[field.name] for field in dataclasses.fields(ModelRecord)}
-        if values["labels"] is not None:
-            values["labels"] = tuple(values["labels"])
-        return ModelRecord(**values)
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except CheckpointError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error!r}); take the model from its source again") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {_REMEDY}") from error
+    try:
+        header = header_of(content)
+        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+            raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
+        for name in sorted(_REQUIRED - decode(content, dict[str, Any]).keys()):
+            raise JsonError(f"{name} is missing")
+        record = decode(content, ModelRecord)
+        if record.task not in (*TASKS, PRETRAINING):
+            raise JsonError(f"task has the unknown value {shown(record.task)}")
+        if record.task in TASKS and TASKS[record.task] is None and record.num_labels is None:
+            raise JsonError(f"num_labels must be an integer for the task {record.task}, not null")
+        if record.labels is not None and record.num_labels not in (None, len(record.labels)):
+            raise JsonError(f"num_labels is {shown(record.num_labels)}, and there are {len(record.labels)} labels")
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; {_REMEDY}") from error
+    return record
 
 
 def model_checkpoint(directory: Path) -> Path | None:

@@ -4,7 +4,7 @@ The library's numpy reader refuses bfloat16, so files are read here: 8 bytes wit
 header, the numbers. Written they are by the library.
 """
 
-import json
+import dataclasses
 import math
 import struct
 from collections.abc import Mapping
@@ -13,11 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from beambert_json import Count, convert, decode, shortened, shown
 from bert_model.stored_tensors import CheckpointError, StoredTensor, as_float32
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 # What the library itself accepts.
 _LONGEST_HEADER = 100_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A tensor in the header."""
+
+    dtype: str
+    shape: tuple[Count, ...]
+    data_offsets: tuple[Count, Count]
 
 
 def read(path: Path) -> dict[str, StoredTensor]:
@@ -32,12 +42,13 @@ def read(path: Path) -> dict[str, StoredTensor]:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(_LONGEST_HEADER, size - 8):
                 raise ValueError("its header is longer than the file")
-            header = json.loads(file.read(length))
+            header = decode(file.read(length), dict[str, Any])
         header.pop("__metadata__", None)
-        return {name: _tensor(path, entry, 8 + length, size) for name, entry in header.items()}
+        entries = convert(header, dict[str, _Entry])
+        return {name: _tensor(path, entry, 8 + length, size) for name, entry in entries.items()}
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError) as error:
         raise CheckpointError(f"{path} is no whole safetensors file ({error}); copy it again") from error
 
 
@@ -52,16 +63,16 @@ def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
     save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
 
 
-def _tensor(path: Path, entry: Any, begin: int, size: int) -> StoredTensor:
-    if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"dtype {entry['dtype']} is not one of {', '.join(_DTYPES)}")
-    dtype = _DTYPES[entry["dtype"]]
+def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:
+    if entry.dtype not in _DTYPES:
+        raise ValueError(f"dtype {shown(entry.dtype)} is not one of {', '.join(_DTYPES)}")
+    dtype = _DTYPES[entry.dtype]
     stored = np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
-    shape = tuple(int(length) for length in entry["shape"])
-    first, last = entry["data_offsets"]
+    shape = entry.shape
+    first, last = entry.data_offsets
     count = math.prod(shape)
-    if min(shape, default=0) < 0 or not 0 <= first <= last <= size - begin or last - first != count * stored.itemsize:
-        raise ValueError(f"a tensor of shape {list(shape)} does not lie at bytes {first} to {last}")
+    if not first <= last <= size - begin or last - first != count * stored.itemsize:
+        raise ValueError(f"a tensor of shape {shortened(str(list(shape)))} does not lie at bytes {first} to {last}")
 
     def value() -> np.ndarray:
         with path.open("rb") as file:

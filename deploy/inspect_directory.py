@@ -29,7 +29,7 @@ def load_dataset(directory: str) -> Dataset | None:
     manifest = f"{directory}/{dataset.FILE_NAME}"
     if not FileSystems.exists(manifest):
         return None
-    return Dataset.from_json(read_bytes(manifest).decode("utf-8"), manifest)
+    return Dataset.from_json(read_bytes(manifest), manifest)
 
 
 def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:

@@ -18,9 +18,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TypedDict
 
 from apache_beam.io.filesystem import BeamIOError
 
+from beambert_json import JsonError, decode, shortened
 from deploy.output import absolute, end_empty_work, require_own_output
 from pipelines.dataset import DatasetError
 from pipelines.output_directory import LOCK_NAME
@@ -82,11 +84,17 @@ def _holder() -> str:
     return json.dumps({**holder, "token": uuid.uuid4().hex}) + "\n"
 
 
+class _Holder(TypedDict):
+    process: int
+    host: str
+    started: str
+
+
 def _held(output: str, content: bytes, remedy: str) -> DatasetError:
     try:
-        holder = json.loads(content)
-        who = f"process {holder['process']} on {holder['host']} since {holder['started']}"
-    except (ValueError, KeyError, TypeError):
+        holder = decode(content, _Holder)
+        who = f"process {holder['process']} on {shortened(holder['host'])} since {shortened(holder['started'])}"
+    except JsonError:
         who = "another build"
     return DatasetError(f"--output {output} is in use by {who}; {remedy}")
 

@@ -202,7 +202,7 @@ def make_pretraining_data(
 
 def _load(path: str) -> Dataset | None:
     try:
-        return Dataset.from_json(read_bytes(path).decode("utf-8"), path)
+        return Dataset.from_json(read_bytes(path), path)
     except FileNotFoundError:
         return None
 

@@ -6,13 +6,27 @@ The second job reads a part as one bucket and needs no shuffle of its own.
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_json import (
+    Count,
+    JsonError,
+    NonEmpty,
+    Number,
+    Positive,
+    RelativeName,
+    Sha256,
+    decode,
+    header_of,
+    require,
+    shown,
+)
+from pipelines.manifest_schemas import CorpusCounts, CorpusVocabulary, InputFile, RecordedCorpusOptions, Split
 from pipelines.records import Record
 from pipelines.sources.files import SourceError
 from pipelines.writing import read_bytes, write_atomically
@@ -30,6 +44,7 @@ SCHEMA = pyarrow.schema(
         ("sentences", pyarrow.list_(pyarrow.string())),
     ]
 )
+_REMEDY = "restore it from a copy, or delete the directory and build the corpus again"
 _ROW_GROUP_CHARACTERS = 8 << 20
 _ROW_GROUP_DOCUMENTS = 10_000
 
@@ -46,14 +61,14 @@ class Part:
         bytes, sha256: of the file.
     """
 
-    name: str
-    split: str
-    bucket: int
-    buckets: int
-    documents: int
-    sentences: int
-    bytes: int
-    sha256: str
+    name: RelativeName
+    split: Split
+    bucket: Count
+    buckets: Positive
+    documents: Count
+    sentences: Count
+    bytes: Count
+    sha256: Sha256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +87,7 @@ class Corpus:
     """
 
     options: dict[str, Any]
-    files: list[list[Any]]
+    files: list[InputFile]
     counts: dict[str, Any]
     vocab: dict[str, Any]
     parts: list[Part]
@@ -92,9 +107,12 @@ def load(directory: str) -> Corpus | None:
     """
     path = FileSystems.join(directory, FILE_NAME)
     try:
-        return parse(read_bytes(path), path)
+        content = read_bytes(path)
     except FileNotFoundError:
         return None
+    except IsADirectoryError as error:
+        raise SourceError(f"{path} is a directory; {_REMEDY}") from error
+    return parse(content, path)
 
 
 def parse(manifest: bytes, path: str) -> Corpus:
@@ -104,19 +122,48 @@ def parse(manifest: bytes, path: str) -> Corpus:
         SourceError: it cannot be understood; `path` is named.
     """
     try:
-        content = json.loads(manifest)
-        if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
+        header = header_of(manifest)
+        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
             raise SourceError(
-                f"{path} is of format {content['format']} {content['format_version']}, this beambert reads {FORMAT} "
-                f"{FORMAT_VERSION}; build the corpus again into another directory"
+                f"{path} is of format {shown(header.format)} {shown(header.format_version)}, this beambert reads "
+                f"{shown(FORMAT)} {FORMAT_VERSION}; build the corpus again into another directory"
             )
-        fields = {field.name: content[field.name] for field in dataclasses.fields(Corpus)}
-        fields["parts"] = [Part(**part) for part in fields["parts"]]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"{path} is not a corpus manifest ({error!r}); delete the directory and build the corpus again"
-        ) from error
-    return Corpus(**fields)
+        corpus = decode(manifest, Corpus)
+        require(corpus.options, RecordedCorpusOptions, "options")
+        require(corpus.counts, CorpusCounts, "counts")
+        require(corpus.vocab, CorpusVocabulary, "vocab")
+        for number, file in enumerate(corpus.files):
+            require(file[:3], tuple[NonEmpty, Count, Number | None], f"files[{number}]")
+            require(file[3:], list[Number], f"files[{number}][3:]")
+        for number, part in enumerate(corpus.parts):
+            _require_name(part, number)
+        _require_sums(corpus.parts, corpus.counts)
+    except JsonError as error:
+        raise SourceError(f"{path}: {error}; {_REMEDY}") from error
+    return corpus
+
+
+def _require_name(part: Part, number: int) -> None:
+    """Raise JsonError where the name of a part is not that of its partition."""
+    name = f"corpus/{part.split}-{part.bucket:05d}-of-{part.buckets:05d}.parquet"
+    if part.bucket >= part.buckets or part.name != name:
+        raise JsonError(
+            f"parts[{number}].name is {shown(part.name)}, its split, bucket and buckets are {part.split}, "
+            f"{part.bucket} and {part.buckets}"
+        )
+
+
+def _require_sums(parts: Sequence[Part], counts: Mapping[str, Any]) -> None:
+    """Raise JsonError where parts are missing, are there twice, or do not add up to the counts."""
+    names = {part.name for part in parts}
+    if len(names) != len(parts):
+        raise JsonError("a part is listed twice")
+    for unit in ("documents", "sentences"):
+        for split in ("train", "validation"):
+            count = counts[unit][split]
+            total = sum(getattr(part, unit) for part in parts if part.split == split)
+            if total != count:
+                raise JsonError(f"counts.{unit}.{split} is {count}, the sum over the parts is {total}")
 
 
 def write_part(path: str, records: Sequence[Record]) -> tuple[int, str]:

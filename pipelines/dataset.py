@@ -7,8 +7,25 @@ The manifest is written last: a directory without it is not a dataset.
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from beambert_json import (
+    Count,
+    JsonError,
+    NonEmpty,
+    Positive,
+    RelativeName,
+    Sha256,
+    convert,
+    decode,
+    header_of,
+    require,
+    shortened,
+    shown,
+)
+from pipelines.manifest_schemas import DatasetCounts, RecordedDatasetOptions, Split, TrainingCounts
 from pipelines.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
 
 FILE_NAME = DATASET_MANIFEST
@@ -37,14 +54,14 @@ class Shard:
         max_predictions_per_seq: room for masked tokens in its rows.
     """
 
-    name: str
-    split: str
-    duplicate: int
-    examples: int
-    bytes: int
-    sha256: str
-    max_seq_length: int
-    max_predictions_per_seq: int
+    name: RelativeName
+    split: Split
+    duplicate: Count
+    examples: Count
+    bytes: Count
+    sha256: Sha256
+    max_seq_length: Positive
+    max_predictions_per_seq: Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +87,15 @@ class Dataset:
         versions: packages and Unicode data the build ran with.
     """
 
-    max_seq_length: int
-    max_predictions_per_seq: int
-    instances_per_row: int
-    features: dict[str, str]
-    file_format: str
-    compression: str
+    max_seq_length: Positive
+    max_predictions_per_seq: Positive
+    instances_per_row: Positive
+    features: dict[str, NonEmpty]
+    file_format: Annotated[str, Meta(pattern="^(tfrecord|parquet)$")]
+    compression: Annotated[str, Meta(pattern="^(none|gzip)$")]
     ragged: bool
-    vocab_size: int
-    vocab_sha256: str
+    vocab_size: Positive
+    vocab_sha256: Sha256
     do_lower_case: bool
     options: dict[str, Any]
     counts: dict[str, Any]
@@ -100,7 +117,7 @@ class Dataset:
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, origin: str = FILE_NAME) -> "Dataset":
+    def from_json(cls, text: str | bytes, origin: str = FILE_NAME) -> "Dataset":
         """Parses the text of a manifest.
 
         Args:
@@ -110,23 +127,53 @@ class Dataset:
         Raises:
             DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
         """
+        content = text.encode() if isinstance(text, str) else text
         try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{origin} is not valid JSON ({error}); build the data again") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DatasetError(f"{origin} is not a manifest of pretraining data; give what `beambert build` made")
-        if content.get("format_version") != FORMAT_VERSION:
-            raise DatasetError(
-                f"{origin} has format_version {content.get('format_version')}, this beambert reads {FORMAT_VERSION}; "
-                "build the data again"
+            header = header_of(content)
+            if header.format != FORMAT:
+                raise DatasetError(f"{origin} is not a manifest of pretraining data; give what `beambert build` made")
+            if header.format_version != FORMAT_VERSION:
+                raise DatasetError(
+                    f"{origin} has format_version {shown(header.format_version)}, this beambert reads "
+                    f"{FORMAT_VERSION}; build the data again"
+                )
+            manifest = decode(content, cls)
+            require(manifest.options, RecordedDatasetOptions, "options")
+            require(manifest.counts, DatasetCounts, "counts")
+            if "train" in manifest.counts:
+                require(manifest.counts["train"], TrainingCounts, "counts.train")
+            _require_features(manifest)
+            _require_shards(manifest)
+        except JsonError as error:
+            raise DatasetError(f"{origin}: {error}; restore it from a copy, or build the data again") from error
+        return manifest
+
+
+def _require_features(manifest: Dataset) -> None:
+    """Raise JsonError where the features are not those of the options: a trainer goes by them."""
+    # It imports this file, for the errors.
+    from pipelines.pretraining_options import PretrainingDataOptions
+
+    expected = convert(manifest.options, PretrainingDataOptions, "options").names_of_features()
+    for name in sorted(expected.keys() | manifest.features.keys()):
+        if name not in manifest.features:
+            raise JsonError(f"features.{name} is missing")
+        if name not in expected:
+            raise JsonError(f"features.{shortened(name)} is not a feature of objective and masking in options")
+        if manifest.features[name] != expected[name]:
+            raise JsonError(f"features.{name} must be {shown(expected[name])}, not {shown(manifest.features[name])}")
+
+
+def _require_shards(manifest: Dataset) -> None:
+    """Raise JsonError where shards are there twice, or do not add up to the counts."""
+    if len({shard.name for shard in manifest.shards}) != len(manifest.shards):
+        raise JsonError("a shard is listed twice")
+    for split in ("train", "validation"):
+        rows = manifest.counts.get(split, {}).get("rows")
+        if rows is not None and rows != manifest.num_examples(split):
+            raise JsonError(
+                f"counts.{split}.rows is {rows}, the sum of examples over the shards is {manifest.num_examples(split)}"
             )
-        try:
-            fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
-            fields["shards"] = [Shard(**shard) for shard in fields["shards"]]
-        except (KeyError, TypeError) as error:
-            raise DatasetError(f"{origin} lacks or does not know a field ({error}); build the data again") from error
-        return cls(**fields)
 
 
 def load(directory: str | Path) -> Dataset:
@@ -137,12 +184,13 @@ def load(directory: str | Path) -> Dataset:
     """
     path = Path(directory) / FILE_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise DatasetError(_missing(Path(directory))) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read ({error}); give a directory made by `beambert build`") from error
-    return Dataset.from_json(text, origin=str(path))
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatasetError(f"{path} cannot be read ({reason}); give a directory made by `beambert build`") from error
+    return Dataset.from_json(content, origin=str(path))
 
 
 def _missing(directory: Path) -> str:

@@ -109,16 +109,19 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
         if stem.endswith(".json"):
             yield from _strings(json.loads(text))
         elif stem.endswith((".jsonl", ".ndjson")):
-            for line in text.splitlines():
+            # Not str.splitlines: JSON may have U+2028 within a string.
+            for line in text.split("\n"):
                 if line.strip():
                     yield from _strings(json.loads(line))
         elif stem.endswith((".tsv", ".csv")):
             yield from (field for line in text.split("\n") for field in line.split("\t"))
         else:
             yield from re.split(r"\n\s*\n", text)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Python's message about an integer of thousands of digits is about Python.
+        reason = str(error).partition(";")[0]
         raise SourceError(
-            f"--decontaminate {path} cannot be read ({error}); give SQuAD JSON, JSON lines, TSV or plain text in UTF-8"
+            f"--decontaminate {path} cannot be read ({reason}); give SQuAD JSON, JSON lines, TSV or plain text in UTF-8"
         ) from error
 
 

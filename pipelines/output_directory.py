@@ -4,10 +4,12 @@ A directory is known by the manifest that its command writes there, or, while a 
 directory. This file imports neither Beam nor TensorFlow.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
+
+from beambert_json import JsonError, decode
 
 CORPUS_MANIFEST = "corpus.json"
 DATASET_MANIFEST = "dataset.json"
@@ -93,8 +95,8 @@ def _is_lock(path: Path) -> bool:
 def is_lock(content: bytes) -> bool:
     """Return whether the content of a lock file is what a data job writes."""
     try:
-        return not content or "process" in json.loads(content)
-    except (ValueError, TypeError):
+        return not content or "process" in decode(content, dict[str, Any])
+    except JsonError:
         return False
 
 

@@ -4,11 +4,12 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
+from beambert_json import decode, require
 from pipelines import cleaning, corpus_files
 from pipelines.cleaning import utf8_bytes
 from pipelines.corpus_files import Part
@@ -24,10 +25,11 @@ from pipelines.deduplication_steps import (
     without_paragraphs,
 )
 from pipelines.losses import Loss
+from pipelines.manifest_schemas import PartCounts
 from pipelines.reading import SNIPPET_CHARACTERS
 from pipelines.records import Record, read_blocks
 from pipelines.versions import require_same_rules
-from pipelines.vocabulary import num_word_groups, word_batches
+from pipelines.vocabulary import Batch, Group, num_word_groups, word_batches
 from pipelines.writing import read_bytes, write_text
 from pipelines.written_files import is_written
 from tokenizer.lost_marks import MarkCounts, count_marks
@@ -158,6 +160,37 @@ def part_name(split: str, number: int, options: CorpusOptions) -> str:
     return f"{split}-{number:05d}-of-{options.num_buckets_of(split):05d}"
 
 
+class FinishedPart(NamedTuple):
+    """The completion marker of a part.
+
+    Attributes:
+        part: None where all its documents are rejected.
+        counts: of `count_records`, and marks.
+        words: of `count_part`.
+    """
+
+    part: Part | None
+    counts: dict[str, Any]
+    words: list[tuple[Group, Batch]]
+
+
+def read_note(path: str) -> FinishedPart | None:
+    """Return the completion marker of a part; None if there is none, or it is damaged: then the part is made again."""
+    try:
+        finished = decode(read_bytes(path), FinishedPart)
+        require(finished.counts, PartCounts)
+    except (OSError, ValueError):
+        return None
+    if (
+        finished.part is not None
+        and finished.part.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
+    ):
+        return None
+    if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _) in finished.words):
+        return None
+    return finished
+
+
 class WritePart(beam.DoFn):
     """(bucket, what there is of it) -> its Parquet file, a Part and counts; on the side its word counts by group.
 
@@ -184,11 +217,8 @@ class WritePart(beam.DoFn):
         (split, number), grouped = element
         name = part_name(split, number, self._options)
         note = f"{self._work}/{name}.json"
-        try:
-            done = json.loads(read_bytes(note)) if self._work else None
-        except FileNotFoundError:
-            done = None
-        if done and done[0] and not is_written(f"{self._output}/{done[0]['name']}", done[0]["bytes"]):
+        done = read_note(note) if self._work else None
+        if done and done.part and not is_written(f"{self._output}/{done.part.name}", done.part.bytes):
             # Removed since, by somebody else.
             done = None
         if done is None:
@@ -198,8 +228,7 @@ class WritePart(beam.DoFn):
             if self._work:
                 write_text(note, json.dumps([part and dataclasses.asdict(part), counts, words]))
         else:
-            part = Part(**done[0]) if done[0] else None
-            counts, words = done[1], [(tuple(group), tuple(batch)) for group, batch in done[2]]
+            part, counts, words = done.part, done.counts, done.words
         self._SO_FAR.inc()
         for batch in words:
             yield beam.pvalue.TaggedOutput(self.WORDS, batch)

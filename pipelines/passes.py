@@ -7,13 +7,16 @@ a job that was stopped does again only those that it had not noted.
 import dataclasses
 import json
 import math
+import zlib
 from typing import NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_json import Count, decode
 from pipelines.corpus_files import Part
 from pipelines.dataset import Shard
+from pipelines.manifest_schemas import Split
 from pipelines.pretraining_options import PretrainingDataOptions
 from pipelines.shards import duplicates_of
 from pipelines.statistics import Statistics
@@ -108,12 +111,15 @@ def write_note(path: str, finished: Finished) -> None:
 
 
 def read_note(path: str) -> Finished | None:
-    """What a note says; None if there is none."""
+    """What a note says; None if there is none, or it is damaged: then the pass is made again."""
     try:
-        split, shards, statistics = json.loads(read_bytes(path))
-    except FileNotFoundError:
+        split, shards, content = decode(read_bytes(path), tuple[Split, list[Shard], dict[str, Count | str]])
+        statistics = Statistics.from_json(content)
+    except (OSError, ValueError, zlib.error):
         return None
-    return Finished(split, [Shard(**shard) for shard in shards], Statistics.from_json(statistics))
+    if statistics.rows != sum(shard.examples for shard in shards) or any(shard.split != split for shard in shards):
+        return None
+    return Finished(split, shards, statistics)
 
 
 def find_finished(path: str, output: str) -> Finished | None:

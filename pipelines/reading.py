@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
+from beambert_json import Count, JsonError, convert, require
 from pipelines import cleaning
 from pipelines.corpus_options import Bucket, CorpusOptions, bucket_of_document
 from pipelines.decontamination import find_run, load_evaluation
 from pipelines.documents import Document, identity
 from pipelines.language_identification import is_other_language
 from pipelines.losses import Loss
-from pipelines.records import Record, read_block_file, to_block, write_block_file
+from pipelines.manifest_schemas import Split, UnitSummary
+from pipelines.records import BlockPlace, Record, read_block_file, to_block, write_block_file
 from pipelines.segmentation import document_sentences, truncate_sentences
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.files import require_unchanged
@@ -199,7 +201,7 @@ class ReadUnit(beam.DoFn):
         else:
             path = f"{self._work}/{unit.name()}"
             found = read_block_file(path)
-            if found is None:
+            if found is None or not self._fits(*found):
                 write_block_file(path, self._blocks(unit, summary), summary)
                 found = read_block_file(path)
                 assert found is not None
@@ -211,6 +213,15 @@ class ReadUnit(beam.DoFn):
         loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
         is_whole = unit.stop is None and not unit.start
         yield beam.pvalue.TaggedOutput(self.LOSSES, (unit.input.path, unit.input.origin, is_whole, loss))
+
+    def _fits(self, places: list[tuple[Any, BlockPlace]], summary: dict[str, Any]) -> bool:
+        """Return whether keys and summary of a file of blocks are such as `_blocks` gives."""
+        try:
+            keys = convert([key for key, _ in places], list[tuple[Split, Count]])
+            require(summary, UnitSummary)
+        except JsonError:
+            return False
+        return all(number < self._options.num_buckets_of(split) for split, number in keys)
 
     def _blocks(self, unit: Unit, summary: dict[str, Any]) -> Iterator[tuple[Bucket, bytes]]:
         held: dict[Bucket, list[Record]] = {}

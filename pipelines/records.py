@@ -6,14 +6,17 @@ hold a shuffle in memory, and hold what a killed job had read already.
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow
-from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_json import Count, JsonError, decode
+from pipelines.sources.files import SourceError
 from pipelines.writing import read_bytes, write_atomically, write_text
 
 
@@ -103,14 +106,27 @@ class BlockPlace:
     length: int
 
 
+@dataclasses.dataclass(frozen=True)
+class _BlockFile:
+    """The JSON beside a file of blocks: [key, offset, length] of each, and what `write_block_file` was given."""
+
+    places: list[tuple[Any, Count, Count]]
+    summary: dict[str, Any]
+
+
 def read_blocks(blocks: Iterable[bytes | BlockPlace]) -> Iterator[Record]:
     """The records of blocks, those that lie in files read from there."""
     for block in blocks:
         if isinstance(block, BlockPlace):
             with FileSystems.open(block.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
                 file.seek(block.offset)
-                block = file.read(block.length)
-        yield from from_block(block)
+                content = file.read(block.length)
+            try:
+                yield from from_block(content)
+            except (ValueError, OSError) as error:
+                raise SourceError(f"{block.path} is damaged; delete it and run the same command again") from error
+        else:
+            yield from from_block(block)
 
 
 def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: dict[str, Any]) -> None:
@@ -130,13 +146,15 @@ def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: di
 
 
 def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, Any]] | None:
-    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish
-    or the file was removed since."""
+    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish,
+    or one of the files was removed or changed since."""
     try:
-        content = json.loads(read_bytes(f"{path}.json"))
-    except FileNotFoundError:
+        content = decode(read_bytes(f"{path}.json"), _BlockFile)
+        size = FileSystems.get_filesystem(path).size(path)
+    except (OSError, JsonError, BeamIOError):
         return None
-    if not FileSystems.exists(path):
+    ends = list(itertools.accumulate((length for _, _, length in content.places), initial=0))
+    if [offset for _, offset, _ in content.places] != ends[:-1] or size != ends[-1]:
         return None
-    places = [(key, BlockPlace(path, offset, length)) for key, offset, length in content["places"]]
-    return places, content["summary"]
+    places = [(key, BlockPlace(path, offset, length)) for key, offset, length in content.places]
+    return places, content.summary

@@ -156,7 +156,16 @@ class Statistics:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Statistics":
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: not what `to_json` gives.
+        """
+        expected = Statistics().to_json()
+        if content.keys() != expected.keys() or any(
+            type(content[name]) is not type(expected[name]) for name in expected
+        ):
+            raise ValueError("the fields are not those of statistics")
         values: dict[str, Any] = {
             name: np.frombuffer(zlib.decompress(base64.b64decode(value)), "<i8").astype(np.int64)
             if isinstance(value, str)

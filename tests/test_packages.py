@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 
 OURS = ("tokenizer", "bert_model", "pipelines", "trainers", "deploy")
 # The base dependencies and what they need, by the names of their folders.
-BASE = ("numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
+BASE = ("msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
 
 
 def third_party_modules() -> dict[str, str]:

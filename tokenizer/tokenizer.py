@@ -5,7 +5,6 @@ the text (`_native.c`), or, where that was not built, by a memory of chunks in P
 are the same.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -248,13 +247,13 @@ class Tokenizer:
 
 
 def _configured_lower_case(path: Path) -> bool | None:
+    # Imported where it is needed: a tokenizer without such a file is ready sooner.
+    from beambert_json import JsonError, convert, read
+
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        content = read(path, dict[str, Any])
+        return convert(content.get("do_lower_case"), bool | None, "do_lower_case")  # type: ignore[arg-type]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise VocabularyError(f"{path} cannot be read ({error}); mend it or say do_lower_case") from error
-    value = config.get("do_lower_case") if isinstance(config, dict) else None
-    if value is not None and not isinstance(value, bool):
-        raise VocabularyError(f"{path}: do_lower_case is {value!r}, neither true nor false; mend it")
-    return value
+    except JsonError as error:
+        raise VocabularyError(f"{path}: {error}; correct it or say do_lower_case") from error

@@ -2,11 +2,11 @@
 
 import codecs
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Required, TypedDict
 
 import numpy as np
 
@@ -18,6 +18,24 @@ _RESERVED = re.compile(r"\[unused\d+\]")
 
 class VocabularyError(ValueError):
     """A vocabulary that cannot be used or made; the message is one line that says what to do."""
+
+
+class _Model(TypedDict, total=False):
+    type: Required[str]
+    continuing_subword_prefix: str | None
+    vocab: Any
+
+
+class _AddedToken(TypedDict):
+    id: int
+    content: str
+
+
+class TokenizerJson(TypedDict, total=False):
+    """The fields of a `tokenizer.json` that are read."""
+
+    model: Required[_Model]
+    added_tokens: list[_AddedToken]
 
 
 @dataclass(frozen=True)
@@ -75,19 +93,20 @@ class Vocabulary:
         Raises:
             VocabularyError: not such a file, another kind of tokenizer, or ids that are not 0, 1, 2, ...
         """
+        # Imported where it is needed: a vocabulary of one piece a line is ready sooner.
+        from beambert_json import JsonError, convert, decode, shortened
+
         try:
-            content = json.loads(data)
+            content = decode(data, TokenizerJson)
             model = content["model"]
-            if model["type"] != "WordPiece" or model["continuing_subword_prefix"] != CONTINUATION:
-                raise VocabularyError(f"{origin} is of a {model['type']} tokenizer, not of BERT's; name a BERT model's")
-            ids = {piece: int(number) for piece, number in model["vocab"].items()}
-            ids.update((added["content"], int(added["id"])) for added in content.get("added_tokens", ()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, VocabularyError):
-                raise
-            raise VocabularyError(
-                f"{origin} is no tokenizer.json ({error!r}); name a BERT model's vocab.txt"
-            ) from error
+            if model["type"] != "WordPiece" or model.get("continuing_subword_prefix") != CONTINUATION:
+                raise VocabularyError(
+                    f"{origin} is of a {shortened(model['type'])} tokenizer, not of BERT's; name a BERT model's"
+                )
+            ids = convert(model.get("vocab"), dict[str, int], "model.vocab")
+        except JsonError as error:
+            raise VocabularyError(f"{origin}: {error}; name a BERT model's vocab.txt") from error
+        ids.update((added["content"], added["id"]) for added in content.get("added_tokens", ()))
         pieces = sorted(ids, key=lambda piece: ids[piece])
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise VocabularyError(

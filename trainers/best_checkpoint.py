@@ -6,8 +6,9 @@ This file imports neither Keras nor TensorFlow.
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
+from beambert_json import Count, JsonError, NonEmpty, Number, read
 from trainers.errors import TrainingError
 from trainers.whole_files import write_whole
 
@@ -29,6 +30,12 @@ class Best(NamedTuple):
     step: int
     metric: str
     value: float
+
+
+class _BestFields(TypedDict):
+    step: Count
+    metric: NonEmpty
+    value: Number
 
 
 def lower_is_better(metric: str) -> bool:
@@ -54,12 +61,12 @@ def best(directory: Path) -> Best | None:
     """
     path = directory / FILE_NAME
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        record = Best(int(content["step"]), str(content["metric"]), float(content["value"]))
+        content = read(path, _BestFields)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TrainingError(f"{path} cannot be read ({error!r}); remove it, the next evaluation writes it") from error
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; remove it, the next evaluation writes it") from error
+    record = Best(content["step"], content["metric"], float(content["value"]))
     return record if (directory / f"model.ckpt-{record.step}.index").exists() else None
 
 

@@ -10,10 +10,11 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import tensorflow as tf
 
+from beambert_json import JsonError, NonNegative, read, require
 from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from trainers.errors import TrainingError
 from trainers.whole_files import synchronize
@@ -112,21 +113,32 @@ def save(
     return final
 
 
-def state_of(checkpoint: Checkpoint) -> dict[str, Any]:
+class _TimedState(TypedDict, total=False):
+    """The part of a state that retention reads."""
+
+    seconds: NonNegative
+
+
+def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any]:
     """The state saved with a checkpoint; empty if there is none.
+
+    Args:
+        checkpoint: whole.
+        schema: a TypedDict that it must fit.
 
     Raises:
         TrainingError: it cannot be read.
     """
     try:
-        return json.loads(checkpoint.state_file.read_text(encoding="utf-8"))
+        content = read(checkpoint.state_file, dict[str, Any])
+        require(content, schema)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except JsonError as error:
         raise TrainingError(
-            f"{checkpoint.state_file} cannot be read ({_first_line(error)}); remove {checkpoint.index_file} to go back "
-            "to the checkpoint before it"
+            f"{checkpoint.state_file}: {error}; remove {checkpoint.index_file} to go back to the checkpoint before it"
         ) from error
+    return content
 
 
 def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> int:

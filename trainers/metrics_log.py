@@ -12,8 +12,9 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Required, TextIO, TypedDict
 
+from beambert_json import Count, JsonError, NonEmpty, Number, decode, require
 from trainers.errors import TrainingError
 from trainers.whole_files import write_whole
 
@@ -31,17 +32,34 @@ TIMING_FIELDS = frozenset(
 )
 
 
+_MASKS = "filled_masks"
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that are no metrics."""
+
+    split: Required[NonEmpty]
+    step: Required[Count]
+    filled_masks: list[str]
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a log, in its order; none if there is no file.
 
-    A line that a kill tore, or that is no JSON object with a step and a split, is left out.
+    A last line that a kill tore is left out.
+
+    Raises:
+        TrainingError: a line is not JSON with a split, a step and metrics; the message has its number.
     """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
-    lines = (_parsed(line) for line in content.splitlines(keepends=True))
-    return [line for line in lines if line is not None]
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read ({error.strerror or error}); move it away") from error
+    # After a power failure a file may end in zeros.
+    *lines, _ = content.rstrip(b"\0").split(b"\n")
+    return [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 class MetricsLog:
@@ -109,16 +127,15 @@ def _text(line: Mapping[str, Any]) -> str:
     return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
+def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(content, dict) or not isinstance(content.get("split"), str):
-        return None
-    return content if type(content.get("step")) is int else None
+        content = decode(line, dict[str, Any])
+        require(content, _Line)
+        metrics = {name: value for name, value in content.items() if name not in ("split", "step", _MASKS)}
+        require(metrics, dict[str, Number | None])
+    except JsonError as error:
+        raise TrainingError(f"{path}, line {number}: {error}; remove the line, or restore the file") from error
+    return content
 
 
 def _finite(value: Any) -> Any:

@@ -52,7 +52,7 @@ from trainers.static_shapes import with_static_lengths
 from trainers.task import Features, Task
 from trainers.throughput import Work, rows_of, work_of_update
 from trainers.trainer import Trainer
-from trainers.watching import Watch
+from trainers.watching import Watch, WatchState
 from trainers.whole_files import write_whole
 
 # Rows of the validation data whose masks are shown filled.
@@ -308,7 +308,7 @@ class PretrainingRun:
             return None
         if not self.distribution.is_chief:
             return metrics
-        with self._watch(checkpoint.step, checkpointing.state_of(checkpoint)) as watch:
+        with self._watch(checkpoint.step, checkpointing.state_of(checkpoint, WatchState)) as watch:
             watch.evaluated(checkpoint.step, metrics, lines)
         if self.args.do_train:
             record_evaluation(self.checkpoint_directory, checkpoint.step, self.rhythm, metrics)

@@ -12,13 +12,15 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from beambert_json import Count, JsonError, Positive, Sha256, decode, header_of, require
 from bert_model import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
 from pipelines.output_directory import RUN_MANIFEST
 from trainers.errors import TrainingError
+from trainers.recorded_options import RecordedOptions
 from trainers.stages import Stage, stage_at, stages_before
 
 FILE_NAME = RUN_MANIFEST
@@ -97,6 +99,26 @@ class RunRecord:
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+class _StageFields(TypedDict):
+    data: Count
+    batch_size: Positive
+    first_step: Count
+    end_step: Positive
+    first_example: Count
+
+
+class _RunFields(TypedDict):
+    """The fields of `run.json`."""
+
+    data_fingerprints: tuple[str, ...]
+    vocab_sha256: Sha256
+    do_lower_case: bool
+    max_seq_length: Positive
+    stages: list[_StageFields]
+    options: dict[str, Any]
+    versions: dict[str, str]
+
+
 def load(output: Path) -> RunRecord | None:
     """The record of a run's directory, or None if the directory holds no run.
 
@@ -104,21 +126,47 @@ def load(output: Path) -> RunRecord | None:
         TrainingError: the record cannot be read.
     """
     path = output / FILE_NAME
+    remedy = f"give another --output, with --init_checkpoint {output} to begin with its weights"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
-            raise TrainingError(
-                f"{path} was not written by this version of beambert, which cannot go on with its run; give another "
-                f"--output, with --init_checkpoint {output} to begin with its weights"
-            )
-        values = {field.name: content[field.name] for field in dataclasses.fields(RunRecord)}
-        values["data_fingerprints"] = tuple(values["data_fingerprints"])
-        values["stages"] = tuple(Stage(**stage) for stage in values["stages"])
-        return RunRecord(**values)
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise TrainingError(f"{path} cannot be read ({error}); give another --output") from error
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read ({error.strerror or error}); give another --output") from error
+    try:
+        header = header_of(text)
+        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+            raise TrainingError(
+                f"{path} was not written by this version of beambert, which cannot go on with its run; {remedy}"
+            )
+        fields = decode(text, _RunFields)
+        require(fields["options"], RecordedOptions, "options")
+        stages = tuple(Stage(**stage) for stage in fields["stages"])
+        _require_order(stages, len(fields["data_fingerprints"]))
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; restore it from a copy, or {remedy}") from error
+    return RunRecord(
+        data_fingerprints=fields["data_fingerprints"],
+        vocab_sha256=fields["vocab_sha256"],
+        do_lower_case=fields["do_lower_case"],
+        max_seq_length=fields["max_seq_length"],
+        stages=stages,
+        options=fields["options"],
+        versions=fields["versions"],
+    )
+
+
+def _require_order(stages: Sequence[Stage], data: int) -> None:
+    """Raise JsonError where updates belong to no stage or to two, or a stage reads data that there is not."""
+    end = 0
+    for number, stage in enumerate(stages):
+        if stage.first_step != end or stage.end_step <= end:
+            raise JsonError(
+                f"stages[{number}] is of the updates {stage.first_step} to {stage.end_step}, not from {end}"
+            )
+        if stage.data >= data:
+            raise JsonError(f"stages[{number}].data is {stage.data}, and data_fingerprints has {data}")
+        end = stage.end_step
 
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:

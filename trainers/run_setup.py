@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from trainers.optimizer_flags import optimizer_options
 from trainers.progress import say, warn
 from trainers.throughput import peak_flops
 from trainers.trainer import Settings, Trainer
+from trainers.watching import WatchState
 from trainers.whole_files import write_whole
 
 RESULTS_TEXT_NAME = "eval_results.txt"
@@ -95,7 +97,7 @@ def resume(trainer: Trainer, output: Path, rhythm: Rhythm) -> dict[str, Any] | N
         return None
     checkpointing.restore(saved[-1].prefix, trainer.saved_variables, vocab_size)
     say(f"Resuming {output} from step {saved[-1].step} of {trainer.settings.num_train_steps}")
-    return checkpointing.state_of(saved[-1])
+    return checkpointing.state_of(saved[-1], WatchState)
 
 
 def eval_batch_size_of(args: argparse.Namespace, distribution: Distribution) -> int:
@@ -118,4 +120,6 @@ def write_results(output: Path, results: Mapping[str, float]) -> None:
     """Writes an evaluation as the released code does, a sorted `key = value` a line, and as JSON."""
     text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
     write_whole(output / RESULTS_TEXT_NAME, text.encode())
-    write_whole(output / RESULTS_JSON_NAME, json.dumps(results, indent=2, sort_keys=True).encode() + b"\n")
+    # JSON has no number that is not finite.
+    numbers = {name: value if math.isfinite(value) else None for name, value in results.items()}
+    write_whole(output / RESULTS_JSON_NAME, json.dumps(numbers, indent=2, sort_keys=True).encode() + b"\n")

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
+from beambert_json import Count, NonNegative, Number
 from trainers.chance_levels import with_level
 from trainers.event_log import EventLog
 from trainers.metrics_log import FILE_NAME, TIMING_FIELDS, MetricsLog
@@ -29,6 +30,16 @@ class _Timed(NamedTuple):
     flops: float
     seconds: float
     wait_seconds: float
+
+
+class WatchState(TypedDict):
+    """What `Watch.state` gives."""
+
+    examples: Count
+    tokens: NonNegative
+    skipped_updates: Count
+    seconds: NonNegative
+    sums: dict[str, tuple[Number, Number]]
 
 
 class Watch:

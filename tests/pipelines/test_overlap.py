@@ -5,20 +5,22 @@ import random
 import pytest
 
 from pipelines import corpus_files, overlap
-from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_files import Part
 from pipelines.corpus_reader import CorpusReader
 from pipelines.documents import identity
 from pipelines.records import Record
+from tests.small_manifests import corpus_of
 
 
-def write_part(folder, name: str, split: str, documents: list[list[str]]) -> Part:
+def write_part(folder, split: str, number: int, of: int, documents: list[list[str]]) -> Part:
+    name = f"corpus/{split}-{number:05d}-of-{of:05d}.parquet"
     records = [Record(identity(d), "", "", "en", "\n".join(d), (len(d),), "", 1.0, "", "") for d in documents]
     size, digest = corpus_files.write_part(f"{folder}/{name}", records)
-    return Part(name, split, 0, 1, len(documents), sum(map(len, documents)), size, digest)
+    return Part(name, split, number, of, len(documents), sum(map(len, documents)), size, digest)
 
 
 def write_manifest(folder, parts: list[Part]) -> CorpusReader:
-    (folder / corpus_files.FILE_NAME).write_text(Corpus({}, [], {}, {}, parts, {}).to_json())
+    (folder / corpus_files.FILE_NAME).write_text(corpus_of(parts).to_json())
     return CorpusReader.of(str(folder))
 
 
@@ -33,10 +35,10 @@ def corpus(tmp_path):
     texts = [[sentence(rng.randrange(400)) for _ in range(rng.randrange(1, 9))] for _ in range(120)]
     held_out, train = texts[:20], [*texts[20:], texts[3], texts[7]]
     parts = [
-        write_part(tmp_path, "train-0.parquet", "train", train[:50]),
-        write_part(tmp_path, "train-1.parquet", "train", train[50:]),
-        write_part(tmp_path, "validation-0.parquet", "validation", held_out[:9]),
-        write_part(tmp_path, "validation-1.parquet", "validation", held_out[9:]),
+        write_part(tmp_path, "train", 0, 2, train[:50]),
+        write_part(tmp_path, "train", 1, 2, train[50:]),
+        write_part(tmp_path, "validation", 0, 2, held_out[:9]),
+        write_part(tmp_path, "validation", 1, 2, held_out[9:]),
     ]
     return write_manifest(tmp_path, parts), parts, held_out, train
 
@@ -75,7 +77,7 @@ def test_the_union_does_not_depend_on_the_order(corpus):
 
 
 def test_held_out_text_may_be_missing(tmp_path):
-    parts = [write_part(tmp_path, "train-0.parquet", "train", [["A sentence."]])]
+    parts = [write_part(tmp_path, "train", 0, 1, [["A sentence."]])]
     reader = write_manifest(tmp_path, parts)
     held_out = overlap.read_held_out(reader, parts)
     assert overlap.overlap_of(held_out, overlap.union(found_of(reader, parts))) == (0, 0, 0, 0)

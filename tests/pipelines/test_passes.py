@@ -57,7 +57,7 @@ def test_a_part_is_tokenised_once_where_that_keeps_all_busy():
 
 def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):
     part = parts(5)[0]
-    shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "00", 128, 20)
+    shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
     note = str(tmp_path / note_name(part, 3))
     assert read_note(note) is None
     assert find_finished(note, str(tmp_path)) is None

@@ -78,5 +78,5 @@ def test_a_best_checkpoint_that_is_gone_and_another_metric_count_for_nothing(dir
 def test_a_damaged_record_is_named(directory):
     for damage in ("", "{", "[1]", '{"step": 1}', '{"step": "x", "metric": "loss", "value": 1}'):
         (directory / "best.json").write_text(damage)
-        with pytest.raises(TrainingError, match=r"best.json cannot be read .*remove it"):
+        with pytest.raises(TrainingError, match=r"best.json: .*remove it"):
             best(directory)

@@ -246,7 +246,7 @@ def test_a_checkpoint_without_state_is_whole(tmp_path):
     checkpointing.save(tmp_path, 1, variables(1))
     assert checkpointing.state_of(saved) == {}
     saved.state_file.write_text('{"window": [')
-    with pytest.raises(TrainingError, match=r"model.ckpt-1.state.json cannot be read .* remove .*model.ckpt-1.index"):
+    with pytest.raises(TrainingError, match=r"model.ckpt-1.state.json: not valid JSON .* remove .*model.ckpt-1.index"):
         checkpointing.state_of(saved)
 
 

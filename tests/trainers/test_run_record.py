@@ -25,7 +25,7 @@ def record(*flags, data=((SHORT, 128),), **changed):
     stages = plan_stages(args.num_train_steps, lengths, args.schedule, args.train_batch_size, args.batch_ramp)
     values = {
         "data_fingerprints": tuple(directories),
-        "vocab_sha256": "c",
+        "vocab_sha256": "c" * 64,
         "do_lower_case": True,
         "max_seq_length": max(lengths),
         "stages": tuple(stages),
@@ -62,8 +62,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     [
         ('{"format": "beambert-run", "format_version": 1}', "another --output, with --init_checkpoint"),
         ('{"format": "something", "format_version": 2}', "was not written by this version"),
-        ('{"format": "beambert-run", "format_version": 3}', r"cannot be read \('data_fingerprints'\)"),
-        ("{", "cannot be read"),
+        ('{"format": "beambert-run", "format_version": 3}', "data_fingerprints is missing"),
+        ("{", "not valid JSON"),
     ],
 )
 def test_records_that_cannot_be_read(tmp_path, text, message):

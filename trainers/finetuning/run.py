@@ -60,7 +60,7 @@ from trainers.task import Features
 from trainers.text_pairs import HEADS, pairs_in
 from trainers.throughput import Work
 from trainers.trainer import Trainer
-from trainers.watching import Watch
+from trainers.watching import Watch, WatchState
 from trainers.whole_files import write_whole
 
 # What is not trained under the head of the feature-based route.
@@ -211,7 +211,7 @@ class FinetuningRun:
         last = checkpointing.checkpoints(self.checkpoint_directory)[-1:]
         # What is logged of an earlier checkpoint was logged when it was the last.
         if checkpoint is not None and last == [checkpoint]:
-            with self._watch(step, checkpointing.state_of(checkpoint)) as watch:
+            with self._watch(step, checkpointing.state_of(checkpoint, WatchState)) as watch:
                 watch.evaluated(step, metrics)
             if self.args.do_train:
                 self._require_best()

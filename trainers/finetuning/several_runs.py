@@ -6,13 +6,15 @@ same command resumes where it stopped. A run that was made with other options is
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
+from beambert_json import JsonError, Number, read, require, shortened
 from bert_model import native
 from pipelines.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers import run_record
@@ -31,6 +33,7 @@ from trainers.finetuning.runs_report import (
 )
 from trainers.finetuning.tasks import check_task_arguments
 from trainers.progress import say, warn
+from trainers.recorded_options import RecordedOptions
 from trainers.run_report.warnings import score_warnings_in
 from trainers.whole_files import write_whole
 
@@ -108,7 +111,7 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         else:
             if code:
                 return code
-            metrics = json.loads((output / name / _RESULTS_NAME).read_text(encoding="utf-8"))
+            metrics = _results(output / name / _RESULTS_NAME)
             outcomes[name] = {**outcome, "metrics": metrics, "problem": None}
         _write(output, outcomes)
         if grid is not None:
@@ -250,22 +253,65 @@ def _remove_checkpoints(directory: Path) -> None:
         directory.rmdir()
 
 
+class _Grid(TypedDict):
+    runs: list[str]
+    best_metric: str | None
+
+
+class _OutcomeFields(TypedDict):
+    """A run in `runs.json`; older files have fewer fields."""
+
+    options: dict[str, str]
+    metrics: dict[str, Number | None] | None
+    problem: str | None
+    asked: NotRequired[RecordedOptions]
+    contents: NotRequired[dict[str, str | None]]
+    grid: NotRequired[_Grid | None]
+
+
 def _done(output: Path) -> dict[str, Any]:
     """The outcomes that an earlier command left, by name."""
     path = output / FILE_NAME
     try:
-        outcomes = {name: dict(outcome) for name, outcome in json.loads(path.read_text(encoding="utf-8")).items()}
-        for outcome in outcomes.values():
-            _outcome("", outcome)
-        return outcomes
+        outcomes = read(path, dict[str, dict[str, Any]])
+        require(outcomes, dict[str, _OutcomeFields])
+        for name, outcome in outcomes.items():
+            if Path(name).name != name:
+                raise JsonError(f"{shortened(name)} is not the name of a run")
+            if ("asked" in outcome) != ("contents" in outcome):
+                raise JsonError(f"{shortened(name)}.{'contents' if 'asked' in outcome else 'asked'} is missing")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-        raise TrainingError(f"{path} cannot be read ({error}); move it, and the runs are evaluated again") from error
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; move it, and the runs are evaluated again") from error
+    for outcome in outcomes.values():
+        if outcome["metrics"] is not None:
+            outcome["metrics"] = _with_nan(outcome["metrics"])
+    return outcomes
+
+
+def _results(path: Path) -> dict[str, float]:
+    """The metrics of a run that has ended."""
+    try:
+        return _with_nan(read(path, dict[str, Number | None]))
+    except FileNotFoundError as error:
+        raise TrainingError(f"{path} was removed while the command ran; run the same command again") from error
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; run the same command again") from error
+
+
+def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics as JSON has them, null being a number that is not finite."""
+    return {name: math.nan if value is None else value for name, value in metrics.items()}
 
 
 def _write(output: Path, outcomes: Mapping[str, Any]) -> None:
-    write_whole(output / FILE_NAME, json.dumps(outcomes, indent=1, ensure_ascii=False).encode() + b"\n")
+    content = {name: dict(outcome) for name, outcome in outcomes.items()}
+    for outcome in content.values():
+        if outcome["metrics"] is not None:
+            metrics = outcome["metrics"].items()
+            outcome["metrics"] = {name: value if math.isfinite(value) else None for name, value in metrics}
+    write_whole(output / FILE_NAME, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def _outcome(name: str, outcome: Mapping[str, Any]) -> RunOutcome:

@@ -1,10 +1,10 @@
 """What a person should look at in a run, in plain words; rules over its lines of metrics and its scores."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert_json import JsonError, read
 from pipelines.reporting.tables import percent
 from trainers.chance_levels import pretraining_warnings
 from trainers.finetuning.report_sections import warnings_of_details
@@ -79,7 +79,6 @@ def score_warnings_in(output: Path) -> list[str]:
 def json_in(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; {} where it is missing or damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read(path, dict[str, Any])
+    except (OSError, JsonError):
         return {}
-    return content if isinstance(content, dict) else {}

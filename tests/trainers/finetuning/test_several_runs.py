@@ -88,7 +88,7 @@ def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
     (tmp_path / "output").mkdir(exist_ok=True)
     (tmp_path / "output" / "runs.json").write_text("{")
     assert tune(rte, initial, tmp_path) == 1
-    assert "runs.json cannot be read" in capsys.readouterr().err
+    assert "runs.json: not valid JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--learning_rates", "1e-3,x"], ["--epochs", "0"], ["--train_batch_sizes", ""]])

@@ -1,0 +1,315 @@
+"""Decode the JSON files that beambert reads back, with types: manifests, records, configurations.
+
+The schema of a file is its dataclass or TypedDict; msgspec decodes it and checks every value. What does not fit is a
+`JsonError` that names the field and its value. The caller adds the file before it and the remedy after it.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+MOST = 2**63 - 1
+# A count, a size in bytes or a position.
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Number = int | float
+NonNegative = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+# A file in a directory of beambert's, in a folder of it or in none.
+RelativeName = Annotated[str, msgspec.Meta(pattern=r"^(?!\.\.?(/|$))[^/\\\x00]{1,200}(/(?!\.\.?$)[^/\\\x00]{1,200})?$")]
+
+_BOM = b"\xef\xbb\xbf"
+_SHOWN_CHARACTERS = 40
+_SHOWN_PATH = 120
+_NAMES = {"int": "an integer", "float": "a number", "str": "a string", "bool": "true or false", "null": "null"}
+_NAMES |= {"object": "an object", "array": "an array"}
+_ANY_KEY = "[...]"
+# More than Python converts.
+_MOST_DIGITS = 4300
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What tells the manifests apart.
+
+    Attributes:
+        format: name of the kind of file, such as "beambert-corpus".
+        format_version: of its fields.
+    """
+
+    format: str = ""
+    format_version: int = 0
+
+
+class JsonError(ValueError):
+    """JSON that does not fit its schema; the message says which field, its value, and what it must be."""
+
+
+def decode(content: bytes, schema: type[T]) -> T:
+    """Return the value of a JSON text, decoded into a type; fields that the type does not have are skipped.
+
+    Args:
+        content: UTF-8, with or without a byte-order mark.
+        schema: a dataclass, TypedDict or any other type that msgspec decodes.
+
+    Raises:
+        JsonError: the text is not JSON, has a field twice, or does not fit the type.
+    """
+    value = _decoded(content, schema)
+    # msgspec takes the last of several fields with the same name.
+    try:
+        json.loads(content.removeprefix(_BOM), object_pairs_hook=_unique)
+    except JsonError:
+        raise
+    except UnicodeDecodeError as error:
+        raise JsonError("the file is not UTF-8") from error
+    except RecursionError as error:
+        raise JsonError("the JSON is nested too deeply") from error
+    except ValueError as error:
+        # In a field that the type does not have.
+        raise JsonError(_bad_number(content) or f"not valid JSON ({error})") from error
+    return value
+
+
+def header_of(content: bytes) -> Header:
+    """Return the header of a manifest; its other fields are skipped.
+
+    Raises:
+        JsonError: the text is not a JSON object.
+    """
+    return _decoded(content, Header)
+
+
+def _decoded(content: bytes, schema: type[T]) -> T:
+    content = content.removeprefix(_BOM)
+    if not content.strip():
+        raise JsonError("the file is empty")
+    try:
+        return msgspec.json.decode(content, type=schema)
+    except msgspec.ValidationError as error:
+        raise JsonError(_bad_number(content) or _problem(str(error), _untyped(content), schema)) from error
+    except msgspec.DecodeError as error:
+        reason = str(error).removeprefix("JSON is malformed: ")
+        raise JsonError(_bad_number(content) or f"not valid JSON ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise JsonError("the file is not UTF-8") from error
+    except RecursionError as error:
+        raise JsonError("the JSON is nested too deeply") from error
+
+
+def require(value: object, schema: Any, place: str = "") -> None:
+    """Check a value of JSON's types against a type, where the value itself is used as it is.
+
+    Args:
+        value, schema, place: as of `convert`.
+
+    Raises:
+        JsonError: the value does not fit.
+    """
+    convert(value, schema, place)
+
+
+def convert(value: object, schema: type[T], place: str = "") -> T:
+    """Return a value of JSON's types as a type.
+
+    Args:
+        value: what `decode` returned for a field of type Any.
+        schema: a dataclass, TypedDict or any other type that msgspec decodes.
+        place: path of the value in its file, such as "counts".
+
+    Raises:
+        JsonError: the value does not fit.
+    """
+    try:
+        return msgspec.convert(value, schema)
+    except msgspec.ValidationError as error:
+        raise JsonError(_problem(str(error), value, schema, place)) from error
+    except RecursionError as error:
+        raise JsonError(f"{place or 'the JSON'} is nested too deeply") from error
+
+
+def read(path: Path, schema: type[T]) -> T:
+    """Return the value in a local JSON file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        JsonError: it cannot be read, is not JSON, or does not fit the type.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise JsonError(f"the file cannot be read ({error.strerror or error})") from error
+    return decode(content, schema)
+
+
+def shown(value: object) -> str:
+    """Return a value of JSON's types for an error message: short, on one line."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "an array"
+    return shortened(json.dumps(value, ensure_ascii=False))
+
+
+def shortened(text: str, length: int = _SHOWN_CHARACTERS) -> str:
+    """Return a text cut to a length, with its own length after it where it is longer."""
+    return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise JsonError(f"the field {shown(twice)} is there twice")
+    return content
+
+
+def _untyped(content: bytes) -> Any:
+    """Return the value without a type, so that its fields can be shown; None where it has none."""
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+class _BadNumber(str):
+    """The text of a number that JSON does not have, or that is out of range."""
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return _BadNumber(text) if math.isinf(value) else value  # type: ignore[return-value]
+
+
+def _bad_number(content: bytes) -> str | None:
+    """Return an error for the first number that is NaN, infinite or of thousands of digits; None if there is none."""
+    try:
+        value = json.loads(
+            content,
+            parse_int=lambda text: _BadNumber(text) if len(text) > _MOST_DIGITS else 0,
+            parse_float=_number,
+            parse_constant=_BadNumber,
+        )
+    except (ValueError, RecursionError):
+        return None
+    found = next(_bad_numbers(value, []), None)
+    if found is None:
+        return None
+    steps, text = found
+    name = shortened(_joined("", steps), _SHOWN_PATH) or "the content"
+    return f"{name} must be a number in the range of JSON, not {shortened(text)}"
+
+
+def _bad_numbers(value: Any, steps: list[Any]) -> Iterator[tuple[list[Any], str]]:
+    if isinstance(value, _BadNumber):
+        yield steps, value
+    elif isinstance(value, list | dict):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, item in items:
+            if isinstance(item, _BadNumber | list | dict):
+                yield from _bad_numbers(item, [*steps, step])
+
+
+def _problem(message: str, value: Any, schema: Any, place: str = "") -> str:
+    """Return an error of msgspec with the path and the value of the field."""
+    reason, _, path = message.partition(" - at `")
+    steps = _steps(path.removesuffix("`"))
+    if None in steps and value is not None:
+        steps = _with_keys(value, steps, schema, message)
+    field = _joined(place, steps)
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", reason):
+        return f"{_joined(field, [missing[1]])} is missing"
+    name = shortened(field, _SHOWN_PATH) or "the content"
+    found = _value_at(value, steps)
+    but = "" if found is _NOTHING else f", not {shown(found)}"
+    if expected := re.fullmatch(r"Expected `([^`]*)`, got `[^`]*`", reason):
+        kinds = [_NAMES.get(kind, kind) for kind in expected[1].replace("int | float", "float").split(" | ")]
+        return f"{name} must be {' or '.join(kinds)}{but}"
+    if reason.startswith("Invalid enum value"):
+        return f"{name} has the unknown value {shown(found) if found is not _NOTHING else reason.split()[-1]}"
+    if limited := re.fullmatch(r"Expected `(int|float)` (>=|<=|>|<) (.*)", reason):
+        words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+        return f"{name} must be {words[limited[2]]} {limited[3]}{but}"
+    if reason.startswith("Expected `str` matching regex"):
+        return f"{name} has the invalid value {shown(found)}" if found is not _NOTHING else f"{name} is invalid"
+    return f"{name}: {shortened(reason, 2 * _SHOWN_PATH)}"
+
+
+_NOTHING = object()
+
+
+def _steps(path: str) -> list[str | int | None]:
+    """Return the keys and indices of a path such as `$.parts[3].bytes`; None for a key that it does not name."""
+    steps: list[str | int | None] = []
+    for name, index, _ in _STEP.findall(path):
+        steps.append(name or (int(index) if index else None))
+    return steps
+
+
+def _joined(place: str, steps: list[Any]) -> str:
+    text = place
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = _ANY_KEY if step is None else str(step)
+            text += name if not text or name == _ANY_KEY else f".{name}"
+    return text
+
+
+def _with_keys(value: Any, steps: list[str | int | None], schema: Any, message: str) -> list[str | int | None]:
+    """Return the path of an error with its keys: each is tried alone, until the error is the same."""
+    named = list(steps)
+    for number, step in enumerate(named):
+        if step is not None:
+            continue
+        container = _value_at(value, named[:number])
+        if not isinstance(container, dict):
+            break
+        for key in container:
+            if _error_of(_with_only(value, named[:number], key), schema) == message:
+                named[number] = key
+                break
+        else:
+            break
+    return named
+
+
+def _error_of(value: Any, schema: Any) -> str:
+    try:
+        msgspec.convert(value, schema)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def _with_only(value: Any, steps: list[Any], key: str) -> Any:
+    """Return a value in which the object at a path has one of its fields alone."""
+    if not steps:
+        return {key: value[key]}
+    changed = _with_only(value[steps[0]], steps[1:], key)
+    if isinstance(value, list):
+        return [*value[: steps[0]], changed, *value[steps[0] + 1 :]]
+    return {**value, steps[0]: changed}
+
+
+def _value_at(value: Any, steps: list[Any]) -> Any:
+    for step in steps:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return _NOTHING
+    return value

@@ -1,0 +1,42 @@
+"""For tests: manifests of corpora that no job has built."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from pipelines.corpus_files import Corpus, Part
+from pipelines.corpus_options import CorpusOptions
+from pipelines.sources import ReadOptions
+
+
+def corpus_of(parts: Sequence[Part]) -> Corpus:
+    """Return the manifest of a corpus of some parts; what else it says is of no text."""
+    splits = ("train", "validation")
+    counts: dict[str, Any] = {
+        unit: {split: sum(getattr(part, unit) for part in parts if part.split == split) for split in splits}
+        for unit in ("documents", "sentences")
+    }
+    rules: dict[str, int] = {}
+    groups = {"documents_rejected": rules, "documents_reported": rules, "paragraphs_cleaned": rules}
+    numbers = {"documents_read": 0, "bytes": 0, "words": 0, "characters": 0}
+    coverage = {"words": 0, "unknown": 0, "whole": 0, "pieces": 0}
+    vocabulary = {"size": 5, "sha256": "0" * 64, "learnt_from": None, "held_out": {"vocab": coverage}}
+    options = CorpusOptions(
+        do_lower_case=True,
+        vocab_size=0,
+        vocab_file="",
+        num_unused=0,
+        alphabet_limit=1000,
+        min_count=1,
+        compare_vocab="",
+        language_sampling_exponent=1.0,
+        character_rules="",
+        read=ReadOptions(),
+        language="en",
+        segmenter="rules",
+        truncation_noise=0.0,
+        num_buckets=1,
+        validation_fraction=0.0,
+    )
+    counts |= {**groups, **numbers, "inputs": {}, "languages": {}}
+    return Corpus(dataclasses.asdict(options), [], counts, vocabulary, list(parts), {})

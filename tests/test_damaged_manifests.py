@@ -1,0 +1,196 @@
+"""Every JSON file that beambert reads back, damaged at every path: one line with the file, the field and the remedy."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beambert
+from bert_model import hugging_face, native
+from bert_model.config import BertConfig
+from pipelines import corpus_files, dataset
+from tests.damaged_json import FILES, changed, damages, paths, write_damaged
+from tests.test_output_matrix import command_of, outputs  # noqa: F401  (a fixture)
+from tokenizer.tokenizer import Tokenizer
+from trainers import best_checkpoint, checkpointing, run_record
+from trainers.finetuning import several_runs
+from trainers.watching import WatchState
+
+_OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
+
+
+def read_hugging_face(directory: Path) -> object:
+    return hugging_face.describe(directory), hugging_face.do_lower_case(directory)
+
+
+def read_tokenizer(directory: Path) -> object:
+    return Tokenizer.load(directory).do_lower_case, hugging_face.do_lower_case(directory)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "corpus/corpus.json": lambda directory: corpus_files.load(str(directory)),
+    "dataset/dataset.json": dataset.load,
+    "run/run.json": run_record.load,
+    "finetuned/run.json": run_record.load,
+    "runs/runs.json": several_runs._done,
+    "run/beambert.json": native.load,
+    "finetuned/beambert.json": native.load,
+    "converted/beambert.json": native.load,
+    "run/bert_config.json": lambda directory: BertConfig.load(directory / "bert_config.json"),
+    "hugging_face/config.json": read_hugging_face,
+    "hugging_face/tokenizer_config.json": read_tokenizer,
+    "run/checkpoints/best.json": best_checkpoint.best,
+    "run/checkpoints/model.ckpt-2.state.json": lambda directory: checkpointing.state_of(
+        checkpointing.Checkpoint(2, directory / "model.ckpt-2"), WatchState
+    ),
+}
+# What a reader may take: null where a value need not be known, a negative metric, fields of other programs. A missing
+# field may be one that older versions did not write.
+_UNREAD = re.compile(
+    r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|sums"
+    r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|grid|contents\.\w+|metrics\..*)"
+    r"|counts\.validation)$"
+)
+_OPTIONAL = {"null", "missing", "@long", '{"@": []}'}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name):  # noqa: F811
+    directory, file = _copy(outputs, tmp_path, name)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    READERS[name](directory)
+    wrong = []
+    for damage, path, text in damages(content):
+        write_damaged(file, text)
+        place = ".".join(map(str, path))
+        try:
+            READERS[name](directory)
+        except ValueError as error:
+            line = str(error).replace(str(directory), "DIR")
+            names_field = damage in ("@nested", "twice") or str(path[-1]) in line or isinstance(path[-1], int)
+            is_header = path[0] in ("format", "format_version")
+            if not (_is_line(error, line, file.name) and (names_field or is_header)):
+                wrong.append((damage, place, repr(error)[:300]))
+        except Exception as error:
+            wrong.append((damage, place, repr(error)[:300]))
+        else:
+            if damage not in _OPTIONAL and not _UNREAD.match(place):
+                wrong.append((damage, place, "accepted"))
+    assert not wrong, f"{len(wrong)}: {wrong[:20]}"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_not_such_json_is_one_line_with_the_file(outputs, tmp_path, name):  # noqa: F811
+    directory, file = _copy(outputs, tmp_path, name)
+    cut = file.read_bytes()[:-9]
+    for damage, text in {**FILES, "cut": cut}.items():
+        write_damaged(file, text)
+        if damage == "another object" and "tokenizer_config" in name:
+            continue
+        with pytest.raises(ValueError) as caught:
+            READERS[name](directory)
+        line = str(caught.value).replace(str(directory), "DIR")
+        assert _is_line(caught.value, line, file.name), (damage, line)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ValueError) as caught:
+        READERS[name](directory)
+    assert _is_line(caught.value, str(caught.value).replace(str(directory), "DIR"), file.name)
+
+
+# The commands that read a file: "DIR" is the directory with the damaged copy, "OUT" a new path.
+COMMANDS = {
+    "corpus/corpus.json": ["pretraining-data --dupe_factor 1 --input DIR --output OUT", "inspect DIR"],
+    "dataset/dataset.json": ["inspect DIR", "pretrain --model tiny --num_train_steps 2 --data DIR --output OUT"],
+    "run/run.json": ["pretrain --data DATA --model tiny --num_train_steps 2 --train_batch_size 4 --output DIR"],
+    "run/beambert.json": ["fill-mask DIR a[MASK]", "convert DIR OUT --to tf1"],
+    "finetuned/beambert.json": ["predict DIR a", "export DIR OUT"],
+    "run/bert_config.json": ["fill-mask DIR a[MASK]", "convert DIR OUT --to tf1"],
+    "hugging_face/config.json": ["convert DIR OUT --to native", "fill-mask DIR a[MASK]"],
+    "hugging_face/tokenizer_config.json": ["convert DIR OUT --to native"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):  # noqa: F811
+    directory, file = _copy(outputs, tmp_path, name)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    texts = dict(FILES)
+    # A sample of the paths: what the readers do at all of them has a test above.
+    for number, (path, value) in enumerate(paths(content)):
+        if number % 7 == 0 and not isinstance(value, dict | type(None)):
+            texts[".".join(map(str, path))] = changed(content, path, "@digits" if number % 2 else {"a": [1]})
+    for line in COMMANDS[name]:
+        for damage, text in texts.items():
+            if "tokenizer_config" in name and damage not in FILES.keys() - {"another object"} | {"do_lower_case"}:
+                continue
+            write_damaged(file, text)
+            words = {"DIR": str(directory), "OUT": str(tmp_path / "out"), "DATA": str(outputs / "dataset")}
+            code = beambert.main([words.get(word, word) for word in line.split()])
+            errors = capsys.readouterr().err.splitlines()
+            assert code == 1, (line, damage, errors)
+            assert len(errors) == 1, (line, damage, errors)
+            assert file.name in errors[0], (line, damage, errors)
+            assert len(errors[0].replace(str(tmp_path), "")) <= 400, (line, damage, errors)
+            assert not (tmp_path / "out").exists(), (line, damage)
+
+
+def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):  # noqa: F811
+    directory, file = _copy(outputs, tmp_path, "corpus/corpus.json")
+    content = json.loads(file.read_text())
+    fewer = {**content, "parts": content["parts"][:1]}
+    renamed = json.loads(json.dumps(content))
+    renamed["parts"][0]["buckets"] = 3
+    twice = {**content, "parts": [*content["parts"], content["parts"][0]]}
+    problems = {
+        "counts.documents.validation is 8, the sum over the parts is 0": fewer,
+        "parts[0].name is": renamed,
+        "listed twice": twice,
+    }
+    for problem, changed_content in problems.items():
+        write_damaged(file, json.dumps(changed_content).encode())
+        with pytest.raises(ValueError, match=re.escape(problem)):
+            corpus_files.load(str(directory))
+    directory, file = _copy(outputs, tmp_path, "dataset/dataset.json")
+    content = json.loads(file.read_text())
+    del content["features"]["masked_lm_ids"]
+    write_damaged(file, json.dumps(content).encode())
+    # A trainer would mask tokens itself.
+    with pytest.raises(ValueError, match=re.escape("features.masked_lm_ids is missing")):
+        dataset.load(directory)
+
+
+def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):  # noqa: F811
+    for name, read in READERS.items():
+        directory, file = _copy(outputs, tmp_path / name.replace("/", "-"), name)
+        whole = read(directory)
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if name not in ("runs/runs.json", "run/bert_config.json", "run/checkpoints/model.ckpt-2.state.json"):
+            content["newer"] = {"a": [1, None]}
+        write_damaged(file, b"\xef\xbb\xbf" + json.dumps(content).encode())
+        assert str(read(directory)) == str(whole), name
+
+
+def test_the_commands_of_the_table_succeed_without_damage(outputs, tmp_path):  # noqa: F811
+    for name in ("corpus/corpus.json", "dataset/dataset.json"):
+        directory, _ = _copy(outputs, tmp_path, name)
+        assert beambert.main(["inspect", str(directory)]) == 0
+    assert beambert.main(command_of("pretraining-data", outputs, tmp_path / "out")) == 0
+
+
+def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:  # noqa: F811
+    """Copy the output that has a file; return the directory of the copied file, and the file."""
+    top, _, rest = name.partition("/")
+    shutil.copytree(outputs / top, tmp_path / top)
+    file = tmp_path / top / rest
+    return file.parent, file
+
+
+def _is_line(error: Exception, line: str, name: str) -> bool:
+    """Return whether an error is beambert's own, one line of at most 400 characters, with the file's name."""
+    ours = type(error).__module__.startswith(_OURS)
+    return ours and "\n" not in line and len(line) <= 400 and name in line
