@@ -14,6 +14,7 @@ import queue
 import re
 import threading
 import time
+import urllib.parse
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -89,9 +90,10 @@ def _silent() -> Iterator[None]:
     """Keep the libraries from printing while the body runs; what they would print is in the error."""
     # For good: of user credentials without a quota project, and of a project that nobody needs.
     warnings.filterwarnings("ignore", module=r"google\.")
-    for name in ("google", "apache_beam"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
     loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        # For good too: threads of theirs go on after the check.
+        logger.addHandler(logging.NullHandler())
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
@@ -229,62 +231,75 @@ def _check_token(where: str, credentials: Any, deadline: float) -> None:
 
 def _check_bucket(bucket: str, flag: str, path: str, credentials: Any, deadline: float) -> None:
     """Make one request of the kind that the command will make. Raises AccessError."""
-    from google.api_core.exceptions import Forbidden, GoogleAPICallError, NotFound, Unauthorized
     from google.auth.exceptions import GoogleAuthError
 
     where = _shown(flag, path)
-    server = re.sub(r"^https?://", "", os.environ.get("STORAGE_EMULATOR_HOST") or "storage.googleapis.com")
-    without = "" if credentials else "no Google credentials were found, and "
+    endpoint = _endpoint(credentials)
+    ask = functools.partial(_ask, endpoint, bucket, _name_in(path), credentials, lists=_lists(flag, path))
     for last in (False, True):
         try:
-            within(deadline - time.monotonic(), functools.partial(_request, bucket, flag, path, credentials))
-            return
-        except (Unauthorized, Forbidden) as error:
-            if credentials is None:
-                raise AccessError(
-                    f"{where}: no Google credentials were found, and bucket {bucket} is not public; {_LOGIN}"
-                ) from error
-            raise AccessError(
-                f"{where}: access to bucket {bucket} is denied ({_reason(error)}); ask its owner for the roles in "
-                "docs/SECURITY.md, or use other credentials"
-            ) from error
-        except NotFound as error:
-            raise AccessError(f"{where}: bucket {bucket} does not exist; check its name") from error
-        except GoogleAPICallError:
-            # A server that is busy, which Beam asks again.
-            return
+            status, message = within(deadline - time.monotonic(), ask)
+            break
         except (GoogleAuthError, OSError, ValueError) as error:
-            if last or isinstance(error, TimeoutError) or time.monotonic() + _SECONDS_BETWEEN_ATTEMPTS > deadline:
-                remedy = _NETWORK if credentials else f"{_NETWORK}, and {_LOGIN}"
-                raise AccessError(
-                    f"{where}: {without}{server} cannot be reached ({_reason(error)}); {remedy}"
-                ) from error
-            time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
+            if not last and not isinstance(error, TimeoutError) and time.monotonic() + 2 < deadline:
+                time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
+                continue
+            server = endpoint.partition("://")[2]
+            without = "" if credentials else "no Google credentials were found, and "
+            remedy = _NETWORK if credentials else f"{_NETWORK}, and {_LOGIN}"
+            raise AccessError(f"{where}: {without}{server} cannot be reached ({_reason(error)}); {remedy}") from error
+    if status in (401, 403) and credentials is None:
+        raise AccessError(f"{where}: no Google credentials were found, and bucket {bucket} is not public; {_LOGIN}")
+    if status in (401, 403):
+        raise AccessError(
+            f"{where}: access to bucket {bucket} is denied ({_cut(message)}); ask its owner for the roles in "
+            "docs/SECURITY.md, or use other credentials"
+        )
+    # That an object is missing the command itself reports, and a server that is busy is asked again by Beam.
+    if status == 404 and "No such object" not in message:
+        raise AccessError(f"{where}: bucket {bucket} does not exist; check its name")
 
 
-def _request(bucket: str, flag: str, path: str, credentials: Any) -> None:
-    from google.api_core.exceptions import NotFound
+def _endpoint(credentials: Any) -> str:
+    """Return the address of Cloud Storage as Google's client finds it: an emulator's, or one of another universe."""
     from google.cloud import storage
 
     if credentials is None:
-        client = storage.Client.create_anonymous_client()
-    else:
-        # The project is of no use to the request, and would be looked up.
-        client = storage.Client(project="none", credentials=credentials)
-    prefix = (_GS.fullmatch(path) or [""] * 3)[2] or ""
+        return storage.Client.create_anonymous_client().api_endpoint
+    # The project is of no use here, and would be looked up.
+    return storage.Client(project="none", credentials=credentials).api_endpoint
+
+
+def _name_in(path: str) -> str:
+    match = _GS.fullmatch(path)
+    return (match[2] if match else "") or ""
+
+
+def _ask(endpoint: str, bucket: str, name: str, credentials: Any, *, lists: bool) -> tuple[int, str]:
+    """Return status and message of a request for the metadata of an object, or for one name below a prefix."""
+    import requests
+    from google.auth.transport.requests import AuthorizedSession
+
+    session = requests.Session() if credentials is None else AuthorizedSession(credentials)
+    objects = f"{endpoint}/storage/v1/b/{bucket}/o"
     timeout = (_SECONDS_TO_CONNECT, _SECONDS)
-    if not _lists(flag, path) and prefix:
-        try:
-            client.bucket(bucket).blob(prefix).reload(timeout=timeout, retry=None)
-            return
-        except NotFound as error:
-            if "No such object" in str(error):
-                # That the command itself reports.
-                return
-    prefix = _PATTERN_CHARACTERS.split(prefix)[0]
-    # One name at most is all that is sent back.
-    found = client.list_blobs(bucket, prefix=prefix, max_results=1, fields="items(name)", timeout=timeout, retry=None)
-    next(iter(found), None)
+    with session:
+        if name and not lists:
+            answer = session.get(f"{objects}/{urllib.parse.quote(name, safe='')}?fields=name", timeout=timeout)
+            message = _message(answer)
+            if answer.status_code != 404 or "No such object" in message:
+                return answer.status_code, message
+        prefix = urllib.parse.quote(_PATTERN_CHARACTERS.split(name)[0], safe="")
+        answer = session.get(f"{objects}?maxResults=1&fields=items(name)&prefix={prefix}", timeout=timeout)
+        return answer.status_code, _message(answer)
+
+
+def _message(answer: Any) -> str:
+    """Return what an answer of Google's says of an error."""
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(answer.reason)
 
 
 def _tell_beam_that_there_are_none() -> None:
@@ -316,18 +331,30 @@ def _check_others(places: list[Place], beam_flags: Sequence[str]) -> None:
 
 def _reason(error: BaseException) -> str:
     """Return what an error is about, without the layers of libraries around it, in a few words."""
-    text, seen = "", set()
+    text = getattr(error, "message", None) or str(error.args[0] if error.args else error) or type(error).__name__
+    for each in _layers(error):
+        if "Timeout" in type(each).__name__ and not isinstance(each, TimeoutError):
+            text = "no answer in time"
+        elif isinstance(each, OSError) and each.strerror:
+            # The system's own words.
+            text = each.strerror
+        elif isinstance(getattr(each, "exception_details", None), dict):
+            text = "; ".join(map(str, each.exception_details.values())) or text  # type: ignore[attr-defined]
+    return _cut(str(text))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
+
+
+def _layers(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it was made of, the outermost first."""
     pending: list[Any] = [error]
+    seen: list[BaseException] = []
     while pending:
         each = pending.pop(0)
-        if not isinstance(each, BaseException) or id(each) in seen:
-            continue
-        seen.add(id(each))
-        details = getattr(each, "exception_details", None)
-        pending += list(details.values()) if isinstance(details, dict) else []
-        pending += [getattr(each, "reason", None), each.__cause__, each.__context__, *each.args]
-        first = str(each.args[0]) if each.args and not isinstance(each.args[0], BaseException) else str(each)
-        # The system's own words, where it has some.
-        text = getattr(each, "strerror", None) or (text if seen != {id(each)} else first)
-    line = " ".join((getattr(error, "message", None) or text or str(error) or type(error).__name__).split())
-    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
+        if isinstance(each, BaseException) and each not in seen:
+            seen.append(each)
+            yield each
+            pending += [*each.args, getattr(each, "reason", None), each.__cause__, each.__context__]

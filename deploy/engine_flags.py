@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
+from beambert_arguments import words
 from beambert_flags import WholeNumber, fraction, shortened
 from pipelines.dataset import DatasetError
 
@@ -81,18 +82,22 @@ def _parser() -> _Parser:
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     for action in parser._actions:
-        checks = [_RANGES[flag] for flag in action.option_strings if flag in _RANGES]
-        if checks:
-            action.type = checks[0]
-        elif action.type is int:
-            action.type = WholeNumber(0)
-        elif action.type is not None:
-            action.type = _guarded(action.type)  # type: ignore[arg-type]
-        elif "--environment_type" in action.option_strings:
-            action.type = _environment_type
-        elif "--job_endpoint" in action.option_strings:
-            action.type = _job_endpoint
+        action.type = _type_of(action)
     return parser
+
+
+def _type_of(action: argparse.Action) -> Any:
+    """Return the type of a flag of Beam's with its range."""
+    checks = [_RANGES[flag] for flag in action.option_strings if flag in _RANGES]
+    if checks:
+        return checks[0]
+    if action.type is int:
+        return WholeNumber(0)
+    if "--environment_type" in action.option_strings:
+        return _environment_type
+    if "--job_endpoint" in action.option_strings:
+        return _job_endpoint
+    return None if action.type is None else _guarded(action.type)  # type: ignore[arg-type]
 
 
 def _guarded(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -136,12 +141,21 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
     parser = _parser()
     try:
         unknown = parser.parse_known_args(flags)[1]
-    except _Mistake as error:
-        raise DatasetError(str(error)) from error
-    except (Exception, RecursionError) as error:
-        # Beam's own actions raise what they like.
-        raise DatasetError(f"a flag of Beam's has a wrong value: {error}") from error
+    except Exception as error:
+        # Actions of Beam's raise what they like, and do not name their flag.
+        text = str(error)
+        raise DatasetError(text if text.startswith("argument -") else f"{_wrong(parser, flags)}: {text}") from error
     return unknown, list(parser._option_string_actions)
+
+
+def _wrong(parser: _Parser, flags: list[str]) -> str:
+    """Return the name of the first flag with a wrong value."""
+    for word in words(parser, flags):
+        try:
+            parser.parse_known_args(flags[word.start : word.start + 1 + len(word.values)])
+        except Exception:
+            return f"argument {word.flag}"
+    return "a flag of Beam's"
 
 
 def options_of(flags: list[str]) -> PipelineOptions:
@@ -241,8 +255,8 @@ def _require_flags(runner: str, options: PipelineOptions, flags: list[str]) -> N
     starts_java = runner in ("FlinkRunner", "SparkRunner") and not endpoint
     if starts_java and not everything.get(f"{runner[:5].lower()}_submit_uber_jar") and not shutil.which(java):
         raise DatasetError(
-            f"--runner {runner} starts Beam's job server, and there is no Java at {java}; install Java 17, name it with "
-            "--job_server_java_launcher, or give --job_endpoint of a job server that runs elsewhere"
+            f"--runner {runner} starts Beam's job server, and there is no Java at {java}; install Java 17, name it "
+            "with --job_server_java_launcher, or give --job_endpoint of a job server that runs elsewhere"
         )
     kind = (everything["environment_type"] or "DOCKER").upper()
     if endpoint == EMBEDDED_JOB_SERVER and kind == "DOCKER" and not shutil.which("docker"):

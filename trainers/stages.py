@@ -168,7 +168,8 @@ def _parse_phase(text: str) -> tuple[int, Fraction, int | None]:
     batch_size = _count(size) if at else None
     if _count(length) is None or share <= 0 or (at and batch_size is None):
         raise TrainingError(
-            f"--schedule: {shortened(text)} is not LENGTHxSHARE or LENGTHxSHARE@BATCH_SIZE, such as 128x0.9 or 512x0.1@64"
+            f"--schedule: {shortened(text)} is not LENGTHxSHARE or LENGTHxSHARE@BATCH_SIZE, such as 128x0.9 or "
+            "512x0.1@64"
         )
     return int(length), share, batch_size
 
