@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and the command for help, and exit with 2."""
+        """Print the message, shortened, and the command for help, and exit with 2."""
         sys.exit(_usage_error(self.prog, message, f"{self.prog} --help"))
 
 
@@ -109,21 +109,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _usage_error(prog: str, message: str, see: str) -> int:
     """Print a mistake in the command line as one line; return the exit code."""
+    message = arguments.one_line(message)
     print(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}", file=sys.stderr)
     return 2
 
 
-def _unknown_flags(rest: list[str], module: ModuleType, prog: str) -> tuple[list[str], list[str]]:
-    """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names."""
+def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
+    """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names.
+
+    Raises:
+        ValueError: a flag of Beam's has a wrong value.
+    """
     if not rest or not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
         return rest, []
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from deploy import engine_flags
 
-    parser = Parser(prog=prog, add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    # A flag of Beam's that is declared twice is one flag; the engine itself reads these later.
-    for options in PipelineOptions.__subclasses__():
-        options._add_argparse_args(parser)
-    return parser.parse_known_args(rest)[1], list(parser._option_string_actions)
+    return engine_flags.read(rest)
 
 
 def make_parser(command: str) -> tuple[Parser, ModuleType]:
@@ -159,7 +160,10 @@ def read_command(name: str, argv: list[str]) -> Command:
     for action in required:
         action.required = False
     args, rest = parser.parse_known_args(argv)
-    unknown, beam_flags = _unknown_flags(rest, module, parser.prog)
+    try:
+        unknown, beam_flags = _unknown_flags(rest, module)
+    except ValueError as error:
+        parser.error(str(error))
     if unknown:
         word = next((word for word in unknown if word != "--"), "--")
         if not word.startswith("-"):
@@ -180,12 +184,15 @@ def _run(name: str, argv: list[str]) -> int:
         args, command = _read_submission(name, argv, module.RUNS)
         if name == "submit flink":
             _require_packages(command)
+            _require_access(command)
         return module.run(args, command)
     command = read_command(name, argv)
     if _trains(name):
         _refuse_buckets(command)
     else:
         _require_packages(command)
+        _require_engine(command)
+        _require_access(command)
     if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
         return module.run(command.args, command.beam_flags)
     return module.run(command.args)
@@ -235,6 +242,27 @@ def _require_packages(command: Command) -> None:
     """Raise ModuleNotFoundError where a path needs a package that is not installed."""
     for _, place in command.places:
         packages.require_for(place)
+
+
+def _require_engine(command: Command) -> None:
+    """End the program with a line where Beam's flags contradict each other; check that the engine can be reached."""
+    if not command.beam_flags:
+        return
+    from deploy import engine_access, engine_flags
+
+    try:
+        options = engine_flags.options_of(command.beam_flags)
+    except ValueError as error:
+        command.parser.error(str(error))
+    engine_access.require_engine(options, command.beam_flags)
+
+
+def _require_access(command: Command) -> None:
+    """Check that the buckets that a command names can be reached, where it names any."""
+    if any("://" in place for _, place in command.places):
+        from deploy import cloud_access
+
+        cloud_access.require_access(command.places, command.beam_flags)
 
 
 def _refuse_buckets(command: Command) -> None:

@@ -5,7 +5,7 @@ This file imports no Beam, so that `--help` does not wait for it; `deploy/corpus
 
 import argparse
 
-from beambert_flags import fraction, positive_float, positive_int
+from beambert_flags import fraction, num_buckets, positive_float
 from deploy import cleaning_flags, vocabulary_flags
 from pipelines.input_formats import BAD_RECORD_ACTIONS, FORMATS
 from pipelines.segmentation import SEGMENTERS
@@ -136,7 +136,7 @@ def add_split_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--num_buckets",
-        type=positive_int,
+        type=num_buckets,
         metavar="N",
         help="parts the documents are grouped into (default: by input size; part of what a seed means)",
     )

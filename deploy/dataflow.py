@@ -4,8 +4,8 @@ import argparse
 import importlib.util
 from typing import TYPE_CHECKING
 
-from beambert_flags import positive_int
-from deploy import dataflow_flags
+from beambert_flags import WholeNumber
+from deploy import cloud_access, dataflow_flags
 from deploy.errors import SubmitError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ Put the flags of Dataflow before the command and the flags of the command behind
 
 `build` is two jobs, one after the other. Flags of Beam's that are not listed here go behind the command too.
 Ctrl-C cancels the job. docs/DATAFLOW.md has the set-up, line by line."""
+
+_workers = WholeNumber(1, 10_000)
 
 RUNS = ("build", "corpus", "pretraining-data")
 
@@ -75,9 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="(default: n2-standard-4, or n2-highmem-4 where a bucket needs the memory)",
     )
-    group.add_argument("--num_workers", type=positive_int, metavar="N", help="how many to start with")
+    group.add_argument("--num_workers", type=_workers, metavar="N", help="how many to start with")
     group.add_argument(
-        "--max_num_workers", type=positive_int, default=20, metavar="N", help="how many at most: the bound on the bill"
+        "--max_num_workers", type=_workers, default=20, metavar="N", help="how many at most: the bound on the bill"
     )
     group.add_argument(
         "--autoscaling_algorithm",
@@ -85,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="THROUGHPUT_BASED",
         help="NONE keeps --num_workers",
     )
-    group.add_argument("--disk_size_gb", type=positive_int, default=30, metavar="GB", help="of each worker")
+    group.add_argument("--disk_size_gb", type=WholeNumber(1, 65_536), default=30, metavar="GB", help="of each worker")
     group.add_argument(
         "--service_account_email",
         type=dataflow_flags.service_account,
@@ -122,8 +124,11 @@ def run(args: argparse.Namespace, command: "Command") -> int:
     dataflow_flags.refuse_ours(command.beam_flags, command.name)
     dataflow_flags.refuse_existing_files(command.beam_flags, command.places)
     dataflow_flags.require_workers(args)
-    if not args.no_auth:
-        _require_credentials()
+    places = command.places
+    if not args.dry_run:
+        places += [("--temp_location", args.temp_location)]
+        places += [("--staging_location", args.staging_location)] if args.staging_location else []
+    cloud_access.require_access(places, command.beam_flags, credentials=not (args.no_auth or args.dry_run))
     # From here on Apache Beam is imported, which takes seconds.
     from deploy import dataflow_jobs
 
@@ -137,17 +142,3 @@ def _has_cloud_packages() -> bool:
         return all(map(importlib.util.find_spec, ("google.cloud.dataflow", "google.cloud.storage", "google.auth")))
     except ModuleNotFoundError:
         return False
-
-
-def _require_credentials() -> None:
-    """Fails at once where Beam would try for long, and then ask as nobody."""
-    import google.auth
-    from google.auth.exceptions import DefaultCredentialsError
-
-    try:
-        google.auth.default()
-    except DefaultCredentialsError as error:
-        raise SubmitError(
-            "no Google credentials were found; run `gcloud auth application-default login`, or name a key file in "
-            "GOOGLE_APPLICATION_CREDENTIALS"
-        ) from error

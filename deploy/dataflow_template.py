@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from beambert_flags import PLACES, boolean, non_negative_int, positive_int
+from beambert_flags import PLACES, WholeNumber, boolean
 from deploy import corpus_flags, pretraining_data_flags
 from deploy.dataflow_flags import CLOUD_PATH
 
@@ -21,9 +21,6 @@ COMMANDS: dict[str, ModuleType] = {"corpus": corpus_flags, "pretraining-data": p
 FOLDER = Path(__file__).parent / "templates"
 # What a value must be, by the function that reads it; the command itself checks its range.
 _PATTERNS: dict[Any, str] = {
-    positive_int: "[1-9][0-9]*",
-    non_negative_int: "[0-9]+",
-    int: "-?[0-9]+",
     boolean: "true|false",
 }
 _NUMBER = r"[0-9]+(\.[0-9]*)?([eE]-?[0-9]+)?|\.[0-9]+"
@@ -53,6 +50,8 @@ def _pattern(action: argparse.Action) -> str:
     if action.metavar in PLACES:
         # What is in a list ends at a space.
         return CLOUD_PATH.replace(".*", r"\S*")
+    if isinstance(action.type, WholeNumber):
+        return "[1-9][0-9]*" if action.type.least > 0 else "[0-9]+"
     if action.type in _PATTERNS:
         return _PATTERNS[action.type]
     metavar = action.metavar if isinstance(action.metavar, str) else ""
@@ -68,7 +67,7 @@ def _type(action: argparse.Action) -> str:
         return "GCS_WRITE_FOLDER" if action.dest == "output" else "GCS_READ_FOLDER"
     if action.metavar == "FILE" and action.nargs is None:
         return "GCS_READ_FILE"
-    if action.type in (positive_int, non_negative_int, int):
+    if isinstance(action.type, WholeNumber):
         return "NUMBER"
     return "TEXT"
 

@@ -23,9 +23,9 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.runners.runner import create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
+from deploy import engine_flags
 from pipelines.dataset import DatasetError
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
@@ -47,27 +47,17 @@ _MISSING = re.compile(
 def pipeline_options(flags: list[str]) -> PipelineOptions:
     """Beam's options from its own flags, with the embedded engine as default.
 
-    `--direct_num_workers N` above 1 means worker processes unless `--direct_running_mode` says otherwise.
+    `--direct_num_workers N` other than 1 means worker processes unless `--direct_running_mode` says otherwise.
 
     Raises:
-        DatasetError: `--runner` names none.
+        DatasetError: as of `engine_flags.options_of`.
     """
-    options = PipelineOptions(flags)
-    name = options.view_as(StandardOptions).runner
-    if name:
-        try:
-            create_runner(name)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise DatasetError(f"--runner {name} is not to be had ({error}); leave it out to run here") from error
-    direct = options.view_as(DirectOptions)
-    if direct.direct_num_workers != 1 and not any(flag.startswith("--direct_running_mode") for flag in flags):
-        direct.direct_running_mode = "multi_processing"
-    return options
+    return engine_flags.options_of(flags)
 
 
 def is_embedded(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside this process (and its children) rather than on a cluster."""
-    return options.view_as(StandardOptions).runner in (None, "DirectRunner", "FnApiRunner", "EmbeddedRunner")
+    return options.view_as(StandardOptions).runner in (None, *engine_flags.EMBEDDED_RUNNERS)
 
 
 def num_workers(options: PipelineOptions) -> int | None:
@@ -171,7 +161,10 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                 with beam.Pipeline(options=options) as pipeline:
                     build(pipeline)
         except Exception as error:
-            raise _as_user_error(error, output, on_cluster=True) from error
+            known = _as_user_error(error, output, on_cluster=True)
+            if known is error:
+                known = engine_flags.failure(error, options) or error
+            raise known from error
         return
     with tempfile.NamedTemporaryFile("r", prefix="beambert-workers-", suffix=".log") as log, _quiet_engine() as noise:
         try:

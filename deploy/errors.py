@@ -3,3 +3,7 @@
 
 class SubmitError(ValueError):
     """A mistake in the flags, or a service that refuses; the message says what and what to do."""
+
+
+class AccessError(ValueError):
+    """A bucket, a file system or a service that cannot be reached, or refuses; the message says what to do."""

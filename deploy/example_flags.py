@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 
-from beambert_flags import fraction, positive_int
+from beambert_flags import WholeNumber, copies, fraction, positive_int, sequence_length, shortened, whole_number
 from pipelines import pretraining_options
 from pipelines.pretraining_options import PretrainingDataOptions
 
@@ -13,7 +13,7 @@ _DEFAULTS = PretrainingDataOptions()
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the groups "the examples", "masking" and "the files"."""
     group = parser.add_argument_group("the examples")
-    _add_number(group, "max_seq_length", positive_int, "tokens in an example")
+    _add_number(group, "max_seq_length", sequence_length, "tokens in an example")
     _add_choice(
         group,
         "objective",
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "held-out text",
     )
     _add_number(
-        group, "dupe_factor", positive_int, "passes over the corpus, each with fresh pairs and masks; one is an epoch"
+        group, "dupe_factor", copies, "passes over the corpus, each with fresh pairs and masks; one is an epoch"
     )
     group.add_argument(
         "--random_seed",
-        type=int,
+        type=WholeNumber(0, 2**63 - 1),
         metavar="N",
         default=_DEFAULTS.random_seed,
         help="same seed, corpus and options: same bytes",
@@ -99,7 +99,7 @@ def _add_choice(group: argparse._ArgumentGroup, name: str, known: tuple[str, ...
 
 
 def _lengths(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 32,64,128") from error
+    lengths = [whole_number(number) for number in text.split(",")]
+    if None in lengths:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a list of whole numbers such as 32,64,128")
+    return tuple(length for length in lengths if length is not None)

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from beambert_flags import WholeNumber
 from deploy.errors import SubmitError
 from deploy.flink_job_server import find_java, job_server, listens
 from deploy.flink_rest import FINAL, FlinkCluster
@@ -52,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="REST interface of the JobManager, such as flink:8081",
     )
     group.add_argument(
-        "--parallelism", type=int, metavar="N", help="how many workers share the job (default: all slots there are)"
+        "--parallelism",
+        type=WholeNumber(1, 32_768),
+        metavar="N",
+        help="how many workers share the job (default: all slots there are)",
     )
     group.add_argument(
         "--environment_type",

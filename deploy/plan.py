@@ -3,7 +3,17 @@
 import argparse
 import math
 
-from beambert_flags import fraction, number, positive_float, positive_int
+from beambert_flags import (
+    batch_size,
+    copies,
+    fraction,
+    num_buckets,
+    number,
+    positive_float,
+    positive_int,
+    sequence_length,
+    vocabulary_size,
+)
 from bert_model.config import ConfigError, resolve
 from deploy.errors import SubmitError
 from deploy.plan_cloud import CPU_FACTOR, plan_cloud
@@ -62,10 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--language", default="en", metavar="CODE", help="of the text in --input")
 
     group = parser.add_argument_group("the data, as for beambert build")
-    group.add_argument("--vocab_size", type=positive_int, metavar="N", help=f"pieces (default: {_VOCAB_SIZE})")
+    group.add_argument("--vocab_size", type=vocabulary_size, metavar="N", help=f"pieces (default: {_VOCAB_SIZE})")
     group.add_argument("--vocab_file", metavar="FILE", help="a vocab.txt: its size, and with --input its very pieces")
-    group.add_argument("--max_seq_length", type=positive_int, default=128, metavar="N", help="tokens in an example")
-    group.add_argument("--dupe_factor", type=positive_int, default=10, metavar="N", help="duplicates")
+    group.add_argument("--max_seq_length", type=sequence_length, default=128, metavar="N", help="tokens in an example")
+    group.add_argument("--dupe_factor", type=copies, default=10, metavar="N", help="duplicates")
     group.add_argument("--objective", choices=pretraining_options.OBJECTIVES, default="nsp", help="of the examples")
     group.add_argument("--masking", choices=pretraining_options.MASKINGS, default="token", help="of the examples")
     group.add_argument("--pack", action="store_true", help="put several short instances into one row")
@@ -73,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--compression", choices=pretraining_options.COMPRESSIONS, default="none", help="of TFRecord shards"
     )
-    group.add_argument("--num_buckets", type=positive_int, metavar="N", help="parts (default: by size)")
+    group.add_argument("--num_buckets", type=num_buckets, metavar="N", help="parts (default: by size)")
     group.add_argument("--validation_fraction", type=fraction, default=0.02, metavar="SHARE", help="held out")
 
     group = parser.add_argument_group("the build on Dataflow")
@@ -90,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("the training, as for beambert pretrain")
     group.add_argument("--model", default="base", metavar="NAME", help="tiny to large, or a bert_config.json")
-    group.add_argument("--train_batch_size", type=positive_int, default=256, metavar="N", help="examples an update")
+    group.add_argument("--train_batch_size", type=batch_size, default=256, metavar="N", help="examples an update")
     group.add_argument("--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="updates")
     group.add_argument(
         "--schedule",

@@ -5,7 +5,7 @@ import dataclasses
 import sys
 from typing import Any
 
-from beambert_flags import boolean, fraction, non_negative_int, positive_int
+from beambert_flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from pipelines.alphabet_warning import alphabet_warnings
 from pipelines.input_formats import SourceError
 from tokenizer.coverage import Coverage
@@ -22,20 +22,20 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     """Adds the flags of a vocabulary to learn."""
     group.add_argument(
         "--vocab_size",
-        type=positive_int,
+        type=vocabulary_size,
         metavar="N",
         help=f"pieces to learn, all kinds together: exactly so many (default: {_VOCAB_SIZE})",
     )
     group.add_argument(
         "--vocab_multiple_of",
-        type=positive_int,
+        type=WholeNumber(1, 1_000_000),
         default=1,
         metavar="N",
         help="round --vocab_size up to a multiple, filled with learnt pieces: 8 suits GPUs, 128 TPUs",
     )
     group.add_argument(
         "--num_unused",
-        type=non_negative_int,
+        type=WholeNumber(0, 1_000_000),
         default=0,
         metavar="N",
         help="pieces named [unused0], [unused1], ... within --vocab_size, placed as in the released vocabularies (994 "
@@ -43,7 +43,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--alphabet_limit",
-        type=positive_int,
+        type=WholeNumber(1, 1_114_112),
         default=1000,
         metavar="N",
         help="characters, the most frequent, that become pieces; a word with another is [UNK]. Raise it for Chinese "

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from beambert_flags import sequence_length, vocabulary_size
 from bert_model.conversion import check_destination, new_directory, require_files
 from bert_model.names import FEATURE_BASED, PRETRAINING, TASKS
 from trainers import inference
@@ -44,12 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max_seq_length",
-        type=int,
+        type=sequence_length,
         metavar="N",
         help="pieces that are read of a text; the rest is cut, or for answer spans read in further windows (default: "
         f"what the model was trained with or can read, for answer spans {inference.SPAN_LENGTH} at most)",
     )
-    parser.add_argument("--top_k", type=int, default=5, metavar="K", help="candidates of the signature fill_mask")
+    parser.add_argument(
+        "--top_k", type=vocabulary_size, default=5, metavar="K", help="candidates of the signature fill_mask"
+    )
     inference.add_arguments(parser)
 
 

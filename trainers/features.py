@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from beambert_flags import batch_size, sequence_length, shortened, whole_number
 from pipelines.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
 from trainers import inference
@@ -64,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="none: every token; cls: the vector of [CLS]; mean: the mean over all tokens of a text",
     )
-    parser.add_argument("--max_seq_length", type=int, default=128, metavar="N", help="longer texts are cut")
-    parser.add_argument("--batch_size", type=int, default=32, metavar="N", help="texts computed together")
+    parser.add_argument("--max_seq_length", type=sequence_length, default=128, metavar="N", help="longer texts are cut")
+    parser.add_argument("--batch_size", type=batch_size, default=32, metavar="N", help="texts computed together")
     inference.add_arguments(parser)
 
 
@@ -118,10 +119,10 @@ def parse_layers(text: str) -> list[int]:
     Raises:
         TrainingError: not whole numbers between commas.
     """
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError as error:
-        raise TrainingError(f"--layers is {text!r}; give whole numbers such as {_shown(DEFAULT_LAYERS)}") from error
+    layers = [whole_number(number) for number in text.split(",")]
+    if None in layers:
+        raise TrainingError(f"--layers is {shortened(text)}; give whole numbers such as {_shown(DEFAULT_LAYERS)}")
+    return [layer for layer in layers if layer is not None]
 
 
 class FeatureExtractor:

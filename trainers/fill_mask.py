@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beambert_flags import vocabulary_size
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers import inference
@@ -35,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text in quotes with one [MASK] or more")
     parser.add_argument(
-        "--top_k", type=int, default=5, metavar="K", help="candidates for each [MASK] (default: %(default)s)"
+        "--top_k",
+        type=vocabulary_size,
+        default=5,
+        metavar="K",
+        help="candidates for each [MASK] (default: %(default)s)",
     )
     inference.add_arguments(parser)
 

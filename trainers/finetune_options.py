@@ -2,7 +2,7 @@
 
 import argparse
 
-from beambert_flags import boolean, number, positive_float, positive_int, seed
+from beambert_flags import WholeNumber, batch_size, boolean, number, positive_float, positive_int, seed, sequence_length
 from trainers.finetuning.tasks import TASKS, add_task_arguments
 from trainers.optimizer_flags import add_optimizer_arguments
 from trainers.training_options import add_training_arguments
@@ -84,7 +84,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("examples")
     group.add_argument(
         "--max_seq_length",
-        type=positive_int,
+        type=sequence_length,
         metavar="N",
         help="pieces of a row, [CLS] and [SEP] among them; longer texts are cut and counted (default: 128, 384 for "
         "squad)",
@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("updates")
     group.add_argument(
         "--train_batch_size",
-        type=positive_int,
+        type=batch_size,
         default=DEFAULT_BATCH_SIZE,
         metavar="N",
         help="examples an update, over all devices (default: %(default)s)",
@@ -150,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--seeds",
-        type=positive_int,
+        type=WholeNumber(1, 10_000),
         default=1,
         metavar="N",
         help="train N times, with --seed and the N - 1 seeds after it, each in a directory of its own in --output, and "

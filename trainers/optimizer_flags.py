@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 
-from beambert_flags import number
+from beambert_flags import number, shortened
 from trainers.optimizer_options import CLIPPING, OPTIMIZERS, OptimizerOptions
 
 _DEFAULTS = OptimizerOptions()
@@ -120,9 +120,9 @@ _factor = number(0.0, math.inf)
 def _lr_multiplier(text: str) -> tuple[str, float]:
     pattern, equals, factor = text.rpartition("=")
     if not pattern or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not REGEX=FACTOR, such as bert/embeddings/=0.5")
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not REGEX=FACTOR, such as bert/embeddings/=0.5")
     try:
         re.compile(pattern)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{pattern!r} is not a regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{shortened(pattern)} is not a regular expression: {error}") from None
     return pattern, _factor(factor)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from beambert_flags import batch_size, number, sequence_length, vocabulary_size
 from bert_model.names import TASKS
 from pipelines.output_file import OutputFile, check_output_file, check_stdout
 from trainers import inference
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--question", metavar="TEXT", help="what a model of answer spans is asked about each text")
     parser.add_argument(
         "--null_score_diff_threshold",
-        type=float,
+        type=number(),
         metavar="X",
         help="say that a question has no answer where null_score - score exceeds this, for models trained with such "
         "questions (default: always answer)",
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the words of a token classifier end: at white space and punctuation, or, for texts that were split "
         "as the training data, at white space alone (default: punctuation)",
     )
-    parser.add_argument("--top_k", type=int, default=5, metavar="K", help="labels of a text, the likeliest")
+    parser.add_argument("--top_k", type=vocabulary_size, default=5, metavar="K", help="labels of a text, the likeliest")
     parser.add_argument(
         "--task",
         choices=tuple(TASKS),
@@ -65,12 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max_seq_length",
-        type=int,
+        type=sequence_length,
         metavar="N",
         help="pieces that are read of a text; the rest is cut, or for answer spans and token classification read in "
         "further windows (default: what the model was trained with or can read)",
     )
-    parser.add_argument("--batch_size", type=int, default=32, metavar="N", help="texts computed together")
+    parser.add_argument("--batch_size", type=batch_size, default=32, metavar="N", help="texts computed together")
     inference.add_arguments(parser)
 
 

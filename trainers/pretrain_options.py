@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_flags import non_negative_int, positive_float, positive_int, seed
+from beambert_flags import batch_size, non_negative_int, positive_float, positive_int, seed
 from bert_model.config import PRESETS, BertConfig
 from trainers.optimizer_flags import add_optimizer_arguments
 from trainers.recipes import add_recipe_argument
@@ -55,7 +55,7 @@ def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--train_batch_size",
-        type=positive_int,
+        type=batch_size,
         default=32,
         metavar="N",
         help="sequences an update, over all devices (default: %(default)s; the paper had 256)",

@@ -3,11 +3,17 @@
 This file imports neither Keras nor TensorFlow.
 """
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from beambert_flags import shortened, whole_number
 from trainers.errors import TrainingError
+
+# A share in plain decimal notation or as a fraction. Fraction itself would compute 10 to the power of any exponent.
+_SHARE = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?|[0-9]+/0*[1-9][0-9]*", re.ASCII)
+_MOST_CHARACTERS = 60
 
 
 class Stage(NamedTuple):
@@ -156,14 +162,14 @@ def _parse_phase(text: str) -> tuple[int, Fraction, int | None]:
     """Length, share and batch size of "LENGTHxSHARE" or "LENGTHxSHARE@BATCH_SIZE"."""
     rest, at, size = text.partition("@")
     length, _, share_text = rest.partition("x")
-    try:
-        share = Fraction(share_text)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
+    share = (
+        Fraction(share_text) if len(share_text) <= _MOST_CHARACTERS and _SHARE.fullmatch(share_text) else Fraction(0)
+    )
     batch_size = _count(size) if at else None
     if _count(length) is None or share <= 0 or (at and batch_size is None):
         raise TrainingError(
-            f"--schedule: {text!r} is not LENGTHxSHARE or LENGTHxSHARE@BATCH_SIZE, such as 128x0.9 or 512x0.1@64"
+            f"--schedule: {shortened(text)} is not LENGTHxSHARE or LENGTHxSHARE@BATCH_SIZE, such as 128x0.9 or "
+            "512x0.1@64"
         )
     return int(length), share, batch_size
 
@@ -174,7 +180,7 @@ def _ramp(batch_ramp: str | None) -> list[tuple[int, int]]:
     for text in batch_ramp.split(",") if batch_ramp else []:
         size, _, end = text.partition(":")
         if _count(size) is None or _count(end) is None:
-            raise TrainingError(f"--batch_ramp: {text!r} is not BATCH_SIZE:UPDATES, such as 32:1000")
+            raise TrainingError(f"--batch_ramp: {shortened(text)} is not BATCH_SIZE:UPDATES, such as 32:1000")
         if ramp and int(end) <= ramp[-1][1]:
             raise TrainingError(
                 f"--batch_ramp {batch_ramp}: the updates are counted from the beginning of the run and must rise, "
@@ -186,4 +192,5 @@ def _ramp(batch_ramp: str | None) -> list[tuple[int, int]]:
 
 def _count(text: str) -> int | None:
     """A whole number from 1 in plain digits, or None."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+    count = whole_number(text)
+    return count if count is not None and 0 < count < 2**31 and text.isdigit() else None

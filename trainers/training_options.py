@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_flags import boolean, non_negative_int, positive_float, positive_int
+from beambert_flags import WholeNumber, batch_size, boolean, non_negative_int, positive_float, positive_int
 from trainers.errors import TrainingError
 from trainers.throughput import PEAK_TFLOPS_HELP
 
@@ -60,7 +60,7 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gcp_project", metavar="PROJECT", help="its project (default: that of this machine)")
     group.add_argument(
         "--cpu_devices",
-        type=positive_int,
+        type=WholeNumber(1, 256),
         default=1,
         metavar="N",
         help="split the CPU into so many devices, to try --strategy mirrored without GPUs; slower than one "
@@ -68,7 +68,7 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--gradient_accumulation_steps",
-        type=positive_int,
+        type=batch_size,
         default=1,
         metavar="N",
         help="take the batch of each update in so many parts, one after the other, to save memory. The update is the "
@@ -158,7 +158,7 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser, best_metric: str 
     )
     group.add_argument(
         "--eval_batch_size",
-        type=positive_int,
+        type=batch_size,
         default=32,
         metavar="N",
         help="sequences at a time in evaluation; the results do not depend on it (default: %(default)s)",

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from beambert_flags import positive_float, positive_int
+from beambert_flags import batch_size, positive_float
 from trainers.finetune_options import add_shared_arguments, add_task_and_model_arguments
 
 DESCRIPTION = (
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("grid", "the paper's, 18 runs, unless told otherwise")
     group.add_argument(
         "--train_batch_sizes",
-        type=_listed(positive_int),
+        type=_listed(batch_size),
         default=[16, 32],
         metavar="N,...",
         help="examples an update (default: 16,32)",

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from beambert_flags import real_number, shortened
 from trainers.errors import TrainingError
 from trainers.finetuning.contract import FinetuningTask, Rows
 
@@ -30,13 +31,12 @@ def class_weights_of(text: str, task: FinetuningTask, rows: Rows) -> tuple[float
     weights = dict.fromkeys(task.labels, 1.0)
     for part in text.split(","):
         label, equals, number = part.rpartition("=")
-        try:
-            weight = float(number)
-        except ValueError:
-            weight = -1.0
+        weight = real_number(number)
         if not equals or not 0 <= weight < float("inf"):
-            raise TrainingError(f"--class_weights: {part!r} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
+            raise TrainingError(f"--class_weights: {shortened(part)} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
         if label not in weights:
-            raise TrainingError(f"--class_weights names {label!r}; labels of {task.name} are {', '.join(task.labels)}")
+            raise TrainingError(
+                f"--class_weights names {shortened(label)}; labels of {task.name} are {', '.join(task.labels)}"
+            )
         weights[label] = weight
     return tuple(weights.values())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_flags import boolean, positive_int
+from beambert_flags import boolean, number, sequence_length, shortened
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN, Logits, Rows
@@ -50,28 +50,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--doc_stride",
-        type=positive_int,
+        type=sequence_length,
         default=128,
         metavar="N",
         help="pieces between the starts of two windows over a long text (default: %(default)s)",
     )
     group.add_argument(
         "--max_query_length",
-        type=positive_int,
+        type=sequence_length,
         default=64,
         metavar="N",
         help="pieces of a question that are read (default: %(default)s)",
     )
     group.add_argument(
         "--n_best_size",
-        type=positive_int,
+        type=sequence_length,
         default=20,
         metavar="N",
         help="answers a question in nbest_predictions.json, and starts and ends tried a window (default: %(default)s)",
     )
     group.add_argument(
         "--max_answer_length",
-        type=positive_int,
+        type=sequence_length,
         default=30,
         metavar="N",
         help="pieces of the longest answer (default: %(default)s)",
@@ -90,9 +90,9 @@ def _threshold(text: str) -> float | str:
     if text == BEST:
         return text
     try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {BEST}") from None
+        return number()(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is neither a number nor {BEST}") from None
 
 
 class SpanTask:

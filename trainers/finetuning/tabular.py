@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from beambert_flags import number
 from trainers.errors import TaskDataError
 from trainers.finetuning.contract import DEV, TEST, TRAIN
 from trainers.finetuning.table_files import Table, find_split, read_split, storable
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--dev_share",
-        type=float,
+        type=number(0.0, 1.0, least_too=False),
         metavar="SHARE",
         help="without a dev file: the share of train to take as dev, by a hash of the text, so always the same rows",
     )

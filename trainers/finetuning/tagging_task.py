@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert_flags import boolean
+from beambert_flags import WholeNumber, boolean
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning import conll
@@ -37,13 +37,18 @@ from trainers.whole_files import write_whole
 DEFAULT_MAX_SEQ_LENGTH = 128
 _SHOWN_SENTENCES = 30
 _DETECT = "auto"
+_COLUMN = WholeNumber(-10_000, 10_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this task."""
     group = parser.add_argument_group("ner")
-    group.add_argument("--word_column", type=int, metavar="N", help="column of the words, 0 for the first (default: 0)")
-    group.add_argument("--tag_column", type=int, metavar="N", help="column of the tags, -1 for the last (default: -1)")
+    group.add_argument(
+        "--word_column", type=_COLUMN, metavar="N", help="column of the words, 0 for the first (default: 0)"
+    )
+    group.add_argument(
+        "--tag_column", type=_COLUMN, metavar="N", help="column of the tags, -1 for the last (default: -1)"
+    )
     group.add_argument("--comment_prefix", metavar="TEXT", help='lines that start so are no words, such as "#"')
     group.add_argument(
         "--file_tag_scheme",

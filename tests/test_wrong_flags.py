@@ -1,0 +1,292 @@
+"""Wrong values of every flag of every command, from the parsers: one line that names the flag, at once."""
+
+import argparse
+import contextlib
+import io
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beambert
+import beambert_arguments
+import beambert_flags
+from beambert_flags import WholeNumber
+from tests.test_beambert import run
+from trainers.errors import TrainingError
+from trainers.features import parse_layers
+from trainers.stages import plan_stages, scheduled_lengths
+
+# For a number of any kind, but for its range. The fourth and fifth are digits of Arabic and of mathematics.
+NO_NUMBERS = [
+    "nan",
+    "1e400",
+    "9" * 5000,
+    "\u0661\u0662",
+    "\U0001d7d7",
+    "1_000",
+    "0x10",
+    "five",
+    "",
+    " ",
+    " 5",
+    "5 ",
+    "1,5",
+]
+NO_WHOLE_NUMBERS = [*NO_NUMBERS, "inf", "-inf", "1e3", "1.0", "-", "+"]
+ODD_TEXTS = [
+    "x" * 80_000,
+    "\x1b[31mred",
+    "a\nb\r\tc",
+    "\udcff\udcfe",
+    "\x00",
+    "[" * 100_000,
+    "\u202e" * 500,
+    "%s%(prog)s{0}",
+]
+# Values that would fill the memory or the disk, or never end: typing errors, all of them.
+FATAL = {
+    "--num_buckets": 10**9,
+    "--max_seq_length": 10**9,
+    "--train_batch_size": 10**12,
+    "--eval_batch_size": 10**12,
+    "--dupe_factor": 10**9,
+    "--vocab_size": 10**9,
+    "--vocab_multiple_of": 10**9,
+    "--num_unused": 10**9,
+    "--alphabet_limit": 10**9,
+    "--cpu_devices": 10**6,
+    "--seeds": 10**9,
+    "--gradient_accumulation_steps": 10**9,
+    "--batch_size": 10**9,
+    "--top_k": 10**9,
+    "--train_batch_sizes": 10**12,
+    "--max_num_workers": 10**9,
+    "--parallelism": 10**9,
+}
+
+
+def flags() -> list[tuple[str, argparse.Action]]:
+    """(command, action) of every flag with a value; one that several commands share is there once."""
+    found = {}
+    for name in beambert.COMMANDS:
+        for action in beambert.make_parser(name)[0]._actions:
+            if action.option_strings and action.nargs != 0:
+                kind = (
+                    repr(action.type) if isinstance(action.type, WholeNumber) else getattr(action.type, "__name__", "")
+                )
+                key = (action.option_strings[-1], kind, action.metavar, tuple(action.choices or ()))
+                found.setdefault(key, (name, action))
+    return list(found.values())
+
+
+def read(name: str, *argv: str) -> str:
+    """What reading a command line prints; "" where nothing is wrong with the flags given."""
+    err, code = io.StringIO(), None
+    with contextlib.redirect_stderr(err):
+        try:
+            beambert.read_command(name, list(argv))
+        except SystemExit as stop:
+            code = stop.code
+    text = err.getvalue()
+    assert code == (2 if text else None), argv
+    assert len(text) <= 401, (len(text), text[:600])
+    assert text.count("\n") == (1 if text else 0), text
+    assert all(character.isprintable() for character in text.rstrip("\n")), ascii(text)
+    # The command line is complete but for what is required.
+    return "" if "the following arguments are required" in text else text
+
+
+def is_number(action: argparse.Action) -> bool:
+    return getattr(action.type, "__qualname__", "").startswith("number.") or isinstance(action.type, WholeNumber)
+
+
+NUMBERS = [pair for pair in flags() if is_number(pair[1])]
+
+
+def test_no_flag_has_a_type_of_python_that_takes_what_nobody_means():
+    kinds = {(name, action.option_strings[-1]) for name, action in flags() if action.type in (int, float, complex)}
+    assert not kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "action"), NUMBERS, ids=[f"{name} {action.option_strings[-1]}" for name, action in NUMBERS]
+)
+def test_what_is_no_number_is_refused_with_flag_and_range(name, action):
+    flag = action.option_strings[-1]
+    wrong = NO_WHOLE_NUMBERS if isinstance(action.type, WholeNumber) else [*NO_NUMBERS, "inf", "-inf", "-1e999"]
+    for value in wrong:
+        line = read(name, f"{flag}={value}")
+        assert f"argument {'/'.join(action.option_strings)}: " in line, (flag, value, line)
+        assert re.search(r"is not a (whole )?number( from -?[\d.e+]+| above [\d.e+]+|;)", line), (
+            flag,
+            value[:30],
+            line,
+        )
+    if isinstance(action.type, WholeNumber):
+        for value in (action.type.least - 1, action.type.most + 1):
+            assert f"from {action.type.least} to {action.type.most}" in read(name, f"{flag}={value}")
+        for value in (action.type.least, action.type.most):
+            assert read(name, f"{flag}={value}") == ""
+
+
+def test_a_value_that_would_fill_the_machine_is_refused_at_once():
+    known = {action.option_strings[-1] for _, action in flags()}
+    assert set(FATAL) <= known
+    for name, action in flags():
+        flag = action.option_strings[-1]
+        if flag in FATAL:
+            began = time.process_time()
+            line = read(name, flag, str(FATAL[flag]))
+            assert flag in line, (name, flag)
+            assert re.search(r"from \d+ to \d+", line)
+            assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("value", ODD_TEXTS, ids=lambda value: ascii(value[:8]))
+def test_an_odd_text_is_read_or_refused_in_one_line_of_400_characters(value):
+    for name, action in flags():
+        flag = action.option_strings[-1]
+        line = read(name, f"{flag}={value}")
+        assert not line or flag in line, (name, flag, line)
+
+
+def test_a_wrong_choice_names_the_flag_and_the_choices():
+    for name, action in flags():
+        if action.choices:
+            line = read(name, f"{action.option_strings[-1]}=nothing of the kind")
+            assert f"argument {'/'.join(action.option_strings)}: invalid choice: " in line
+            assert repr(next(iter(action.choices))) in line
+
+
+@pytest.mark.parametrize("word", ["--" + "x" * 80_000, "x" * 80_000, "--\x1b[2J", "-\udcff", "--no such flag" * 900])
+def test_an_odd_word_is_one_line(word):
+    assert read("build", "--output", "o", word)
+    assert read("pretrain", "--output", "o", word)
+
+
+@settings(max_examples=30)
+@given(
+    st.text(max_size=300),
+    st.sampled_from(["--vocab_size", "--seed", "--learning_rate", "--output", "--model", "--objective"]),
+)
+def test_any_text_is_read_or_refused_in_one_line(value, flag):
+    for name in ("build", "pretrain"):
+        parser = beambert.make_parser(name)[0]
+        if flag in parser._option_string_actions:
+            line = read(name, f"{flag}={value}")
+            assert not line or flag in line
+
+
+@given(st.integers(-(10**30), 10**30))
+def test_a_whole_number_is_read_as_python_reads_it(value):
+    assert beambert_flags.whole_number(str(value)) == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_read_as_python_reads_it(value):
+    assert beambert_flags.real_number(repr(value)) == value
+
+
+@given(st.text(min_size=1))
+def test_a_message_is_a_line_of_printable_characters(text):
+    line = beambert_arguments.one_line(text)
+    assert len(line) <= 320
+    assert line.isprintable() or not line
+
+
+# Numbers inside texts
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["128x1e999999999", "128x1e-999999999", "128x" + "9" * 5000, "9" * 5000 + "x1", "128x1@" + "9" * 5000, "\u0661x1"],
+)
+def test_a_schedule_of_huge_numbers_is_refused_at_once(schedule):
+    began = time.process_time()
+    with pytest.raises(TrainingError, match=r"--schedule: .*is not LENGTHxSHARE") as error:
+        scheduled_lengths(schedule)
+    assert len(str(error.value)) < 300
+    assert time.process_time() - began < 1
+    with pytest.raises(TrainingError):
+        plan_stages(100, [128], None, 8, f"8:{'9' * 5000}")
+
+
+@pytest.mark.parametrize("layers", ["9" * 5000, "\u0661", "1_0", "", "1,,2"])
+def test_layers_are_plain_numbers(layers):
+    with pytest.raises(TrainingError, match="--layers is"):
+        parse_layers(layers)
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 5000, "[", "(?P<a>x)(?P<a>y)"])
+def test_a_pattern_that_is_none_is_refused(pattern):
+    assert "is not a regular expression" in read("pretrain", "--lr_multiplier", f"{pattern}=0.5")
+
+
+# Flags of Apache Beam
+
+
+def beam_flags() -> list[argparse.Action]:
+    from deploy import engine_flags
+
+    return [action for action in engine_flags._parser()._actions if action.nargs != 0]
+
+
+def test_wrong_values_of_every_flag_of_beam_are_one_line():
+    for action in beam_flags():
+        for flag in action.option_strings[:1]:
+            for value in ("two", "-7", "9" * 5000, "1_000", "\u0661", "[" * 100_000, "{", "\udcff", "x" * 80_000, ""):
+                line = read("build", f"{flag}={value}")
+                assert not line or flag in line, (flag, value[:20], line)
+                if isinstance(action.type, WholeNumber):
+                    assert "is not a whole number from" in line, (flag, value[:20], line)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--direct_num_workers", "two"], "--direct_num_workers: 'two' is not a whole number from 0 to "),
+        (["--direct_num_workers", "-1"], "--direct_num_workers: '-1' is not a whole number from 0 to "),
+        (["--direct_num_workers", "100000"], "--direct_num_workers: '100000' is not a whole number from 0 to "),
+        (["--direct_running_mode", "foo"], "--direct_running_mode: invalid choice: 'foo' (choose from 'in_memory'"),
+        (["--environment_type", "foo"], "--environment_type: 'foo' is not one of DOCKER, PROCESS, EXTERNAL, LOOPBACK"),
+        (["--job_endpoint", "localhost"], "--job_endpoint: 'localhost' is not HOST:PORT of a Beam job server"),
+        (["--job_endpoint", "localhost:70000"], "--job_endpoint: 'localhost:70000' is not HOST:PORT"),
+        (["--runner", "PortableRunner"], "--runner PortableRunner needs --job_endpoint HOST:PORT"),
+        (["--runner", "portablerunner"], "--runner PortableRunner needs --job_endpoint HOST:PORT"),
+        (["--runner", "FlinkRunner"], "--runner FlinkRunner needs --flink_master HOST:8081"),
+        (["--runner", "SparkRunner"], "--runner SparkRunner needs --spark_master_url spark://HOST:7077"),
+        (["--runner", "DataflowRunner"], "--runner DataflowRunner needs --project ID --region us-central1"),
+        (["--runner", "Nowhere"], "--runner 'Nowhere' is not a runner of Beam's; leave it out"),
+        (["--runner", "no.such.Runner"], "--runner 'no.such.Runner' is not a runner of Beam's"),
+        (["--runner", "InteractiveRunner"], "--runner 'InteractiveRunner' is not a runner of Beam's"),
+        (
+            ["--runner", "PortableRunner", "--job_endpoint", "h:1", "--environment_type", "PROCESS"],
+            "--environment_type PROCESS needs --environment_config",
+        ),
+        (["--type_check_additional", "foo"], "Unrecognized --type_check_additional feature: foo"),
+        (
+            ["--runner", "FlinkRunner", "--flink_master", "[local]", "--job_server_java_launcher", "/nowhere/java"],
+            "there is no Java at /nowhere/java; install Java 17",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["build", "vocab"])
+def test_a_mistake_in_beams_flags_is_one_line_before_anything_is_done(capsys, tmp_path, command, argv, says):
+    output = tmp_path / "out"
+    code, out, err = run(capsys, command, "--input", f"{tmp_path}/nothing", "--output", str(output), *argv)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert says in err
+    assert err.startswith(f"beambert {command}: error: ")
+    assert len(err) <= 400
+    assert not output.exists()
+
+
+def test_docker_that_is_not_installed_is_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    flags = ["--runner", "PortableRunner", "--job_endpoint", "embed"]
+    code, _, err = run(capsys, "build", "--input", "x", "--output", f"{tmp_path}/out", *flags)
+    assert code == 2
+    assert "docker is not installed; install it, or give --environment_type LOOPBACK" in err
