@@ -93,9 +93,10 @@ def _is_lock(path: Path) -> bool:
 def is_lock(content: bytes) -> bool:
     """Return whether the content of a lock file is what a data job writes."""
     try:
-        return not content or "process" in json.loads(content)
-    except (ValueError, TypeError):
+        holder = json.loads(content) if content else {"process": None}
+    except (ValueError, RecursionError):
         return False
+    return isinstance(holder, dict) and "process" in holder
 
 
 def kind_of(entries: Collection[str]) -> str | None:
