@@ -222,8 +222,8 @@ def _is_adopted(asked: argparse.Namespace) -> bool:
 
 
 def _entries(directory: Path) -> bool:
-    """Whether there is anything under a name."""
-    return any(directory.iterdir()) if directory.is_dir() else directory.exists() or directory.is_symlink()
+    """Whether there is anything under a name but the lock of a run that was killed."""
+    return bool(entries_of(directory)) if directory.is_dir() else directory.exists() or directory.is_symlink()
 
 
 def _metric(asked: str | None, output: Path, done: list[RunOutcome]) -> str:
