@@ -6,6 +6,7 @@ header, the numbers. Written they are by the library.
 
 import dataclasses
 import math
+import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +61,11 @@ def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
     """
     from safetensors.numpy import save_file
 
+    # The library makes a file that its owner alone may read; others are made as the umask says.
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
     save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+    path.chmod(mode)
 
 
 def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:

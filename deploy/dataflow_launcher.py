@@ -17,6 +17,7 @@ from deploy.errors import SubmitError
 from deploy.output import absolute
 from pipelines import corpus_files, dataset
 from pipelines.dataset import DatasetError
+from pipelines.output_directory import OutputError
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
 
@@ -85,7 +86,7 @@ def main(command: str, parameters: list[str]) -> int:
     """Runs `launch`; a mistake of the user's is one line in the launcher's log."""
     try:
         launch(command, parameters)
-    except (SubmitError, SourceError, DatasetError, VocabularyError, OSError) as error:
+    except (SubmitError, SourceError, DatasetError, OutputError, VocabularyError, OSError) as error:
         print(f"beambert {command}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from beambert_flags import positive_int
+from pipelines.directory_lock import lock_directory
 
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
 it, pretrains a tiny BERT for two minutes, evaluates it on held-out documents and lets it fill masked words."""
@@ -27,7 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the commands one after the other; the first that fails ends the demonstration with its exit code."""
+    """Runs the commands one after the other; the first that fails ends the demonstration with its exit code.
+
+    Raises:
+        OutputError: another process writes into --output, or it cannot be written.
+    """
+    with lock_directory(f"--output {args.output}", Path(args.output), "another --output"):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """What `run` does, while --output is held."""
     start = time.monotonic()
     data, model = (shlex.quote(str(Path(args.output) / name)) for name in ("data", "model"))
     steps = (

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -151,18 +152,19 @@ def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") 
     url = f"{repository()}/{path}"
     target = folder / path.rsplit("/", 1)[-1]
     found = hashlib.new(algorithm)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
+    temporary = folder / f"{target.name}.{uuid.uuid4().hex}.tmp"
+    with temporary.open("xb") as file:
         try:
             with urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310
                 while block := answer.read(1 << 20):
                     found.update(block)
                     file.write(block)
             _require(found.hexdigest() == digest, f"{url} has {algorithm} {found.hexdigest()}, not {digest}")
-            Path(file.name).replace(target)
+            temporary.replace(target)
         except (urllib.error.URLError, OSError) as error:
             raise SubmitError(f"{url} cannot be fetched ({error}); set MAVEN_REPOSITORY_URL to a mirror") from error
         finally:
-            Path(file.name).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _require(fine: bool, message: str) -> None:
@@ -174,7 +176,8 @@ def _require(fine: bool, message: str) -> None:
 def _made_whole(folder: Path) -> Iterator[Path]:
     """A new folder that gets its name when the body has filled it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}."))
+    made = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    made.mkdir()
     try:
         yield made
         try:

@@ -1,35 +1,26 @@
 """Keeps two builds out of the same output directory.
 
-A file in the output names who builds there. On a local filesystem the kernel's lock on that file counts, not its being
-there: it goes when its holder dies, however that happens. On object stores, and where the filesystem has no locks, the
-file itself is the lock, and only a person can tell whether the one it names is dead.
+A local directory is held as by every command (`pipelines.directory_lock`). On object stores a lock file in the output
+is the lock itself, and only a person can tell whether the process that it names is dead.
 """
 
-import errno
-import fcntl
-import json
-import os
-import signal
-import socket
 import threading
-import time
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import TypedDict
 
 from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
 
-from beambert_json import JsonError, decode, shortened
 from deploy.output import absolute, end_empty_work, require_own_output
 from pipelines.dataset import DatasetError
+from pipelines.directory_lock import hold_file, holder, in_use, released_on_sigterm
 from pipelines.output_directory import LOCK_NAME
-from pipelines.writing import delete_matching, read_bytes, write_text
+from pipelines.writing import delete_matching, read_bytes, storage_errors, write_text
 
 FILE_NAME = LOCK_NAME
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# A lock that vanishes whenever it is looked at is taken and released by others.
+_TRIES = 10
 
 
 @contextmanager
@@ -41,8 +32,8 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
         command, manifests, writes: as of `pipelines.output_directory.require_own`.
 
     Raises:
-        OutputError: it holds something else; nothing in it was touched.
-        DatasetError: another build holds it, or it cannot be written.
+        OutputError: it holds something else, or another build holds it; nothing in it was touched.
+        DatasetError, OutputError: it cannot be written.
     """
     # Checked before the lock file is written, and again while holding the lock, when no other process writes.
     require_own_output(output, command, manifests, writes)
@@ -65,107 +56,78 @@ def lock_output(output: str) -> Iterator[None]:
     local one is taken over by the next build.
 
     Raises:
-        DatasetError: another build holds it, or it cannot be written.
+        OutputError: another build holds it.
+        DatasetError, OutputError: it cannot be written.
     """
     folder = absolute(output)
-    release = _hold_object(output, f"{folder}/{FILE_NAME}") if "://" in folder else _hold_file(output, Path(folder))
-    with _released_on_sigterm(release):
+    if folder.startswith("gs://"):
+        release = _hold_generation(output, f"{folder}/{FILE_NAME}")
+    elif "://" in folder:
+        release = _hold_object(output, f"{folder}/{FILE_NAME}")
+    else:
+        release = hold_file(f"--output {output}", Path(folder) / FILE_NAME, "another --output")
+    with released_on_sigterm(release):
+        yield
+
+
+def _hold_generation(output: str, path: str) -> Callable[[], None]:
+    """Hold an output in Cloud Storage: of all that create the object at the same moment, the service lets one succeed.
+
+    Raises:
+        OutputError: another build holds it.
+        DatasetError: it cannot be written.
+    """
+    from apache_beam.io.gcp.gcsio import parse_gcs_path
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    ours = holder().encode("utf-8")
+    remedy = f"if that one is dead, remove {path}"
+    # With the options and credentials of all that is read and written there.
+    client = FileSystems.get_filesystem(path)._gcsIO().client
+    bucket, name = parse_gcs_path(path)
+    for _ in range(_TRIES):
+        lock = client.bucket(bucket).blob(name)
         try:
-            yield
-        finally:
-            release()
-
-
-def _holder() -> str:
-    """What the file says: who holds the directory, since when."""
-    started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    holder = {"host": socket.gethostname(), "process": os.getpid(), "started": started}
-    # Containers may have all of these in common.
-    return json.dumps({**holder, "token": uuid.uuid4().hex}) + "\n"
-
-
-class _Holder(TypedDict):
-    process: int
-    host: str
-    started: str
-
-
-def _held(output: str, content: bytes, remedy: str) -> DatasetError:
-    try:
-        holder = decode(content, _Holder)
-        who = f"process {holder['process']} on {shortened(holder['host'])} since {shortened(holder['started'])}"
-    except JsonError:
-        who = "another build"
-    return DatasetError(f"--output {output} is in use by {who}; {remedy}")
-
-
-def _hold_file(output: str, folder: Path) -> Callable[[], None]:
-    made = not folder.exists()
-    path = folder / FILE_NAME
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _lock(output, path)
-    except OSError as error:
-        raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
-    file = os.fdopen(descriptor, "r+b", buffering=0)
-    file.truncate(0)
-    file.write(_holder().encode("utf-8"))
+            with storage_errors(path):
+                try:
+                    lock.upload_from_string(ours, content_type="application/json", if_generation_match=0)
+                    generation = lock.generation
+                    break
+                except PreconditionFailed:
+                    content = b""
+                    # Its holder may release it between these requests.
+                    with suppress(NotFound, PreconditionFailed):
+                        there = client.bucket(bucket).get_blob(name)
+                        if there is not None:
+                            content = there.download_as_bytes(if_generation_match=there.generation)
+        except (OSError, ValueError, BeamIOError) as error:
+            raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
+        if content == ours:
+            # The request had succeeded, its answer was lost, and the client library asked again.
+            generation = there.generation
+            break
+        if content:
+            raise in_use(f"--output {output}", content, remedy)
+    else:
+        raise in_use(f"--output {output}", b"", remedy)
+    released = threading.Event()
 
     def release() -> None:
-        if not file.closed:
-            # Removed first: once it is unlocked, it may be another's.
-            path.unlink(missing_ok=True)
-            file.close()
-            if made:
-                # A mistake in the flags leaves nothing.
-                with suppress(OSError):
-                    folder.rmdir()
+        if not released.is_set():
+            released.set()
+            # Another's lock, taken after a person removed this one, stays.
+            with storage_errors(path), suppress(NotFound, PreconditionFailed):
+                client.bucket(bucket).blob(name).delete(if_generation_match=generation)
 
     return release
 
 
-def _lock(output: str, path: Path) -> int:
-    """Opens and locks a file; returns its descriptor, closing which unlocks it. Raises DatasetError or OSError."""
-    deadline = time.monotonic() + 1.0
-    while True:
-        try:
-            descriptor, new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), True
-        except FileExistsError:
-            descriptor, new = os.open(path, os.O_RDWR | os.O_CREAT), False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _NO_LOCKS and new:
-                return descriptor
-            content = os.read(descriptor, 10_000)
-            os.close(descriptor)
-            if error.errno == errno.EWOULDBLOCK and not content and time.monotonic() < deadline:
-                # It was locked this moment and is about to say by whom.
-                time.sleep(0.02)
-                continue
-            if error.errno in _NO_LOCKS:
-                raise _held(output, content, f"if that one is dead, remove {path}") from error
-            if error.errno == errno.EWOULDBLOCK:
-                raise _held(output, content, "wait for it, or choose another --output") from error
-            raise
-        # Whoever held it before may have removed the file between our opening and our locking it.
-        if _is_same(descriptor, path):
-            return descriptor
-        os.close(descriptor)
-
-
-def _is_same(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _hold_object(output: str, path: str) -> Callable[[], None]:
-    ours = _holder()
+    """Hold an output in another object store; two that begin at the same moment are told apart by who wrote last."""
+    ours = holder()
     remedy = f"if that one is dead, remove {path}"
     with suppress(FileNotFoundError):
-        raise _held(output, read_bytes(path), remedy)
+        raise in_use(f"--output {output}", read_bytes(path), remedy)
     try:
         write_text(path, ours)
     except (OSError, ValueError, BeamIOError) as error:
@@ -173,7 +135,7 @@ def _hold_object(output: str, path: str) -> Callable[[], None]:
     content = read_bytes(path)
     if content != ours.encode("utf-8"):
         # Another wrote at the same moment, after us.
-        raise _held(output, content, remedy)
+        raise in_use(f"--output {output}", content, remedy)
     released = threading.Event()
 
     def release() -> None:
@@ -182,22 +144,3 @@ def _hold_object(output: str, path: str) -> Callable[[], None]:
             delete_matching(path)
 
     return release
-
-
-@contextmanager
-def _released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
-    """Makes SIGTERM, which otherwise ends the process at once, take the lock away first."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        release()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    if ours:
-        signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)

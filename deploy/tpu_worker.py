@@ -36,6 +36,8 @@ TPU_VARIABLES = {
     "--tf_mlir_enable_convert_control_to_data_outputs_pass=true "
     "--tf_mlir_enable_merge_control_flow_pass=true",
 }
+# The lock of the command in its output: `pipelines.output_directory.LOCK_NAME`.
+_OUTPUT_LOCK = "build.lock"
 _LAST_UPLOADS = 5
 # `gcloud storage rsync` takes a file for unchanged whose size and second of modification are.
 _SAME_SECOND = 3.0
@@ -301,8 +303,10 @@ def _link(path: Path, new: Path) -> None:
 
 
 def _hidden(relative: Path) -> bool:
-    """Whether it is, or lies in, what is being written and has no name yet."""
-    return any(part.startswith(".") or part.endswith(".unfinished") for part in relative.parts)
+    """Whether it is, or lies in, what is being written and has no name yet, or is the lock of who writes."""
+    return relative.name == _OUTPUT_LOCK or any(
+        part.startswith(".") or part.endswith(".unfinished") for part in relative.parts
+    )
 
 
 def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:

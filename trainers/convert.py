@@ -6,6 +6,7 @@ from pathlib import Path
 from bert_model import checkpoints, conversion, hugging_face
 from bert_model.config import BertConfig
 from bert_model.names import PRETRAINING, TASKS
+from pipelines.directory_lock import lock_destination
 from trainers import inference
 from trainers.checkpoint_vocabulary import lower_casing_of, vocabulary_of
 from trainers.initial_checkpoint import listed
@@ -46,9 +47,16 @@ def run(args: argparse.Namespace) -> int:
     """Converts and says what was found and written.
 
     Raises:
-        CheckpointError, ConfigError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, VocabularyError: one line for the user.
     """
     destination = Path(args.destination)
+    conversion.check_destination(destination)
+    with lock_destination(f"DST {destination}", destination, "another DST"):
+        return _convert(args, destination)
+
+
+def _convert(args: argparse.Namespace, destination: Path) -> int:
+    """What `run` does, while the destination is held."""
     conversion.check_destination(destination)
     keep = args.optimizer == "keep"
     config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None

@@ -44,7 +44,7 @@ class Distribution:
         resolver = self._strategy.cluster_resolver
         self.several_processes = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self.is_tpu = isinstance(self._strategy, tf.distribute.TPUStrategy)
-        self.is_chief = self.is_tpu or resolver is None or not resolver.task_id or resolver.task_type == "chief"
+        self.is_chief = self.is_tpu or resolver is None or _is_chief(resolver)
 
     @classmethod
     def open(
@@ -176,6 +176,11 @@ def update_together(function: Callable[..., None], tensors: Sequence[tf.Tensor])
 
 def _context() -> Any:
     return tf.distribute.get_replica_context()
+
+
+def _is_chief(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> bool:
+    """The task "chief", or the first worker of a cluster that has none."""
+    return resolver.task_type == "chief" or (not resolver.task_id and "chief" not in resolver.cluster_spec().jobs)
 
 
 def _found(tpu_name: str | None) -> str:

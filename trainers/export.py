@@ -10,6 +10,7 @@ from typing import Any
 from beambert_flags import sequence_length, vocabulary_size
 from bert_model.conversion import check_destination, new_directory, require_files
 from bert_model.names import FEATURE_BASED, PRETRAINING, TASKS
+from pipelines.directory_lock import lock_destination
 from trainers import inference
 from trainers.errors import TrainingError
 from trainers.inference import InferenceModel, load_model
@@ -60,9 +61,16 @@ def run(args: argparse.Namespace) -> int:
     """Exports.
 
     Raises:
-        CheckpointError, ConfigError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: one line for the user.
     """
     destination = Path(args.destination)
+    check_destination(destination)
+    with lock_destination(f"DST {destination}", destination, "another DST"):
+        return _export(args, destination)
+
+
+def _export(args: argparse.Namespace, destination: Path) -> int:
+    """What `run` does, while the destination is held."""
     check_destination(destination)
     inference.check_model(Path(args.source), **inference.options(args))
     start_tensorflow()

@@ -27,6 +27,7 @@ from trainers.finetuning.contract import DEV, TEST, TRAIN, FinetuningTask, Rows
 from trainers.finetuning.row_cache import encoded, fingerprint
 from trainers.finetuning.tasks import check_task_arguments, module_of, task_defaults
 from trainers.progress import say, warn
+from trainers.run_lock import run_lock
 from trainers.run_record import RunRecord
 from trainers.stages import Stage
 from trainers.startup import start_tensorflow
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        CheckpointError, ConfigError, TaskDataError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
     """
     if args.seeds > 1:
         from trainers.finetuning.several_runs import run_seeds
@@ -99,7 +100,20 @@ def run(args: argparse.Namespace) -> int:
 
 def run_once(args: argparse.Namespace) -> int:
     """What `run` does, with one seed."""
-    args = argparse.Namespace(**vars(args))
+    output = Path(args.output)
+    # Before the lock is written, and again while it is held, when no other process writes.
+    _require_own(output)
+    with run_lock(args, output):
+        return _run(argparse.Namespace(**vars(args)), output)
+
+
+def _require_own(output: Path) -> None:
+    # Encoded rows are kept before the run begins; their files are named by content, so that none is ever replaced.
+    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
+
+
+def _run(args: argparse.Namespace, output: Path) -> int:
+    """What `run_once` does, while --output is held."""
     check_devices(args)
     check_task_arguments(args)
     require_data_directory(args)
@@ -110,9 +124,7 @@ def run_once(args: argparse.Namespace) -> int:
     if args.do_train and (args.eval_steps or args.early_stopping):
         # The best checkpoint becomes the model: the last one must be scored too.
         args.do_eval = True
-    output = Path(args.output)
-    # Encoded rows are kept before the run begins; their files are named by content, so that none is ever replaced.
-    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
+    _require_own(output)
     old = run_record.load(output)
     model = native.load(output)
     if old is not None and old.options.get("task") != args.task:

@@ -24,6 +24,7 @@ from trainers.initial_checkpoint import check_same_model
 from trainers.pretrain_options import DEFAULT_MODEL, add_arguments, default_learning_rate, default_warmup_steps
 from trainers.progress import say
 from trainers.recipes import with_recipe as complete_arguments
+from trainers.run_lock import run_lock
 from trainers.run_record import RunRecord
 from trainers.stages import Stage, plan_stages
 from trainers.startup import start_tensorflow
@@ -73,10 +74,17 @@ def run(args: argparse.Namespace) -> int:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        CheckpointError, ConfigError, DatasetError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: one line for the user.
     """
-    args = argparse.Namespace(**vars(args))  # Defaults that depend on the model are filled in below.
     output = Path(args.output)
+    # Before the lock is written, and again while it is held, when no other process writes.
+    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
+    with run_lock(args, output):
+        return _run(argparse.Namespace(**vars(args)), output)
+
+
+def _run(args: argparse.Namespace, output: Path) -> int:
+    """What `run` does, while --output is held; defaults that depend on the model are filled in."""
     args.do_train, args.do_eval = args.do_train or not args.do_eval, args.do_eval or not args.do_train
 
     # What can be wrong is found before anything is written and before TensorFlow is imported.

@@ -1,7 +1,16 @@
 """Files that are there whole or not at all, also after a power failure."""
 
+import contextlib
+import fcntl
 import os
+import re
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+# The temporary names of `whole_file`.
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.unfinished")
 
 
 def synchronize(path: Path) -> None:
@@ -13,10 +22,54 @@ def synchronize(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file that gets its name when the body ends; what was there before stays until then.
+
+    Its temporary name is its own, so that two processes that write the same file never mix: the last one wins. The
+    kernel's lock on it, while it is written, tells it from what a killed process left.
+    """
+    unfinished, opened = _new_file(path)
+    with opened as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            unfinished.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+    synchronize(path.parent)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file so that it is there whole or not at all; what was there before stays until then."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_bytes(content)
-    synchronize(unfinished)
-    unfinished.replace(path)
-    synchronize(path.parent)
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def _new_file(path: Path) -> tuple[Path, BinaryIO]:
+    """Make and lock a file beside another, under a name of its own."""
+    while True:
+        unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:16]}.unfinished")
+        file = unfinished.open("xb")
+        # Where the filesystem has no locks, nothing is taken for a leftover.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH)
+        # Before it was locked, another process may have taken it for a leftover.
+        if unfinished.exists() or not path.parent.is_dir():
+            return unfinished, file
+        file.close()
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove the files of `whole_file` that killed processes left in a directory."""
+    if not directory.is_dir():
+        return
+    for path in directory.iterdir():
+        if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                # Fails while the file is written, and where the filesystem cannot tell.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()

@@ -21,6 +21,7 @@ import uuid
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from gcp_storage_emulator.server import RequestHandler, create_server
 from google.cloud import dataflow, storage
@@ -184,9 +185,38 @@ class _StorageHandler(RequestHandler):
 
     def _answer(self) -> None:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
-            self.rfile = io.BytesIO(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.rfile = io.BytesIO(content)
+        else:
+            content = b""
         with self._lock:
-            getattr(super(), f"do_{self.command}")()
+            if self._is_other_generation(content):
+                self._refuse()
+            else:
+                getattr(super(), f"do_{self.command}")()
+
+    def _is_other_generation(self, content: bytes) -> bool:
+        """Whether the request asks for another generation than the object's, which the emulator does not look at."""
+        address = urlsplit(self.path)
+        query = parse_qs(address.query)
+        if "ifGenerationMatch" not in query:
+            return False
+        bucket, _, name = address.path.partition("/b/")[2].partition("/o")
+        name = unquote(name.removeprefix("/")) or query.get("name", [""])[0]
+        if not name:
+            # An upload: the first part, or all, of its content is the object's description.
+            name = json.loads(b'"%s"' % re.search(rb'"name": *"((?:[^"\\]|\\.)*)"', content)[1])
+        there = self.storage.objects.get(bucket, {}).get(name, {})
+        return str(there.get("generation", 0)) != query["ifGenerationMatch"][0]
+
+    def _refuse(self) -> None:
+        message = "At least one of the pre-conditions you specified did not hold."
+        body = json.dumps({"error": {"code": 412, "message": message}}).encode()
+        self.send_response(412)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _answer
 

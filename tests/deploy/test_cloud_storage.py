@@ -30,7 +30,7 @@ def cloud(tmp_path_factory):
 def test_a_second_build_is_refused_and_told_by_whom_until_the_first_is_over(cloud):
     output = f"gs://{BUCKET}/locked"
     with lock_output(output):
-        with pytest.raises(DatasetError, match=rf"in use by process \d+ on .* remove {output}/{FILE_NAME}"):
+        with pytest.raises(OutputError, match=rf"in use by process \d+ on .* remove {output}/{FILE_NAME}"):
             lock_output(output).__enter__()
         assert cloud.contents("locked").keys() == {FILE_NAME}
     assert cloud.contents("locked") == {}

@@ -12,7 +12,7 @@ import pytest
 
 import beambert
 from deploy.output_lock import FILE_NAME, lock_output
-from pipelines.dataset import DatasetError
+from pipelines.output_directory import OutputError
 
 # Takes the lock, says what came of it, and holds it until its input ends.
 HOLD = """
@@ -28,7 +28,7 @@ with lock_output(sys.argv[1]):
 AT_ONCE = """
 import os, sys
 from deploy.output_lock import lock_output
-from pipelines.dataset import DatasetError
+from pipelines.output_directory import OutputError
 wait, release = os.pipe()
 for _ in range(int(sys.argv[2])):
     if not os.fork():
@@ -38,7 +38,7 @@ for _ in range(int(sys.argv[2])):
             with lock_output(sys.argv[1]):
                 os.write(1, f"holds {os.getpid()}\\n".encode())
                 sys.stdin.read()
-        except DatasetError as error:
+        except OutputError as error:
             os.write(1, f"{error}\\n".encode())
         os._exit(0)
 os.close(release)
@@ -52,7 +52,7 @@ while True:
 IN_TURN = """
 import os, pathlib, sys
 from deploy.output_lock import lock_output
-from pipelines.dataset import DatasetError
+from pipelines.output_directory import OutputError
 for _ in range(3):
     if not os.fork():
         taken = 0
@@ -63,7 +63,7 @@ for _ in range(3):
                     os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
                     mark.unlink()
                     taken += 1
-            except DatasetError as error:
+            except OutputError as error:
                 if "in use" not in str(error):
                     os._exit(1)
             except FileExistsError:
@@ -174,11 +174,11 @@ def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkey
     monkeypatch.setattr("fcntl.flock", no_locks)
     path = tmp_path / FILE_NAME
     with lock_output(str(tmp_path)):
-        held = pytest.raises(DatasetError, match=f"process {os.getpid()} .* if that one is dead, remove {path}")
+        held = pytest.raises(OutputError, match=f"process {os.getpid()} .* if that one is dead, remove {path}")
         with held, lock_output(str(tmp_path)):
             pass
         assert path.exists()
     assert not path.exists()
     path.write_text("what is this")
-    with pytest.raises(DatasetError, match="is in use by another build"), lock_output(str(tmp_path)):
+    with pytest.raises(OutputError, match="is in use by another process"), lock_output(str(tmp_path)):
         pass

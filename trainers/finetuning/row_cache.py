@@ -8,6 +8,7 @@ import numpy as np
 
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.contract import FinetuningTask, Rows
+from trainers.whole_files import remove_unfinished, whole_file
 
 # To be raised whenever the same texts become other rows.
 _FORMAT = 1
@@ -65,10 +66,9 @@ def _write(path: Path, rows: Rows) -> None:
         **{name: np.array(getattr(rows, name)) for name in _NUMBERS},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("wb") as file:
+    remove_unfinished(path.parent)
+    with whole_file(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    unfinished.replace(path)
 
 
 def _read(path: Path) -> Rows | None:

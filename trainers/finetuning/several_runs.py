@@ -34,6 +34,7 @@ from trainers.finetuning.runs_report import (
 from trainers.finetuning.tasks import check_task_arguments
 from trainers.progress import say, warn
 from trainers.recorded_options import RecordedOptions
+from trainers.run_lock import run_lock
 from trainers.run_report.warnings import score_warnings_in
 from trainers.whole_files import write_whole
 
@@ -61,15 +62,27 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
 
     Raises:
         TrainingError: --output holds a run of another kind or with other options.
+        OutputError: another process writes there.
         as of `run_once`, for what is wrong with every run.
     """
     if args.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
         raise TrainingError("several runs in one command need one machine; give each its own command on several")
     output = Path(args.output)
+    _require_own(output, runs)
+    with run_lock(args, output):
+        return _run_all(args, output, runs, keep_all)
+
+
+def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
     # A directory named as a run is looked at by itself, before any run is made.
     entries = entries_of(output) - {FEATURES_NAME, *runs}
-    command = "finetune --seeds" if _are_seeds(runs) else "tune"
-    require_own(f"--output {output}", entries, command, (RUNS_MANIFEST,))
+    require_own(f"--output {output}", entries, _command_of(runs), (RUNS_MANIFEST,))
+
+
+def _run_all(args: argparse.Namespace, output: Path, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
+    """What `run_several` does, while --output is held."""
+    _require_own(output, runs)
+    command = _command_of(runs)
     check_task_arguments(args)
     require_data_directory(args)
     if args.best_metric is not None:
@@ -79,7 +92,7 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         args.cache_dir = str(output / FEATURES_NAME)
     outcomes = _done(output)
     if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
-        other = "finetune --seeds" if _are_seeds(outcomes) else "tune"
+        other = _command_of(outcomes)
         raise TrainingError(f"--output {output} holds runs of {other}, not of {command}; give another --output")
     contents = contents_of(args, required=not outcomes)
     own = {
@@ -117,6 +130,10 @@ def run_several(args: argparse.Namespace, runs: Mapping[str, Mapping[str, Any]],
         if grid is not None:
             _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
     return _report(args, output, [_outcome(name, outcomes[name]) for name in runs])
+
+
+def _command_of(runs: Iterable[str]) -> str:
+    return "finetune --seeds" if _are_seeds(runs) else "tune"
 
 
 def _are_seeds(runs: Iterable[str]) -> bool:
@@ -208,8 +225,8 @@ def _is_adopted(asked: argparse.Namespace) -> bool:
 
 
 def _entries(directory: Path) -> bool:
-    """Whether there is anything under a name."""
-    return any(directory.iterdir()) if directory.is_dir() else directory.exists() or directory.is_symlink()
+    """Whether there is anything under a name but the lock of a run that was killed."""
+    return bool(entries_of(directory)) if directory.is_dir() else directory.exists() or directory.is_symlink()
 
 
 def _metric(asked: str | None, output: Path, done: list[RunOutcome]) -> str:

@@ -1,0 +1,39 @@
+"""Every file and directory that a command writes obeys the umask."""
+
+import os
+import stat
+
+import pytest
+
+import beambert
+from tests.test_output_matrix import RESUMED, command_of, outputs  # noqa: F401
+
+# Flags by which a command writes further files, or files of another kind.
+MORE = {
+    "features npz": ("features", ["--format", "npz"]),
+    "features parquet": ("features", ["--format", "parquet"]),
+    "export litert": ("export", ["--to", "litert"]),
+    "finetune predict": ("finetune", ["--do_train", "--do_predict"]),
+}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027], ids=oct)
+@pytest.mark.parametrize("command", [*RESUMED, *MORE])
+def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):  # noqa: F811
+    name, flags = MORE.get(command, (command, []))
+    test = outputs / "inputs/RTE/test.tsv"
+    if "--do_predict" in flags and not test.exists():
+        rows = [line.rsplit("\t", 1)[0] for line in (test.with_name("dev.tsv")).read_text().splitlines()]
+        test.write_text("\n".join(rows) + "\n")
+    folder = tmp_path / "made"
+    before = os.umask(umask)
+    try:
+        folder.mkdir()
+        assert beambert.main([*command_of(name, outputs, folder / "output"), *flags]) == 0, capsys.readouterr().err
+    finally:
+        os.umask(before)
+    written = [folder, *folder.rglob("*")]
+    assert any(path.is_file() for path in written)
+    modes = {str(path.relative_to(folder)): oct(stat.S_IMODE(path.stat().st_mode)) for path in written}
+    allowed = {True: oct(0o777 & ~umask), False: oct(0o666 & ~umask)}
+    assert modes == {str(path.relative_to(folder)): allowed[path.is_dir()] for path in written}

@@ -1,0 +1,145 @@
+"""Two commands that write to one place at once: the second ends at once, or each writes a file of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import beambert
+from pipelines.directory_lock import lock_destination, lock_directory
+from pipelines.output_directory import LOCK_NAME
+from tests.test_output_matrix import command_of, outputs, tree_of  # noqa: F401
+
+IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")
+BESIDE = ("convert native", "convert tf1", "convert huggingface", "export")
+REFUSED = (
+    r"beambert [a-z-]+: error: {} {} is in use by process {} on \S+ since [^;]+; wait for it, or choose another {}\n"
+)
+
+
+def start(argv: list[str]) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "beambert", *argv],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def wait_for(path: Path, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while not list(path.parent.glob(path.name)):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def endless(folder: Path, output: Path) -> list[str]:
+    """A pretraining run that ends only when it is stopped, and saves often."""
+    command = command_of("pretrain", folder, output)
+    command[command.index("--num_train_steps") + 1] = "1000000"
+    return [*command, "--save_checkpoints_steps", "50"]
+
+
+@pytest.mark.parametrize("command", [*IN_DIRECTORY, *BESIDE, "demo"])
+def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, tmp_path, capsys):  # noqa: F811
+    output = tmp_path / "out"
+    argv = ["demo", "--output", str(output)] if command == "demo" else command_of(command, outputs, output)
+    flag, lock = ("DST", lock_destination) if command in BESIDE else ("--output", lock_directory)
+    capsys.readouterr()
+    with lock(f"{flag} {output}", output, "another"):
+        before = tree_of(tmp_path)
+        assert beambert.main(argv) == 1
+        said = capsys.readouterr()
+        assert re.fullmatch(REFUSED.format(flag, output, os.getpid(), flag), said.err), said.err
+        assert said.out == ""
+        assert tree_of(tmp_path) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["seeds", "tune"])
+def test_a_run_of_several_that_another_process_makes_ends_the_command(command, outputs, tmp_path, capsys):  # noqa: F811
+    """It is no failed run of the table."""
+    name = {"seeds": "seed-12345", "tune": "batch4-lr0.0001-epochs1"}[command]
+    argv = command_of(command, outputs, tmp_path)
+    with lock_directory("--output X", tmp_path / name, "another"):
+        assert beambert.main([*argv, *(["--seed", "12345"] if command == "seeds" else [])]) == 1
+    assert f"--output {tmp_path / name} is in use by process {os.getpid()} on" in capsys.readouterr().err
+    assert not (tmp_path / "runs.json").exists()
+    assert not (tmp_path / LOCK_NAME).exists()
+
+
+def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, capsys):  # noqa: F811
+    run, tuned = outputs / "run", outputs / "finetuned"
+    with lock_directory("--output X", run, "another"), lock_directory("--output X", tuned, "another"):
+        before = tree_of(run)
+        for argv in (
+            command_of("predict", outputs, tmp_path / "predictions.txt"),
+            command_of("features", outputs, tmp_path / "features.jsonl"),
+            command_of("convert tf1", outputs, tmp_path / "tf1"),
+            command_of("export", outputs, tmp_path / "saved"),
+            ["fill-mask", str(run), "The river [MASK] ."],
+            ["inspect", str(run)],
+        ):
+            assert beambert.main(argv) == 0, capsys.readouterr().err
+        assert tree_of(run) == before
+    assert not [path for folder in (tmp_path, run, tuned) for path in folder.rglob(LOCK_NAME)]
+
+
+def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp_path):  # noqa: F811
+    command = command_of("pretrain", outputs, tmp_path / "out")
+    command[command.index("--num_train_steps") + 1] = "200"
+    processes = [start(command) for _ in range(2)]
+    said = {process.pid: process.communicate(timeout=300)[1] for process in processes}
+    assert sorted(process.returncode for process in processes) == [0, 1], said
+    (winner, loser) = sorted(processes, key=lambda process: process.returncode)
+    assert re.fullmatch(REFUSED.format("--output", tmp_path / "out", winner.pid, "--output"), said[loser.pid]), said
+    assert said[winner.pid] == ""
+    assert json.loads((tmp_path / "out/eval_results.json").read_text())["global_step"] == 200
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):  # noqa: F811
+    output = tmp_path / "out"
+    process = start(endless(outputs, output))
+    try:
+        wait_for(output / "checkpoints/model.ckpt-*.index", process)
+        capsys.readouterr()
+        assert beambert.main(command_of("pretrain", outputs, output)) == 1
+        assert f"in use by process {process.pid} on" in capsys.readouterr().err
+        process.send_signal(number)
+        process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}[number]
+    assert (output / LOCK_NAME).exists() == (number == signal.SIGKILL)
+    # What a killed process was writing.
+    (output / ".metrics.jsonl.0123456789abcdef.unfinished").write_text("half")
+    command = [*command_of("pretrain", outputs, output), "--do_eval"]
+    assert beambert.main(command) == 0, capsys.readouterr().err
+    assert json.loads((output / "eval_results.json").read_text())["global_step"] % 50 == 0 or number != signal.SIGKILL
+    assert not [path for path in output.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
+
+
+@pytest.mark.parametrize("command", ["vocab", "predict"])
+def test_two_that_write_one_file_never_mix(command, outputs, tmp_path):  # noqa: F811
+    """The second vocabulary replaces the first; the second predictions are refused, and kept beside."""
+    output = tmp_path / "file.txt"
+    processes = [start(command_of(command, outputs, output)) for _ in range(2)]
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    codes = sorted(process.returncode for process in processes)
+    assert codes in ([0, 0], [0, 1]), said
+    assert beambert.main(command_of(command, outputs, tmp_path / "alone.txt")) == 0
+    assert output.read_bytes() == (tmp_path / "alone.txt").read_bytes()
+    for text in said:
+        assert not text or re.fullmatch(r"beambert .*: error: .* (exists|was made by another process) .*\n", text), said
+    left = {path.name for path in tmp_path.iterdir()} - {"file.txt", "alone.txt"}
+    assert all(any(name in text for text in said) for name in left), left
