@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from bert_model.stored_tensors import CheckpointError, StoredTensor, as_float32
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
@@ -46,10 +47,13 @@ def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
 
     Raises:
         CheckpointError: a tensor cannot be read.
+        FileError: the file cannot be written.
     """
     from safetensors.numpy import save_file
 
-    save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+    content = {name: tensor.read() for name, tensor in tensors.items()}
+    with file_errors.writing(path):
+        save_file(content, path, metadata={"format": "pt"})
 
 
 def _tensor(path: Path, entry: Any, begin: int, size: int) -> StoredTensor:

@@ -1,7 +1,10 @@
 """Files that are there whole or not at all, also after a power failure."""
 
+import contextlib
 import os
 from pathlib import Path
+
+import beambert_file_errors as file_errors
 
 
 def synchronize(path: Path) -> None:
@@ -14,9 +17,19 @@ def synchronize(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all; what was there before stays until then."""
+    """Write a file so that it is there whole or not at all; what was there before stays until then.
+
+    Raises:
+        FileError: it cannot be written; nothing is left of it.
+    """
     unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_bytes(content)
-    synchronize(unfinished)
-    unfinished.replace(path)
-    synchronize(path.parent)
+    with file_errors.writing(path):
+        try:
+            unfinished.write_bytes(content)
+            synchronize(unfinished)
+            unfinished.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+        synchronize(path.parent)

@@ -1,11 +1,13 @@
 """Encoded rows kept in a file whose name is a digest of all that they were made from."""
 
+import contextlib
 import hashlib
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.contract import FinetuningTask, Rows
 
@@ -64,11 +66,17 @@ def _write(path: Path, rows: Rows) -> None:
         **{f"extra.{name}": values for name, values in rows.extras.items()},
         **{name: np.array(getattr(rows, name)) for name in _NUMBERS},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    unfinished.replace(path)
+    with file_errors.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with unfinished.open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            unfinished.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
 
 
 def _read(path: Path) -> Rows | None:
