@@ -7,12 +7,14 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import beambert_arguments as arguments
+import beambert_file_errors as file_errors
 import beambert_packages as packages
+import beambert_terminal as terminal
 from beambert_flags import empty_path, places
 
 COMMANDS = {
@@ -42,6 +44,8 @@ From raw text to a pretrained BERT.
 {}
 
 `beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
+# The flags, and the arguments without one, that name what a command writes.
+_OUTPUTS = ("--output", "--output_file", "DST")
 _HELP = ("help", "--help", "-h")
 _VERSION = ("version", "--version", "-V")
 
@@ -52,6 +56,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message, shortened, and the command for help, and exit with 2."""
         sys.exit(_usage_error(self.prog, message, f"{self.prog} --help"))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and let an error of the stream through, which argparse would hide."""
+        (file or sys.stderr).write(message)
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -109,8 +117,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _usage_error(prog: str, message: str, see: str) -> int:
     """Print a mistake in the command line as one line; return the exit code."""
-    message = arguments.one_line(message)
-    print(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}", file=sys.stderr)
+    terminal.print_error(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}")
     return 2
 
 
@@ -177,15 +184,18 @@ def read_command(name: str, argv: list[str]) -> Command:
     return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)
 
 
-def _run(name: str, argv: list[str]) -> int:
-    """Run a command. One that runs another command elsewhere (`RUNS` names those it can) is given that one."""
+def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
+    """Read the flags of a command; return it, and what runs it.
+
+    One that runs another command elsewhere (`RUNS` names those it can) is given that one.
+    """
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "RUNS"):
         args, command = _read_submission(name, argv, module.RUNS)
         if name == "submit flink":
             _require_packages(command)
             _require_access(command)
-        return module.run(args, command)
+        return command, lambda: module.run(args, command)
     command = read_command(name, argv)
     if _trains(name):
         _refuse_buckets(command)
@@ -194,8 +204,8 @@ def _run(name: str, argv: list[str]) -> int:
         _require_engine(command)
         _require_access(command)
     if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
-        return module.run(command.args, command.beam_flags)
-    return module.run(command.args)
+        return command, lambda: module.run(command.args, command.beam_flags)
+    return command, lambda: module.run(command.args)
 
 
 def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[argparse.Namespace, Command]:
@@ -326,14 +336,26 @@ def main(argv: list[str] | None = None) -> int:
     # Before anything imports TensorFlow, whose greeting would drown ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    terminal.open_streams()
     argv = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            return _main(argv)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        return _stream_failed(error, "beambert")
+
+
+def _main(argv: list[str]) -> int:
+    """Run a command and return the exit code. Raise OSError where the last output cannot be written."""
     if not argv:
         print(overview())
         return 2
     if argv[0] in _VERSION:
         print(f"beambert {packages.version()}")
         return 0
-    name, prog = "", "beambert"
+    name, prog, output = "", "beambert", ""
     try:
         if argv[0] in _HELP:
             return _print_help(argv[1:])
@@ -341,20 +363,48 @@ def main(argv: list[str] | None = None) -> int:
             return _print_help(argv[:1])
         name, rest = _split(argv)
         prog = f"beambert {name}"
-        return _run(name, rest)
+        command, run = _prepared(name, rest)
+        output = _output_of(command)
+        code = run()
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        print(f"{prog}: interrupted; run the same command again to resume", file=sys.stderr)
+        terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
         return 128 + signal.SIGINT
-    except (ValueError, OSError, ImportError) as error:
-        line = _line_of(error, name)
+    except Exception as error:
+        if isinstance(error, OSError) and terminal.failed_stream(error):
+            return _stream_failed(error, prog)
+        line = _line_of(error, name, output)
         if line is None:
             raise
-        print(f"{prog}: error: {' '.join(line.split())}", file=sys.stderr)
+        terminal.print_error(f"{prog}: error: {line}")
         return 1
 
 
-def _line_of(error: Exception, name: str) -> str | None:
-    """Return an error of the user's input or machine as a line; None for a fault in beambert."""
+def _stream_failed(error: OSError, prog: str) -> int:
+    """Report output that cannot be written, unless its reader has seen enough; return the exit code."""
+    stream = terminal.failed_stream(error) or "stdout"
+    terminal.silence(stream)
+    if isinstance(error, BrokenPipeError):
+        return 128 + signal.SIGPIPE
+    reason = file_errors.reason_of(error)
+    terminal.print_error(f"{prog}: error: {stream} cannot be written ({reason}); redirect it to another file")
+    return 1
+
+
+def _output_of(command: Command) -> str:
+    """Return the flag and the value of what a command writes, or ""."""
+    return next((f"{flag} {place}" for flag, place in command.places if flag in _OUTPUTS), "")
+
+
+def _line_of(error: Exception, name: str, output: str) -> str | None:
+    """Return an error of the user's input or machine as a line; None for a fault in beambert.
+
+    Args:
+        error: what was raised.
+        name: of the command.
+        output: what the command writes, for errors that name no file.
+    """
     ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
     if isinstance(error, ImportError):
         extras = {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
@@ -364,7 +414,12 @@ def _line_of(error: Exception, name: str) -> str | None:
         return (
             f"{path} is neither a path of this machine nor in a known kind of bucket; give a path or gs://BUCKET/NAME"
         )
-    return str(error) if isinstance(error, OSError) or type(error).__module__.startswith(ours) else None
+    kind = type(error).__module__
+    if kind.startswith(ours):
+        return file_errors.without_numbers(str(error))
+    if (isinstance(error, OSError) or kind != "builtins") and (line := file_errors.line_of(error, output)):
+        return line
+    return " ".join(file_errors.without_numbers(str(error)).split()) if isinstance(error, OSError) else None
 
 
 if __name__ == "__main__":

@@ -11,25 +11,6 @@ from beambert_flags import is_path
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 
 
-# Longest word of a message about the command line, and longest message, in characters.
-_LONGEST_WORD = 100
-_LONGEST_MESSAGE = 320
-
-
-def one_line(message: str) -> str:
-    """Return a message as a line of printable characters, what was typed shortened where it is very long."""
-    printable = "".join(
-        character if character.isprintable() else " " if character.isspace() else ascii(character)[1:-1]
-        for character in message
-    )
-    words = [
-        word if len(word) <= _LONGEST_WORD else f"{word[:40]}...{word[-10:]} ({len(word):,} characters)"
-        for word in printable.split()
-    ]
-    line = " ".join(words)
-    return line if len(line) <= _LONGEST_MESSAGE else f"{line[: _LONGEST_MESSAGE - 3]}..."
-
-
 class Word(NamedTuple):
     """A flag with its values, or a word that is the value of no flag.
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import beambert_file_errors as file_errors
 from bert_model import hugging_face, model_card, native, tf1_checkpoint
 from bert_model.checkpoints import GLOBAL_STEP, Checkpoint
 from bert_model.names import variable_names
@@ -71,11 +73,13 @@ def new_directory(destination: Path) -> Iterator[Path]:
 
     Raises:
         CheckpointError: what was written was removed meanwhile.
+        FileError: the directory cannot be made.
     """
-    destination.parent.mkdir(parents=True, exist_ok=True)
     unfinished = destination.with_name(f".{destination.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
+    with file_errors.writing(destination):
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
     try:
         yield unfinished
         # Takes the place of an empty directory too.
@@ -111,7 +115,10 @@ def check_destination(destination: Path) -> None:
         raise CheckpointError(f"{destination} is a file; give a new directory")
     if destination.is_dir() and any(destination.iterdir()):
         raise CheckpointError(f"{destination} is there already; give a new directory, or remove it first")
-    if destination.resolve() == Path.cwd():
+    there = next(path for path in (destination, *destination.parents) if path.exists())
+    if not there.is_dir():
+        raise CheckpointError(f"{destination} cannot be written: {there} is a file; give a new directory")
+    if os.path.realpath(destination) == os.path.realpath(Path.cwd()):
         # What is written takes the place of the directory, and the shell would stay in the one that was there.
         raise CheckpointError(f"{destination} is the current directory; give a new directory, such as ./model")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from beambert_json import Count, convert, decode, shortened, shown
 from bert_model.stored_tensors import CheckpointError, StoredTensor, as_float32
 
@@ -58,14 +59,17 @@ def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
 
     Raises:
         CheckpointError: a tensor cannot be read.
+        FileError: the file cannot be written.
     """
     from safetensors.numpy import save_file
 
     # The library makes a file that its owner alone may read; others are made as the umask says.
-    path.touch()
-    mode = stat.S_IMODE(path.stat().st_mode)
-    save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
-    path.chmod(mode)
+    content = {name: tensor.read() for name, tensor in tensors.items()}
+    with file_errors.writing(path):
+        path.touch()
+        mode = stat.S_IMODE(path.stat().st_mode)
+        save_file(content, path, metadata={"format": "pt"})
+        path.chmod(mode)
 
 
 def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from bert_model.stored_tensors import CheckpointError, StoredTensor
 
 _STEP = re.compile(r"-(\d+)$")
@@ -73,7 +74,7 @@ def write(prefix: Path, tensors: Mapping[str, StoredTensor]) -> None:
     try:
         tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
     except tf.errors.OpError as error:
-        raise CheckpointError(f"{prefix} cannot be written ({_first_line(error)}); free some space") from error
+        raise CheckpointError(file_errors.write_line(prefix, error)) from error
 
 
 def _guarded(prefix: Path, action: Callable[[], Any]) -> Any:

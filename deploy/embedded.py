@@ -4,8 +4,8 @@ Beam's own default, DirectRunner, first tries a binary that it downloads. Here t
 FnApiRunner, and its worker processes are given the pipeline options, which they otherwise lack.
 """
 
+import builtins
 import dataclasses
-import errno
 import logging
 import os
 import re
@@ -25,6 +25,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProv
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
+import beambert_file_errors as file_errors
 from deploy import engine_flags
 from pipelines.dataset import DatasetError
 from pipelines.sources import SourceError
@@ -36,8 +37,6 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*
 # How the engine says that a signal ended a worker process.
 _KILLED = re.compile(r"exited with return code -(\d+)")
 _ENGINE_LOGGERS = ("apache_beam", "grpc")
-_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
 # The messages for a missing file of the operating system, of Beam's rename and of `writing.read_bytes`.
 _MISSING = re.compile(
     r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
@@ -198,8 +197,27 @@ def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> E
             path = next(filter(None, missing.groups()))
             why = ", or is not on a filesystem that every worker sees" if on_cluster else ""
             return DatasetError(f"{path} was removed while the command ran{why}; run the same command again")
-        number = _ERRNO.search(message)
-        if number and int(number.group(1)) in _CANNOT_WRITE:
-            reason = os.strerror(int(number.group(1)))
-            return DatasetError(f"writing to --output {output} failed: {reason}; mend that and run the same again")
+        if line := _file_error(name, message, output):
+            return DatasetError(line)
     return error
+
+
+def _file_error(name: str, message: str, output: str) -> str | None:
+    """Return the line about an error of the file system in a worker, None where it is another error.
+
+    Args:
+        name: of the exception's class.
+        message: its text.
+        output: the directory that is written to.
+    """
+    kind = getattr(builtins, name, None)
+    if (
+        "[Errno " not in message
+        and name != "BeamIOError"
+        and not (isinstance(kind, type) and issubclass(kind, OSError))
+    ):
+        return None
+    number = file_errors.number_in(message)
+    if number is not None and file_errors.cannot_write(number):
+        return file_errors.write_line(f"--output {output}", number)
+    return file_errors.line_of(OSError(message), f"--output {output}")

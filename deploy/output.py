@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+import beambert_file_errors as file_errors
 from pipelines.dataset import DatasetError
 from pipelines.output_directory import (
     LOCK_NAME,
@@ -137,7 +138,7 @@ def require_writable(output: str) -> None:
         write_text(probe, "")
         delete_matching(probe)
     except (OSError, ValueError, BeamIOError) as error:
-        raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
+        raise DatasetError(file_errors.write_line(f"--output {output}", error)) from error
 
 
 def refuse_other(output: str, what: str, there: dict[str, Any], asked: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
+import beambert_file_errors as file_errors
+
 # A (flag, path) that a command reads: a file, a directory with all that is in it, the prefix of a checkpoint, a URL,
 # or - for stdin.
 InputPath = tuple[str, str]
@@ -130,9 +132,7 @@ class OutputFile:
         try:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         except OSError as error:
-            raise OutputFileError(
-                f"{flag} {path} cannot be written ({error.strerror}); give a file in another directory"
-            ) from error
+            raise OutputFileError(file_errors.write_line(f"{flag} {path}", error)) from error
 
     def __enter__(self) -> "OutputFile":
         return self
@@ -170,9 +170,7 @@ class OutputFile:
             ) from error
         except OSError as error:
             self.discard()
-            raise OutputFileError(
-                f"{self._flag} {self._name} cannot be written ({error.strerror}); give another file"
-            ) from error
+            raise OutputFileError(file_errors.write_line(f"{self._flag} {self._name}", error)) from error
 
     def _link(self) -> None:
         """Rename without replacing: fails where another process has made the file meanwhile."""

@@ -84,8 +84,8 @@ def better(directory: Path, step: int, metric: str, value: float) -> bool:
         Whether it is the best now.
 
     Raises:
-        TrainingError: it is not known whether the metric should be high or low, or the record cannot be read or
-            written.
+        TrainingError: it is not known whether the metric should be high or low, or the record cannot be read.
+        FileError: the record cannot be written.
     """
     lower = lower_is_better(metric)
     if not math.isfinite(value):
@@ -96,8 +96,5 @@ def better(directory: Path, step: int, metric: str, value: float) -> bool:
         if not improved:
             return False
     content = json.dumps(Best(step, metric, value)._asdict(), indent=2) + "\n"
-    try:
-        write_whole(directory / FILE_NAME, content.encode())
-    except OSError as error:
-        raise TrainingError(f"{directory / FILE_NAME} cannot be written ({error}); free some space") from error
+    write_whole(directory / FILE_NAME, content.encode())
     return True

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypedDict
 
 import tensorflow as tf
 
+import beambert_file_errors as file_errors
 from beambert_json import JsonError, NonNegative, read, require
 from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
-from trainers.errors import TrainingError
+from trainers.errors import StorageError, TrainingError
 from trainers.whole_files import synchronize
 
 GLOBAL_STEP = "global_step"
@@ -80,7 +81,7 @@ def save(
         state: what else the run goes on from, of JSON's types; None for nothing.
 
     Raises:
-        TrainingError: the checkpoint cannot be written.
+        StorageError: the checkpoint cannot be written.
     """
     final = Checkpoint(step, directory / f"model.ckpt-{step}")
     unfinished = directory / _UNFINISHED
@@ -100,13 +101,13 @@ def save(
     except (OSError, tf.errors.OpError) as error:
         if isinstance(error, FileNotFoundError | tf.errors.NotFoundError):
             vanished = next((path for path in (directory.parent, directory) if not path.is_dir()), unfinished)
-            raise TrainingError(
+            raise StorageError(
                 f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
             ) from error
         # Space that a part of a checkpoint takes would be missed by the run's other files.
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise TrainingError(
-            f"checkpoint {final.prefix} cannot be written ({_first_line(error)}); it takes "
+        raise StorageError(
+            f"checkpoint {final.prefix} cannot be written ({file_errors.reason_of(error)}); it takes "
             f"{bytes_needed(variables, vocab_size):,} bytes, {_free_bytes(directory):,} are free there; free some "
             f"space, or make the directory writable, and start again: {_goes_on_from(directory)}"
         ) from error
@@ -183,7 +184,7 @@ def remove_old(directory: Path, keeping: Keeping, best_step: int | None) -> None
         best_step: of the best checkpoint, which stays too; None if there is none.
 
     Raises:
-        TrainingError: a checkpoint cannot be removed.
+        StorageError: a checkpoint cannot be removed.
     """
     saved = checkpoints(directory)
     if not keeping.last:
@@ -200,9 +201,9 @@ def remove_old(directory: Path, keeping: Keeping, best_step: int | None) -> None
         try:
             _remove(checkpoint)
         except OSError as error:
-            raise TrainingError(
-                f"old checkpoint {checkpoint.prefix} cannot be removed ({_first_line(error)}); make {directory} "
-                "writable and start again"
+            raise StorageError(
+                f"old checkpoint {checkpoint.prefix} cannot be removed ({file_errors.reason_of(error)}); make "
+                f"{directory} writable and start again"
             ) from error
 
 

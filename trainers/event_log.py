@@ -4,6 +4,7 @@
 twice; hence the events are written here.
 """
 
+import contextlib
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from trainers.errors import TrainingError
+import beambert_file_errors as file_errors
+from trainers.errors import StorageError
 
 _Value = tf.compat.v1.Summary.Value
 _Metadata = tf.compat.v1.SummaryMetadata
@@ -56,24 +58,27 @@ class EventLog:
             )
             for tag, lines in (texts or {}).items()
         ]
-        if self.writer is None:
-            self.writer = self._begin()
-        self._add(self.writer, step=step, summary=tf.compat.v1.Summary(value=values))
-        self.writer.flush()
+        with file_errors.writing(self.path or self.directory):
+            if self.writer is None:
+                self.writer = self._begin()
+            self._add(self.writer, step=step, summary=tf.compat.v1.Summary(value=values))
+            self.writer.flush()
 
     def require_file(self) -> None:
         """Checks that the file that is written is still in its directory.
 
         Raises:
-            TrainingError: it was removed.
+            StorageError: it was removed.
         """
         if self.path is not None and not self.path.exists():
-            raise TrainingError(f"{self.path} was removed while the command ran; run the same command again")
+            raise StorageError(f"{self.path} was removed while the command ran; run the same command again")
 
     def close(self) -> None:
         """Closes the file, if there is one."""
         if self.writer is not None:
-            self.writer.close()
+            # What could not be written was reported when it was.
+            with contextlib.suppress(tf.errors.OpError):
+                self.writer.close()
             self.writer = None
 
     def _begin(self) -> tf.io.TFRecordWriter:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import beambert_file_errors as file_errors
 from beambert_flags import sequence_length, vocabulary_size
 from bert_model.conversion import check_destination, new_directory, require_files
 from bert_model.names import FEATURE_BASED, PRETRAINING, TASKS
@@ -177,7 +178,7 @@ def save(opened: InferenceModel, directory: Path, max_seq_length: int, top_k: in
         concrete = {name: function.get_concrete_function() for name, function in signatures.items()}
         tf.saved_model.save(module, str(directory), signatures=concrete)
     except (OSError, tf.errors.OpError) as error:
-        raise TrainingError(f"{directory} cannot be written ({error}); free some space") from error
+        raise TrainingError(file_errors.write_line(directory, error)) from error
     finally:
         shutil.rmtree(sources, ignore_errors=True)
     return concrete

@@ -1,5 +1,6 @@
 """The files of `beambert features`: JSON lines as the released extract_features.py writes them, Parquet, npz."""
 
+import contextlib
 import shutil
 import tempfile
 import zipfile
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from pipelines.output_file import OutputFile
 from trainers.errors import TrainingError
 
@@ -91,7 +93,7 @@ class FeatureWriter:
             self._writer = _WRITERS[kind](self._output.path, layout)
         except OSError as error:
             self._output.discard()
-            raise TrainingError(f"--output_file {path} cannot be written ({error.strerror}); name another") from error
+            raise TrainingError(file_errors.write_line(f"--output_file {path}", error)) from error
 
     def write(self, features: Features) -> None:
         """Adds texts.
@@ -102,7 +104,7 @@ class FeatureWriter:
         try:
             self._writer.write(features)
         except OSError as error:
-            raise TrainingError(f"--output_file {self.path} cannot be written ({error}); free some space") from error
+            raise TrainingError(file_errors.write_line(f"--output_file {self.path}", error)) from error
         self.count += len(features.token_splits) - 1
         self.tokens += len(features.input_ids)
 
@@ -113,23 +115,23 @@ class FeatureWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            try:
+            # What could not be written is not written when the file is closed either.
+            with contextlib.suppress(OSError):
                 self._writer.abandon()
-            finally:
-                self._output.discard()
+            self._output.discard()
             return
         try:
             self._writer.finish()
         except OSError as problem:
+            with contextlib.suppress(OSError):
+                self._writer.abandon()
             self._output.discard()
             if isinstance(problem, FileNotFoundError):
                 raise TrainingError(
                     f"--output_file {self.path}: {problem.filename} was removed while the command ran; run the same "
                     "command again"
                 ) from problem
-            raise TrainingError(
-                f"--output_file {self.path} cannot be written ({problem}); free some space"
-            ) from problem
+            raise TrainingError(file_errors.write_line(f"--output_file {self.path}", problem)) from problem
         self._output.commit()
 
 
@@ -227,8 +229,14 @@ class _Npz:
             "row_splits": (np.int64, ()),
         }
         self.rows = dict.fromkeys(self.shapes, 0)
-        self.files: dict[str, BinaryIO] = {name: (self.folder / name).open("wb") for name in self.shapes}
-        self._add("row_splits", np.zeros(1, np.int64))
+        self.files: dict[str, BinaryIO] = {}
+        try:
+            for name in self.shapes:
+                self.files[name] = (self.folder / name).open("wb")
+            self._add("row_splits", np.zeros(1, np.int64))
+        except BaseException:
+            self.abandon()
+            raise
 
     def write(self, features: Features) -> None:
         layers = [name for name in self.shapes if name.startswith("layer_")]
@@ -249,7 +257,8 @@ class _Npz:
 
     def abandon(self) -> None:
         for file in self.files.values():
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _assemble(self) -> None:

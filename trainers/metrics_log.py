@@ -7,6 +7,7 @@ All fields but `TIMING_FIELDS` are a function of the run alone: a run that was s
 leaves the lines of one that never stopped.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -14,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Required, TextIO, TypedDict
 
+import beambert_file_errors as file_errors
 from beambert_json import Count, JsonError, NonEmpty, Number, decode, require
-from trainers.errors import TrainingError
+from trainers.errors import StorageError, TrainingError
 from trainers.whole_files import write_whole
 
 FILE_NAME = "metrics.jsonl"
@@ -88,17 +90,19 @@ class MetricsLog:
             others = [other for other in read(self.path) if (other["split"], other["step"]) != (split, step)]
             self.file.close()
             self._rewrite(others)
-        self.file.write(_text(line))
-        self.file.flush()
+        with file_errors.writing(self.path):
+            self.file.write(_text(line))
+            self.file.flush()
         self.written.add((split, step))
 
     def sync(self) -> None:
         """Waits until the lines lie on the disk, so that a checkpoint never outlives them.
 
         Raises:
-            TrainingError: the file, or the directory that it is in, was removed, moved or replaced.
+            StorageError: the file, or the directory that it is in, was removed, moved or replaced.
         """
-        os.fsync(self.file.fileno())
+        with file_errors.writing(self.path):
+            os.fsync(self.file.fileno())
         # What is written after that would go into a file without a name, or beside what was moved away.
         try:
             is_there = os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
@@ -106,13 +110,14 @@ class MetricsLog:
             is_there = False
         if not is_there:
             vanished = self.path if self.path.parent.is_dir() else self.path.parent
-            raise TrainingError(
+            raise StorageError(
                 f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
             )
 
     def close(self) -> None:
-        """Closes the file."""
-        self.file.close()
+        """Closes the file. What could not be written to it was reported when it was."""
+        with contextlib.suppress(OSError):
+            self.file.close()
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         """Makes the file hold these lines, at once or not at all, and opens it to go on."""

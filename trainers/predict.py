@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+import beambert_file_errors as file_errors
 from beambert_flags import batch_size, number, sequence_length, vocabulary_size
 from bert_model.names import TASKS
 from pipelines.output_file import OutputFile, check_output_file, check_stdout
@@ -143,6 +144,7 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
         yield sys.stdout
         return
     with (
+        file_errors.writing(f"--output_file {output_file}"),
         OutputFile("--output_file", output_file, overwrite=overwrite) as output,
         output.path.open("a", encoding="utf-8") as file,
     ):

@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import beambert_file_errors as file_errors
 from bert_model import native
 from bert_model.config import BertConfig
 from tokenizer.vocabulary import Vocabulary
 from trainers import best_checkpoint, run_record
-from trainers.errors import TrainingError
+from trainers.errors import StorageError
 from trainers.run_record import RunRecord
 from trainers.whole_files import write_whole
 
@@ -32,7 +33,8 @@ def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -
 
 def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
     """Make the directory of a run and write `first_files` there, each atomically."""
-    output.mkdir(parents=True, exist_ok=True)
+    with file_errors.writing(output):
+        output.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_whole(output / name, content)
 
@@ -42,14 +44,14 @@ def directory_errors(output: Path) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.
 
     Raises:
-        TrainingError: it is.
+        StorageError: it is.
     """
     try:
         yield
     except FileNotFoundError as error:
         if output.is_dir():
             raise
-        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
 
 
 def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
@@ -63,10 +65,10 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
         checkpoint: the checkpoint that is the model, without `.index`; None where there is none.
 
     Raises:
-        TrainingError: a file is missing or holds something else; it names the first such file.
+        StorageError: a file is missing or holds something else; it names the first such file.
     """
     if not output.is_dir():
-        raise TrainingError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
     missing = [name for name in contents if not (output / name).exists()]
     for name in missing:
         content = contents[name]
@@ -75,13 +77,13 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
     for name, content in contents.items():
         path = output / name
         if name in missing:
-            raise TrainingError(f"{path} was removed while the command ran; {_AGAIN}")
+            raise StorageError(f"{path} was removed while the command ran; {_AGAIN}")
         if content is not None and path.read_bytes() != content:
-            raise TrainingError(f"{path} was changed while the command ran; {_AGAIN}")
+            raise StorageError(f"{path} was changed while the command ran; {_AGAIN}")
     if checkpoint is None:
         return
     if not Path(f"{checkpoint}.index").exists() or not list(checkpoint.parent.glob(f"{checkpoint.name}.data-*")):
-        raise TrainingError(
+        raise StorageError(
             f"checkpoint {checkpoint} was removed while the command ran; {_AGAIN}: it resumes from the one before it"
         )
 
@@ -94,11 +96,11 @@ def require_checkpoint(directory: Path, step: int) -> None:
         step: that training ended at.
 
     Raises:
-        TrainingError: it was removed.
+        StorageError: it was removed.
     """
     prefix = directory / f"model.ckpt-{step}"
     if not Path(f"{prefix}.index").exists():
-        raise TrainingError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
+        raise StorageError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
 
 
 def stale_best(directory: Path) -> bytes | None:
@@ -115,11 +117,11 @@ def require_best(directory: Path, stale: bytes | None) -> None:
         stale: `stale_best` when the command began, which is no error.
 
     Raises:
-        TrainingError: it was removed; or the record cannot be read.
+        StorageError: it was removed; or the record cannot be read.
     """
     if stale_best(directory) not in (None, stale):
         record = directory / best_checkpoint.FILE_NAME
-        raise TrainingError(
+        raise StorageError(
             f"the best checkpoint, which {record} names, was removed while the command ran; run the same command again "
             "to take the last checkpoint for the model, or give another --output to train again"
         )

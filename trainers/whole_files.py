@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import beambert_file_errors as file_errors
+
 # The temporary names of `whole_file`.
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.unfinished")
 
@@ -28,23 +30,31 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Its temporary name is its own, so that two processes that write the same file never mix: the last one wins. The
     kernel's lock on it, while it is written, tells it from what a killed process left.
+
+    Raises:
+        FileError: it cannot be written; nothing is left of it.
     """
-    unfinished, opened = _new_file(path)
-    with opened as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise
-    synchronize(path.parent)
+    with file_errors.writing(path):
+        unfinished, opened = _new_file(path)
+        with opened as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                unfinished.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    unfinished.unlink()
+                raise
+        synchronize(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all; what was there before stays until then."""
+    """Write a file so that it is there whole or not at all; what was there before stays until then.
+
+    Raises:
+        FileError: it cannot be written; nothing is left of it.
+    """
     with whole_file(path) as file:
         file.write(content)
 

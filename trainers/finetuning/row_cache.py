@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+import beambert_file_errors as file_errors
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.contract import FinetuningTask, Rows
 from trainers.whole_files import remove_unfinished, whole_file
@@ -65,10 +66,11 @@ def _write(path: Path, rows: Rows) -> None:
         **{f"extra.{name}": values for name, values in rows.extras.items()},
         **{name: np.array(getattr(rows, name)) for name in _NUMBERS},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_unfinished(path.parent)
-    with whole_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with file_errors.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(path.parent)
+        with whole_file(path) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def _read(path: Path) -> Rows | None:

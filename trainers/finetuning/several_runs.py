@@ -20,7 +20,7 @@ from pipelines.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers import run_record
 from trainers.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.best_checkpoint import lower_is_better
-from trainers.errors import TrainingError
+from trainers.errors import StorageError, TrainingError
 from trainers.finetune import FEATURES_NAME, require_data_directory, run_once
 from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
 from trainers.finetuning.runs_report import (
@@ -115,6 +115,8 @@ def _run_all(args: argparse.Namespace, output: Path, runs: Mapping[str, Mapping[
         }
         try:
             code = run_once(own[name])
+        except StorageError:
+            raise
         except TrainingError as error:
             # A learning rate that diverges is a result of the grid; what is wrong with the first run is with all.
             if number == 1 and not outcomes:

@@ -1,0 +1,133 @@
+"""What a terminal is given: lines without control characters, of bounded length, on streams that may be closed.
+
+It imports nothing but the standard library.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+MAX_CHARACTERS = 400
+# The longest word or quoted value that is shown whole; the first that makes the line short enough is used.
+_WORD_LIMITS = (300, 200, 120, 80)
+_ELLIPSIS = "..."
+# What an error of a stream has for the name of its file.
+_LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
+# Bytes of a name that is not UTF-8, as Python has them; half characters; control characters, C0 and C1, among them the
+# escape of terminals; separators of lines; marks that change the direction of what follows.
+_NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return a text with every character escaped that would change the terminal or cannot be encoded."""
+    return _NOT_PRINTABLE.sub(_escaped, text)
+
+
+def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
+    """Return a line of at most `limit` characters: long words lose their middle, then the line its own.
+
+    The flag and the file are named at the beginning of an error, the remedy at its end.
+    """
+    if len(text) <= limit:
+        return text
+    for longest in _WORD_LIMITS:
+        words = " ".join(without_middle(word, longest) for word in text.split(" "))
+        if len(words) <= limit:
+            return words
+    return without_middle(" ".join(without_middle(word, _WORD_LIMITS[-1]) for word in text.split(" ")), limit)
+
+
+def without_middle(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, with "..." in place of its middle."""
+    if len(text) <= limit:
+        return text
+    kept = limit - len(_ELLIPSIS)
+    return text[: kept - kept // 2] + _ELLIPSIS + text[len(text) - kept // 2 :]
+
+
+def line(text: str) -> str:
+    """Return a message as one line that a terminal can show."""
+    return shortened(printable(text.strip()))
+
+
+def print_error(text: str) -> None:
+    """Print a line to stderr; where that is impossible, nobody reads it."""
+    try:
+        print(line(text), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        silence("stderr")
+
+
+class _Stream(io.TextIOWrapper):
+    """stdout or stderr, whose errors name it, and which escapes what its encoding lacks."""
+
+    def __init__(self, stream: io.TextIOWrapper, label: str) -> None:
+        super().__init__(
+            stream.buffer,
+            stream.encoding,
+            "backslashreplace" if stream.errors == "strict" else stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        self._label = label
+
+    def write(self, text: str) -> int:
+        with self._named():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._named():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = self._label
+            raise
+
+
+def open_streams() -> None:
+    """Make the streams of this process usable: open the closed ones, and let the errors of the others name them.
+
+    A closed stream has no descriptor, and the next file that is opened would take its place.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+        elif number and type(stream) is io.TextIOWrapper and stream is getattr(sys, f"__{name}__"):
+            setattr(sys, name, _Stream(stream, _LABELS[name]))
+
+
+def failed_stream(error: OSError) -> str:
+    """Return which of "stdout" and "stderr" could not be written, or "" where the error is another one."""
+    return next((name for name, label in _LABELS.items() if error.filename == label), "")
+
+
+def silence(name: str) -> None:
+    """Let what Python still holds of stdout or stderr, and what is written later, go nowhere."""
+    try:
+        descriptor = getattr(sys, name).fileno()
+    except (OSError, ValueError, AttributeError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0]) or (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    )
