@@ -9,13 +9,11 @@ import dataclasses
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 import apache_beam as beam
@@ -23,10 +21,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 import beambert_file_errors as file_errors
 from deploy import engine_flags
+from deploy.worker_processes import WorkerDeath, WorkerProcesses
 from pipelines.dataset import DatasetError
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
@@ -34,8 +32,6 @@ from tokenizer.vocabulary import VocabularyError
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
 # How an exception of a worker shows: as the last line of its traceback, with the step's name behind it.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
-# How the engine says that a signal ended a worker process.
-_KILLED = re.compile(r"exited with return code -(\d+)")
 _ENGINE_LOGGERS = ("apache_beam", "grpc")
 # The messages for a missing file of the operating system, of Beam's rename and of `writing.read_bytes`.
 _MISSING = re.compile(
@@ -66,18 +62,13 @@ def num_workers(options: PipelineOptions) -> int | None:
     return options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
 
 
-def _embedded_runner(options: PipelineOptions, worker_log: str) -> FnApiRunner:
+def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) -> FnApiRunner:
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-    environment = None
-    direct = options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_processing":
-        # The engine would start the same command, but let every worker print the traceback of a user's mistake.
-        environment = SubprocessSDKEnvironment.from_command_string(
-            f"{shlex.quote(sys.executable)} -m apache_beam.runners.worker.sdk_worker_main 2>>{shlex.quote(worker_log)}"
-        )
-        direct.direct_running_mode = "in_memory"
+    if workers:
+        # The engine would start processes of its own.
+        options.view_as(DirectOptions).direct_running_mode = "in_memory"
     return FnApiRunner(
-        default_environment=environment,
+        default_environment=workers.environment if workers else None,
         provision_info=ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)),
     )
 
@@ -165,25 +156,27 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                 known = engine_flags.failure(error, options) or error
             raise known from error
         return
-    with tempfile.NamedTemporaryFile("r", prefix="beambert-workers-", suffix=".log") as log, _quiet_engine() as noise:
-        try:
-            with beam.Pipeline(runner=_embedded_runner(options, log.name), options=options) as pipeline:
+    with ExitStack() as stack, _quiet_engine() as noise:
+        in_processes = options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+        workers = stack.enter_context(WorkerProcesses()) if in_processes else None
+
+        def run_pipeline() -> None:
+            with beam.Pipeline(runner=_embedded_runner(options, workers), options=options) as pipeline:
                 build(pipeline)
+
+        try:
+            workers.run(run_pipeline) if workers else run_pipeline()
             # The engine swallows an exception that reaches it while it closes its workers.
             if noise.interrupted:
                 raise KeyboardInterrupt
         except Exception as error:
             if noise.interrupted:
                 raise KeyboardInterrupt from error
-            killed = _KILLED.search("".join(noise.thread_failures))
-            if killed:
-                raise DatasetError(
-                    f"a worker process was killed (signal {killed.group(1)}), most often for lack of memory; "
-                    "use fewer --direct_num_workers or more --num_buckets, and run the same again"
-                ) from error
+            if isinstance(error, WorkerDeath):
+                raise DatasetError(str(error)) from error
             known = _as_user_error(error, output)
             if known is error:
-                sys.stderr.write("".join(noise.thread_failures) + log.read())
+                sys.stderr.write("".join(noise.thread_failures) + (workers.log() if workers else ""))
             raise known from error
 
 
