@@ -79,7 +79,7 @@ _HTML = Kind(
 )
 _XML = Kind("XML, but no MediaWiki dump", f"convert it to text or JSON lines first, {_AS_TEXT}", binary=False)
 
-_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--.*?-->\s*)*"
+_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--(?:[^-]|-(?!->))*+-->\s*)*"
 # The second tag distinguishes a web page from a sentence about one: "<html> is the root element".
 _HTML_START = re.compile(
     _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
