@@ -188,7 +188,7 @@ def _cut_comments(text: str) -> str:
 
 
 def _cut_templates(text: str) -> str:
-    """Cut templates of at most `_MARKUP_CHARACTERS` out, from the inside out, in time that grows with the text alone."""
+    """Cut templates of at most `_MARKUP_CHARACTERS` out, from the inside out; the time is linear in the text."""
     if "{{" not in text or "}}" not in text:
         return text
     kept: list[str] = []
@@ -216,7 +216,7 @@ def _cut_templates(text: str) -> str:
 
 
 def _without_quotes(line: str) -> str:
-    """Drop pairs of bold and italic marks, as wikitext has them, around text that neither begins nor ends in a blank."""
+    """Drop pairs of wikitext's bold and italic marks around text that neither begins nor ends in a blank."""
     marks = [match.span() for match in _QUOTES.finditer(line)]
     closing: list[int] = []  # Of each mark the next one after it that closes one of its size, or -1.
     nearest: dict[int, int] = {}
@@ -241,7 +241,7 @@ def _without_quotes(line: str) -> str:
 
 
 def _without_heading_marks(text: str) -> str:
-    """Drop the equals signs around a heading, as wikitext has them; text that begins like one but does not end so stays."""
+    """Drop wikitext's equals signs around a heading; a text that does not end in them stays as it is."""
     marks = len(text) - len(text.lstrip("="))
     end = len(text.rstrip("="))
     level = min(marks, len(text) - end, _MOST_HEADING_MARKS)

@@ -7,6 +7,7 @@ import re
 import re._constants as codes
 import re._parser as parser
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -75,8 +76,7 @@ class Uses(ast.NodeVisitor):
         self._module = module
         self._function: list[str] = []
         assert module.__file__
-        with open(module.__file__, encoding="utf-8") as file:
-            self.visit(ast.parse(file.read()))
+        self.visit(ast.parse(Path(module.__file__).read_text(encoding="utf-8")))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._function.append(node.name)

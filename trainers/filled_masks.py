@@ -12,8 +12,8 @@ from tokenizer.wordpiece import CONTINUATION
 _CLOSING = frozenset(",.;:!?)]}%'’”-–/")
 _OPENING = frozenset("([{$#@'’“-–/")
 _PIECES_BEFORE = 6
-# A filled mask in a line: original, prediction, probability. Special tokens are never masked, a bracket may be. No token that the
-# tokenizer makes is longer; without a bound, a line without blanks takes time that grows with its square.
+# A filled mask in a line: original, prediction, probability. Special tokens are never masked, a bracket may be.
+# No token of text is longer; without a bound, a line without blanks takes time that grows with its square.
 FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]{1,250})→(\S{1,250}) (\d+%)\]")
 
 
