@@ -15,7 +15,7 @@ import numpy as np
 from pipelines.ngrams import ngram_keys, plain_word_hashes, plain_words
 from pipelines.sources import SourceError
 from pipelines.sources.files import open_decompressed
-from pipelines.wide_encodings import HEAD_BYTES, conversion, wide_encoding
+from pipelines.wide_encodings import HEAD_BYTES, wide_encoding
 
 NGRAM = 13
 
@@ -107,7 +107,8 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
         data = stream.read()
     if encoding := wide_encoding(data[:HEAD_BYTES]):
         raise SourceError(
-            f"--decontaminate {path} is {encoding}; convert it first: {conversion('FILE', encoding)} > FILE.txt"
+            f"--decontaminate {path} is {encoding}; "
+            f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt"
         )
     try:
         text = data.decode("utf-8-sig")

@@ -42,13 +42,3 @@ def wide_encoding(head: bytes) -> str:
         if min(shares[place] for place in zero) > _ZEROS and max(shares[place] for place in other) <= _OTHER_ZEROS:
             return name
     return ""
-
-
-def conversion(name: str, encoding: str) -> str:
-    """Return the command that converts a file to UTF-8.
-
-    Args:
-        name: of the file.
-        encoding: as `wide_encoding` returns it.
-    """
-    return f"iconv -f {encoding.lower()} -t utf-8 {name}"

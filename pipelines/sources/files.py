@@ -14,7 +14,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.input_formats import SourceError as SourceError
-from pipelines.wide_encodings import conversion, wide_encoding
+from pipelines.wide_encodings import wide_encoding
 from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -208,7 +208,9 @@ def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[t
     for number, raw in enumerate(stream, start=1):
         if number == 1:
             if (wide := wide_encoding(raw)) and codecs.lookup(encoding).name == "utf-8":
-                raise SourceError(f"{path} is {wide}; convert it first: {conversion('FILE', wide)} > FILE.txt")
+                raise SourceError(
+                    f"{path} is {wide}; convert it first: iconv -f {wide.lower()} -t utf-8 FILE > FILE.txt"
+                )
             raw = raw.removeprefix(codecs.BOM_UTF8)
         yield number, raw
 

@@ -8,7 +8,7 @@ import codecs
 import dataclasses
 import re
 
-from pipelines.wide_encodings import conversion, wide_encoding
+from pipelines.wide_encodings import wide_encoding
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
 _LOOKED_AT = 4096
@@ -129,7 +129,7 @@ def _binary_kind(stem: str, head: bytes) -> Kind | None:
                 return _TAR
             return Kind(f"compressed with {method}, which its name does not say", f"name it FILE{suffix}")
     if encoding := wide_encoding(head):
-        return Kind(encoding, f"convert it first: {conversion('FILE', encoding)} > FILE.txt")
+        return Kind(encoding, f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt")
     control = len(head) - len(head.translate(None, _CONTROL_BYTES))
     if control < max(_LEAST_CONTROL_BYTES, _CONTROL_SHARE * len(head)):
         return None

@@ -4,7 +4,7 @@ import codecs
 from pathlib import Path
 
 from beambert_flags import file_kind
-from pipelines.wide_encodings import HEAD_BYTES, conversion, wide_encoding
+from pipelines.wide_encodings import HEAD_BYTES, wide_encoding
 from trainers.errors import TaskDataError
 
 
@@ -22,7 +22,7 @@ def read_text(path: Path) -> str:
         reason = error.strerror or error
         raise TaskDataError(f"{path} cannot be read ({reason}); check the path and your access") from error
     if encoding := wide_encoding(content[:HEAD_BYTES]):
-        raise TaskDataError(f"{path} is {encoding}; convert it: {conversion(path.name, encoding)} > FILE")
+        raise TaskDataError(f"{path} is {encoding}; write it anew with: iconv -f {encoding} -t UTF-8 {path.name}")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
