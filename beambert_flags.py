@@ -40,6 +40,7 @@ _FILE_KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+_ENDLESS = ("a named pipe (FIFO)", "a device")
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
@@ -79,7 +80,19 @@ def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str |
         kind = file_kind(place)
         if kind not in ("", "a directory"):
             return f"{flag} {short} is {kind}, not a file; write its content to a file and give that"
+        if kind and (name := _endless_in(place)):
+            return f"{flag} {short} holds {name}, {file_kind(f'{place}/{name}')}; move it to another directory"
     return None
+
+
+def _endless_in(directory: str) -> str:
+    """Return the name of a pipe or device in a directory, or ""; a command that looks for a file there would wait."""
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if not (entry.is_file() or entry.is_dir()))
+    except OSError:
+        return ""
+    return next((name for name in names if file_kind(f"{directory}/{name}") in _ENDLESS), "")
 
 
 def _holds_surrogates(text: str) -> bool:

@@ -1,12 +1,13 @@
 """The regular expressions of the package, where each is used, and text that is as bad as can be for each of them."""
 
 import ast
+import functools
 import importlib
 import itertools
 import re
 import re._constants as codes
 import re._parser as parser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ _CATEGORIES = {
 # Characters that a negated class may accept.
 _COMMON = "a1 .,\n\t\"'<>()[]{}-_=\\@&;:|é。"
 # Characters of a class that are tried; more add time and no new kind of text.
-_CHARACTERS_TRIED = 5
+_CHARACTERS_TRIED = 4
 
 
 def modules() -> Iterator[ModuleType]:
@@ -143,8 +144,7 @@ def _accepted(pattern: Any, flags: int) -> list[str]:
         # Ends and middle: a class of many signs has its letters anywhere.
         step = max(1, len(taken) // _CHARACTERS_TRIED)
         return list(dict.fromkeys(taken[::step]))[: _CHARACTERS_TRIED + 1]
-    refused = parser.SubPattern(parser.State(), [pattern])
-    return [c for c in _COMMON if c not in taken and refused is not None][:_CHARACTERS_TRIED]
+    return [c for c in _COMMON if c not in taken][:_CHARACTERS_TRIED]
 
 
 def _sample(items: Any, flags: int, groups: dict[int, str]) -> str:
@@ -224,15 +224,18 @@ def _following(items: Any, flags: int) -> list[str]:
     return []
 
 
-def adversarial_texts(pattern: re.Pattern[Any], size: int) -> Iterator[Any]:
-    """Yield text of about `size` characters on which a pattern that backtracks backtracks most."""
-    tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE if isinstance(pattern.pattern, bytes) else 0)
+def adversarial_texts(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], Any]]:
+    """Yield functions from a size to text of about so many characters on which the pattern backtracks most."""
+    tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     seen: set[tuple[str, str]] = set()
     for before, repeated in _seeds(tree, "", pattern.flags, {}):
-        if not repeated or (before, repeated) in seen:
-            continue
-        seen.add((before, repeated))
-        text = before + repeated * ((size - len(before)) // len(repeated))
-        # With a line end, what ends in `$` does not match; without one, a pattern of lines may.
-        for whole in (text, text + "\n!"):
-            yield whole.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else whole
+        if repeated and (before, repeated) not in seen:
+            seen.add((before, repeated))
+            # With a line end, what ends in `$` does not match; without one, a pattern of lines may.
+            for after in ("", "\n!"):
+                yield functools.partial(_text, before, repeated, after, isinstance(pattern.pattern, bytes))
+
+
+def _text(before: str, repeated: str, after: str, as_bytes: bool, size: int) -> str | bytes:
+    text = before + repeated * ((size - len(before)) // len(repeated)) + after
+    return text.encode("latin-1", "replace") if as_bytes else text

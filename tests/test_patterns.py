@@ -12,11 +12,12 @@ from tests.cpu_time import seconds
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# A text of 1 MB on which time grows with its square takes over 25 s: 2e10 steps of the fastest kind, runs of a class.
-# What is linear takes 0.01 to 1 s. A pattern that takes less than `_LIMIT / 16 ** 2` for a text of a sixteenth cannot
-# exceed the limit by growing with the square, so only the slow ones are run on the whole.
-_SIZE = 1 << 20
-_LIMIT = 12.0
+# Of CPU time for 1 MB. What is linear takes 0.01 to 2 s, what grows with the square of the text minutes or hours. A
+# shorter text that takes less than its share of the limit, by the square of the length, cannot exceed the limit as a
+# whole, so that only the slow ones are tried on longer text.
+_SIZES = (1 << 14, 1 << 16, 1 << 20)
+_SIZE = _SIZES[-1]
+_LIMIT = 20.0
 
 # Patterns that are used on bounded text alone: the most characters, and what bounds it.
 BOUNDED = {
@@ -91,16 +92,15 @@ def _collected() -> dict[tuple[re.Pattern[Any], str], tuple[str, int]]:
 
 def _slow_text(pattern: re.Pattern[Any], method: str, most: int) -> str:
     """A text on which a pattern takes time that grows faster than the text, shortened; "" where there is none."""
-    size = min(most, _SIZE)
-    small = min(size, _SIZE // 16)
-    for text, whole in zip(
-        patterns.adversarial_texts(pattern, small), patterns.adversarial_texts(pattern, size), strict=True
-    ):
-        taken = seconds(lambda text=text: _apply(pattern, method, text), _LIMIT)
-        if small < size and _LIMIT / 16**2 < taken < float("inf"):
-            taken = seconds(lambda whole=whole: _apply(pattern, method, whole), _LIMIT)
-        if taken > _LIMIT:
-            return repr(text[:60])
+    sizes = [min(most, size) for size in _SIZES]
+    for text_of in patterns.adversarial_texts(pattern):
+        for size in sizes:
+            text = text_of(size)
+            taken = seconds(lambda text=text: _apply(pattern, method, text), _LIMIT)
+            if taken > _LIMIT:
+                return repr(text[:60])
+            if taken <= _LIMIT * (size / _SIZE) ** 2:
+                break
     return ""
 
 
@@ -133,16 +133,17 @@ def test_adversarial_text_finds_patterns_that_are_not_linear(pattern):
     # A lower limit than that of the test above: these are known, and the time is this test's own.
     method, compiled = QUADRATIC[pattern], re.compile(pattern)
     times = [
-        seconds(lambda text=text: _apply(compiled, method, text), 0.5)
-        for text in patterns.adversarial_texts(compiled, _SIZE // 16)
+        seconds(lambda text_of=text_of: _apply(compiled, method, text_of(_SIZES[1])), 0.5)
+        for text_of in patterns.adversarial_texts(compiled)
     ]
-    assert max(times) > _LIMIT / 16**2
+    assert max(times) > _LIMIT * (_SIZES[1] / _SIZE) ** 2
 
 
 def test_source_is_searched_for_patterns_in_functions(tmp_path, monkeypatch):
     (tmp_path / "patterns_in_functions.py").write_text(
         "import re\nA = [re.compile('a')]\n"
-        "def f(x, y):\n    return re.sub('b', '', x, flags=re.I), re.compile(y), A[0].findall(x), re.split('[-_]', x)\n",
+        "def f(x, y):\n    return re.sub('b', '', x, flags=re.I), re.compile(y), A[0].findall(x)\n\n\n"
+        "def g(x):\n    return re.split('[-_]', x)\n",
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
