@@ -15,7 +15,7 @@ import beambert_arguments as arguments
 import beambert_file_errors as file_errors
 import beambert_packages as packages
 import beambert_terminal as terminal
-from beambert_flags import empty_path, places
+from beambert_flags import bad_path, empty_path, places
 
 COMMANDS = {
     "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
@@ -179,6 +179,8 @@ def read_command(name: str, argv: list[str]) -> Command:
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     if empty := empty_path(parser, args):
         parser.error(f"{empty} is empty; give a path")
+    if problem := bad_path(parser, args):
+        parser.error(problem)
     for action in required:
         action.required = True
     return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)

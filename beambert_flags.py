@@ -3,24 +3,33 @@
 import argparse
 import dataclasses
 import math
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 
 # What a flag's help calls its value where that is a file, a directory, or a pattern of such.
 PLACES = ("DIR", "DST", "FILE", "GLOB", "PATH", "SHARD", "SRC")
+# Streams of the process, which commands that can take them check themselves.
+_STREAMS = ("-", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null")
+_STREAM_FOLDERS = ("/dev/fd/", "/proc/self/fd/")
+# Limits of Linux and macOS: of a name, and of a whole path without its end mark.
+_NAME_BYTES = 255
+_PATH_BYTES = 4095
+# Of a value, and of a path, in a message.
+_SHOWN_VALUE = 60
+_SHOWN_PATH = 100
 _NAME_OR_FILE = "NAME|FILE.json"
 _MOST_DIGITS = 100
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-# Of a value in a message.
-_SHOWN_CHARACTERS = 60
 
 
 def shortened(text: str) -> str:
     """Return a value of a flag as a message shows it: in quotes, the middle left out where it is long."""
-    if len(text) <= _SHOWN_CHARACTERS:
+    if len(text) <= _SHOWN_VALUE:
         return repr(text)
-    return f"{text[: _SHOWN_CHARACTERS // 2]!r}... ({len(text):,} characters)"
+    return f"{text[: _SHOWN_VALUE // 2]!r}... ({len(text):,} characters)"
 
 
 def is_path(action: argparse.Action) -> bool:
@@ -36,6 +45,73 @@ def empty_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str
         if is_path(action) and any(isinstance(path, str) and not path.strip() for path in values):
             return _flag_of(action)
     return None
+
+
+_FILE_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_ENDLESS = ("a named pipe (FIFO)", "a device")
+
+
+def file_kind(path: str | os.PathLike[str]) -> str:
+    """Return what a path is that is no regular file, such as "a directory"; "" for a file, and where there is none."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - Path drops what makes "x/" a directory.
+    except (OSError, ValueError):
+        return ""
+    return next((name for test, name in _FILE_KINDS if test(mode)), "")
+
+
+def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str | None:
+    """Return what is wrong with the first path that no file can have or that no command can read, or None.
+
+    A pipe or a device may never end, and a command reads its files more than once. Other values are checked for what
+    no file can hold: a manifest records the flags.
+    """
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and _holds_surrogates(text):
+                remedy = "rename the file or directory" if is_path(action) else "give it in UTF-8"
+                return f"{_flag_of(action)} {ascii(text[:_SHOWN_PATH])[1:-1]} is not valid UTF-8; {remedy}"
+    for flag, place in places(parser, args):
+        # An error message must not be as long as the path.
+        short = place if len(place) <= _SHOWN_PATH else f"{place[:_SHOWN_PATH]}..."
+        if "://" in place or place in _STREAMS or place.startswith(_STREAM_FOLDERS):
+            continue
+        if "\0" in place:
+            return f"{flag} {short!r} holds a NUL character; give the path of a file"
+        # A pattern may be longer than what it matches.
+        longest = 0 if any(mark in place for mark in "*?[{") else max(map(len, os.fsencode(place).split(b"/")))
+        if longest > _NAME_BYTES:
+            return f"{flag} {short} has a name of {longest:,} bytes, and {_NAME_BYTES} is the most; give a shorter one"
+        if len(os.fsencode(place)) > _PATH_BYTES:
+            return f"{flag} {short} has {len(place):,} characters, and {_PATH_BYTES:,} is the most; give a shorter path"
+        kind = file_kind(place)
+        if kind not in ("", "a directory"):
+            return f"{flag} {short} is {kind}, not a file; write its content to a file and give that"
+        if kind and (name := _endless_in(place)):
+            return f"{flag} {short} holds {name}, {file_kind(f'{place}/{name}')}; move it to another directory"
+    return None
+
+
+def _endless_in(directory: str) -> str:
+    """Return the name of a pipe or device in a directory, or ""; a command that looks for a file there would wait."""
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if not (entry.is_file() or entry.is_dir()))
+    except OSError:
+        return ""
+    return next((name for name in names if file_kind(f"{directory}/{name}") in _ENDLESS), "")
+
+
+def _holds_surrogates(text: str) -> bool:
+    """Return whether a text holds what Python makes of bytes that are not UTF-8."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[tuple[str, str]]:

@@ -67,7 +67,7 @@ label = _matching(
     "is no label KEY=VALUE: lower-case letters, digits, hyphens and underscores, a letter first, at most 63 each",
 )
 service_account = _matching(
-    r"[^@\s]+@[^@\s]+\.[^@\s]+", "is no service account, such as NAME@PROJECT.iam.gserviceaccount.com"
+    r"[^@\s]+@(?=[^@\s]+\.[^@\s])[^@\s]++", "is no service account, such as NAME@PROJECT.iam.gserviceaccount.com"
 )
 
 

@@ -97,7 +97,7 @@ def python_of(wheel: Path) -> str:
         SubmitError: it is no wheel for Linux on x86-64.
     """
     match = re.fullmatch(r"beambert-[^-]+-(?:cp3(\d+)|py3)-[^-]+-([\w.]+)\.whl", wheel.name)
-    if not match or not (match[2] == "any" or re.search(r"linux\w*x86_64", match[2])):
+    if not match or not (match[2] == "any" or re.search(r"linux\w{0,60}x86_64", match[2])):
         raise SubmitError(
             f"{wheel} is no wheel of beambert for Linux on x86-64, which TPU machines run; build one there with pip "
             "wheel --no-deps . and give it as --wheel"

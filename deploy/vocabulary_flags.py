@@ -148,6 +148,8 @@ def _read(flag: str, path: str) -> Vocabulary:
         return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
     except FileNotFoundError as error:
         raise SourceError(f"{flag} {path} does not exist; check the path") from error
+    except IsADirectoryError as error:
+        raise SourceError(f"{flag} {path} is a directory; name the vocab.txt in it") from error
 
 
 def _checked(flag: str, path: str | None) -> str:

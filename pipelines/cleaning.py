@@ -128,7 +128,7 @@ _BLOCK_TAG = re.compile(
     r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)" + _ATTRIBUTES,
     re.IGNORECASE,
 )
-_TEMPLATE = re.compile(rf"\{{\{{[^{{}}]{{0,{_MARKUP_CHARACTERS}}}\}}\}}")
+_BRACE = re.compile(r"([{}])")
 # The residue of a template: a parser function's name, a citation's fields (OpenURL), and style declarations.
 _PARSER_FUNCTION = re.compile(
     r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|\{\{urlencode:", re.IGNORECASE
@@ -159,12 +159,14 @@ _MEDIA_LINK = re.compile(
     rf"\[\[(?:file|image|category|datei|bild|kategorie):[^\[\]]{{0,{_MARKUP_CHARACTERS}}}\]\]", re.IGNORECASE
 )
 _LINK = re.compile(rf"\[\[(?:[^\[\]|]{{0,{_MARKUP_CHARACTERS}}}\|)?([^\[\]|]{{0,{_MARKUP_CHARACTERS}}})\]\]")
-_BOLD_OR_ITALIC = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
-_HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
+_QUOTES = re.compile(r"'{2,}")
+# Apostrophes of a mark: italic, bold, both.
+_QUOTE_SIZES = (2, 3, 5)
+_MOST_HEADING_MARKS = 6
 _ENTITY = re.compile(
     r"&(?:nbsp|amp|lt|gt|quot|apos|ndash|mdash|minus|times|thinsp|hellip|#\d{1,7}|#x[0-9a-fA-F]{1,6});"
 )
-_EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
+_EMPTY_PARENTHESES = re.compile(r" \((?:\s*+[,;:])?\s*+\)")
 _EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
 
 
@@ -183,6 +185,73 @@ def _cut_comments(text: str) -> str:
             done = following = end + 3
         start = text.find("<!--", following)
     return "".join([*kept, text[done:]])
+
+
+def _cut_templates(text: str) -> str:
+    """Cut templates of at most `_MARKUP_CHARACTERS` out, from the inside out; the time is linear in the text."""
+    if "{{" not in text or "}}" not in text:
+        return text
+    kept: list[str] = []
+    # Of each brace that is kept: the brace, its index in `kept`, and how many other characters are kept before it.
+    braces: list[tuple[str, int, int]] = []
+    others = 0
+    for part in _BRACE.split(text):
+        if part not in ("{", "}"):
+            kept.append(part)
+            others += len(part)
+            continue
+        braces.append((part, len(kept), others))
+        kept.append(part)
+        if part == "}" and len(braces) >= 4:
+            (first, start, at), (second, _, at_second), (third, _, at_third), (_, _, at_fourth) = braces[-4:]
+            if (
+                first + second + third == "{{}"
+                and at == at_second
+                and at_third == at_fourth
+                and at_third - at_second <= _MARKUP_CHARACTERS
+            ):
+                del kept[start:], braces[-4:]
+                others = at
+    return "".join(kept)
+
+
+def _without_quotes(line: str) -> str:
+    """Drop pairs of wikitext's bold and italic marks around text that neither begins nor ends in a blank."""
+    marks = [match.span() for match in _QUOTES.finditer(line)]
+    closing: list[int] = []  # Of each mark the next one after it that closes one of its size, or -1.
+    nearest: dict[int, int] = {}
+    for place in range(len(marks) - 1, -1, -1):
+        start, end = marks[place]
+        closing.append(nearest.get(end - start, -1))
+        if start and not line[start - 1].isspace():
+            nearest[end - start] = place
+    closing.reverse()
+    kept: list[str] = []
+    done = place = 0
+    while place < len(marks):
+        start, end = marks[place]
+        before, following = line[max(0, start - 1) : start], line[end : end + 1]
+        opens = end - start in _QUOTE_SIZES and not (before.isalnum() or before == "_")
+        if opens and closing[place] >= 0 and not following.isspace():
+            place = closing[place]
+            kept += [line[done:start], line[end : marks[place][0]]]
+            done = marks[place][1]
+        place += 1
+    return "".join([*kept, line[done:]])
+
+
+def _without_heading_marks(text: str) -> str:
+    """Drop wikitext's equals signs around a heading; a text that does not end in them stays as it is."""
+    marks = len(text) - len(text.lstrip("="))
+    end = len(text.rstrip("="))
+    level = min(marks, len(text) - end, _MOST_HEADING_MARKS)
+    content = text[marks : len(text) - level]
+    if level < 2 or not content or "\n" in content.strip():
+        return text
+    # A heading of nothing but blanks is one blank; a blank stays before an equals sign.
+    name = content.lstrip()
+    name = content[-1] if not name else content[len(content) - len(name) - 1 :] if name[0] == "=" else name
+    return "=" * (marks - level) + (name.rstrip() or name)
 
 
 def _cut_style(match: re.Match[str]) -> str:
@@ -246,17 +315,14 @@ def remove_residual_markup(text: str) -> str:
         if short and not _is_prose(text):
             return ""
     if "{{" in text or "}}" in text or "{|" in text or "|}" in text:
-        before = ""
-        while before != text:
-            before, text = text, _TEMPLATE.sub("", text)
-        text = _BRACES.sub(" ", text)
+        text = _BRACES.sub(" ", _cut_templates(text))
     if "[[" in text:
         text = _LINK.sub(r"\1", _MEDIA_LINK.sub("", text))
     # With a double backquote it is the quotation marks of tokenised text.
     if "''" in text and "``" not in text:
-        text = _BOLD_OR_ITALIC.sub(r"\2", text)
+        text = "\n".join(map(_without_quotes, text.split("\n")))
     if text.startswith("=="):
-        text = _HEADING.sub(r"\2", text)
+        text = _without_heading_marks(text)
     if "&" in text:
         text = unescape_entities(text)
     if " (" in text:

@@ -15,6 +15,7 @@ import numpy as np
 from pipelines.ngrams import ngram_keys, plain_word_hashes, plain_words
 from pipelines.sources import SourceError
 from pipelines.sources.files import open_decompressed
+from pipelines.wide_encodings import HEAD_BYTES, wide_encoding
 
 NGRAM = 13
 
@@ -104,6 +105,11 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
         stem = stem.removesuffix(suffix)
     with open_decompressed(path) as stream:
         data = stream.read()
+    if encoding := wide_encoding(data[:HEAD_BYTES]):
+        raise SourceError(
+            f"--decontaminate {path} is {encoding}; "
+            f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt"
+        )
     try:
         text = data.decode("utf-8-sig")
         if stem.endswith(".json"):

@@ -1,12 +1,15 @@
 """Paragraphs to sentences."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import sentencex
 
 from pipelines.cleaning import fold_whitespace
 from pipelines.sentence_boundaries import boundaries
+
+# Far more than a paragraph of prose has.
+_WINDOW_CHARACTERS = 1 << 15
 
 
 def split_sentences(text: str, language: str) -> list[str]:
@@ -37,8 +40,23 @@ def split_lines(text: str, language: str) -> list[str]:  # noqa: ARG001
 
 def split_with_sentencex(text: str, language: str) -> list[str]:
     """Splits one paragraph with sentencex alone, whitespace folded, none empty."""
-    folded = map(fold_whitespace, sentencex.segment(language, fold_whitespace(text)))
+    folded = map(fold_whitespace, _segment(fold_whitespace(text), language))
     return [sentence for sentence in folded if sentence]
+
+
+def _segment(text: str, language: str) -> Iterator[str]:
+    """Yield what sentencex makes of a text, one longer than a window read by windows.
+
+    sentencex takes time that grows with the square of the text where marks have no partner.
+    """
+    start = 0
+    while len(text) - start > _WINDOW_CHARACTERS:
+        pieces = sentencex.segment(language, text[start : start + _WINDOW_CHARACTERS])
+        # The window cuts the last sentence in two: the next window begins with it.
+        kept = pieces[:-1] or pieces
+        yield from kept
+        start += sum(map(len, kept))
+    yield from sentencex.segment(language, text[start:])
 
 
 # The choices of --segmenter.

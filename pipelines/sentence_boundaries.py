@@ -61,8 +61,10 @@ def _pair_pattern() -> re.Pattern[str]:
     for opening, closing in ((re.escape(pair[0]), re.escape(pair[1])) for pair in _PAIRS):
         inside = f"[^{opening}{closing}]{{1,{_MAX_PAIR_CHARACTERS}}}{closing}"
         if opening in _SYMMETRIC:
+            # Not where the class holds the apostrophe too: two ways to match it are tried for each one in the text.
+            apostrophe = r"|(?<=\w)'(?=\w)" if "'" in (opening, closing) else ""
             inside = (
-                rf"(?<!\w{opening})(?=\S)(?:[^{opening}{closing}]|(?<=\w)'(?=\w)){{1,{_MAX_PAIR_CHARACTERS}}}"
+                rf"(?<!\w{opening})(?=\S)(?:[^{opening}{closing}]{apostrophe}){{1,{_MAX_PAIR_CHARACTERS}}}"
                 rf"(?<=\S){closing}(?!\w)"
             )
         elif opening in "»‚":

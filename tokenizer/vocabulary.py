@@ -112,7 +112,7 @@ class Vocabulary:
             raise VocabularyError(
                 f"{origin}: the ids of its pieces are not 0, 1, 2, ...; name a BERT model's vocab.txt"
             )
-        return cls(tuple(pieces), origin)
+        return cls(tuple(pieces), origin)._with_text()
 
     @classmethod
     def from_bytes(cls, data: bytes, origin: str) -> "Vocabulary":
@@ -126,7 +126,8 @@ class Vocabulary:
             origin: the file's name, for messages.
 
         Raises:
-            VocabularyError: invalid UTF-8, a blank line before the last piece, a piece twice, a special token missing.
+            VocabularyError: invalid UTF-8, a blank line before the last piece, a piece twice, a special token missing,
+                or no other token.
         """
         data = data.removeprefix(codecs.BOM_UTF8)
         try:
@@ -143,7 +144,20 @@ class Vocabulary:
                 f"{origin}: line {pieces.index('') + 1} is blank, which would shift the id of every piece after it; "
                 "take the vocabulary from its source again, or remove the line if no model was trained with it"
             )
-        return cls(tuple(pieces), origin)
+        return cls(tuple(pieces), origin)._with_text()
+
+    def _with_text(self) -> "Vocabulary":
+        """Return the vocabulary, unless every text would be [UNK] in it.
+
+        Raises:
+            VocabularyError: it has no token but special ones.
+        """
+        if not len(self.text_ids()):
+            raise VocabularyError(
+                f"{self.origin} holds only special tokens, so that every word would be [UNK]; "
+                "name a vocabulary with tokens that stand for text"
+            )
+        return self
 
     def to_bytes(self) -> bytes:
         """The content of the vocabulary file: UTF-8, each piece followed by a newline."""

@@ -13,7 +13,8 @@ _CLOSING = frozenset(",.;:!?)]}%'’”-–/")
 _OPENING = frozenset("([{$#@'’“-–/")
 _PIECES_BEFORE = 6
 # A filled mask in a line: original, prediction, probability. Special tokens are never masked, a bracket may be.
-FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]+)→(\S+) (\d+%)\]")
+# No token of text is longer; without a bound, a line without blanks takes time that grows with its square.
+FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]{1,250})→(\S{1,250}) (\d+%)\]")
 
 
 def filled_masks(

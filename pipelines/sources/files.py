@@ -14,6 +14,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.input_formats import SourceError as SourceError
+from pipelines.wide_encodings import wide_encoding
 from pipelines.writing import storage_errors
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -85,8 +86,23 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
             )
         if not any(metadata.size_in_bytes for metadata in found):
             raise SourceError(f"{flag} {pattern} matches only empty files; give files that hold text")
+        for metadata in found:
+            if not _is_utf8(metadata.path):
+                raise SourceError(
+                    f"{flag} {pattern} matches {ascii(metadata.path)[1:-1]}, a name that is not valid UTF-8; "
+                    "rename the file, or give a pattern that does not match it"
+                )
         files.update((metadata.path, metadata) for metadata in found if metadata.size_in_bytes)
     return [files[path] for path in sorted(files)]
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether a text can be written as UTF-8, as names of files must be to stand in a manifest."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_directory(pattern: str, found: list[FileMetadata]) -> bool:
@@ -187,12 +203,14 @@ def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[t
     """Yield (line number from 1, bytes of the line with its end), a UTF-8 byte order mark dropped.
 
     Raises:
-        SourceError: the file is UTF-16.
+        SourceError: the file is UTF-16 or UTF-32.
     """
     for number, raw in enumerate(stream, start=1):
         if number == 1:
-            if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and codecs.lookup(encoding).name == "utf-8":
-                raise SourceError(f"{path} is UTF-16; convert it first: iconv -f utf-16 -t utf-8")
+            if (wide := wide_encoding(raw)) and codecs.lookup(encoding).name == "utf-8":
+                raise SourceError(
+                    f"{path} is {wide}; convert it first: iconv -f {wide.lower()} -t utf-8 FILE > FILE.txt"
+                )
             raw = raw.removeprefix(codecs.BOM_UTF8)
         yield number, raw
 

@@ -28,14 +28,16 @@ _SHORT_REST_LINES = 15
 _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
 # What only the people who made the file can have written; looked for in front of the book.
 _PRODUCTION = re.compile(
-    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]+@[\w-]+\.\w|html\ version
-    |^\s*\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
+    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]@[\w-]++\.\w|html\ version
+    |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
     |^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
         \ (?:by|for|from)\b
     |^\s*prepared\ by:""",
     re.IGNORECASE | re.VERBOSE,
 )
-_MAIL = re.compile(r"\b[\w.]+@[\w-]+\.\w")
+# A run of carriage returns is looked at once, from its start.
+_LINE_END = re.compile(r"(?<!\r)\r+\n|\r")
+_MAIL = re.compile(r"\w\.*+@[\w-]++\.\w")
 _NOTE = re.compile(r"(?:\d+\.\s*)?[\[(]?transcriber'?s?'? note\b", re.IGNORECASE)
 _SIGNATURE = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+$")
 _BY = re.compile(r"(?:by|von|(?:translated|edited|illustrated) by)\b.{0,60}$")
@@ -105,7 +107,7 @@ def decode(data: bytes, encoding: str) -> str:
 
 def split_lines(text: str) -> list[str]:
     """Lines without their ends, be they LF, CRLF, CR or CR CR LF, and without blanks at their ends."""
-    return [line.rstrip() for line in re.sub(r"\r+\n|\r", "\n", text).expandtabs().split("\n")]
+    return [line.rstrip() for line in _LINE_END.sub("\n", text).expandtabs().split("\n")]
 
 
 def find_title(lines: list[str]) -> str:
@@ -163,8 +165,8 @@ def strip_licence(lines: list[str]) -> list[str]:
             end = number
             break
         if _END_LINE.match(lines[number].lstrip()):
-            rest = [line for line in lines[number + 1 :] if line]
-            if len(rest) <= _SHORT_REST_LINES:
+            rest = (line for line in itertools.islice(lines, number + 1, None) if line)
+            if len(list(itertools.islice(rest, _SHORT_REST_LINES + 1))) <= _SHORT_REST_LINES:
                 end = number
                 break
     header = " ".join(" ".join(lines[:start]).split()).casefold()

@@ -8,6 +8,8 @@ import codecs
 import dataclasses
 import re
 
+from pipelines.wide_encodings import wide_encoding
+
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
 _LOOKED_AT = 4096
 _AS_TEXT = "or read it as it is with --input_format text"
@@ -34,7 +36,6 @@ def _named(name: str, remedy: str = "leave it out of --input") -> Kind:
 
 _PANDOC = "extract its text first, such as with pandoc --to plain FILE --output FILE.txt"
 _TAR = Kind("a tar archive", "unpack it first (tar -x -f FILE) and give its files")
-_UTF16 = Kind("UTF-16", "convert it first: iconv -f utf-16 -t utf-8")
 _BINARY = Kind("binary data, not text", "leave it out of --input, or export its text first")
 
 # Their first bytes.
@@ -79,7 +80,7 @@ _HTML = Kind(
 )
 _XML = Kind("XML, but no MediaWiki dump", f"convert it to text or JSON lines first, {_AS_TEXT}", binary=False)
 
-_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--.*?-->\s*)*"
+_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--(?:[^-]|-(?!->))*+-->\s*)*"
 # The second tag distinguishes a web page from a sentence about one: "<html> is the root element".
 _HTML_START = re.compile(
     _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
@@ -127,15 +128,11 @@ def _binary_kind(stem: str, head: bytes) -> Kind | None:
             if stem.endswith(_TAR_SUFFIXES):
                 return _TAR
             return Kind(f"compressed with {method}, which its name does not say", f"name it FILE{suffix}")
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return _UTF16
+    if encoding := wide_encoding(head):
+        return Kind(encoding, f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt")
     control = len(head) - len(head.translate(None, _CONTROL_BYTES))
     if control < max(_LEAST_CONTROL_BYTES, _CONTROL_SHARE * len(head)):
         return None
-    # ASCII in UTF-16 has a zero in every other byte.
-    zeros = [head[start::2].count(0) for start in (0, 1)]
-    if max(zeros) > 0.2 * len(head) and min(zeros) == 0:
-        return _UTF16
     return _BINARY
 
 

@@ -4,14 +4,16 @@ Its title and language are taken from the columns "title" and "language" if they
 """
 
 import io
+import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 
 from pipelines.documents import Document
-from pipelines.sources.fields import NULL_TEXT, source_id, stated_language
-from pipelines.sources.files import ReadOptions, SourceError
+from pipelines.sources.fields import BROKEN_RECORD, NULL_TEXT, FieldReader, source_id, stated_language
+from pipelines.sources.files import ReadOptions, SourceError, invalid_byte
 
 _BATCH_ROWS = 256
 
@@ -22,19 +24,35 @@ def _holds_text(kind: pyarrow.DataType) -> bool:
     return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
+def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
+    """Yield the rows of a batch, for one with text that is not UTF-8 the error; Arrow checks it in no other place."""
+    try:
+        rows = batch.to_pylist()
+    except UnicodeDecodeError:
+        for number in range(batch.num_rows):
+            try:
+                yield batch.slice(number, 1).to_pylist()[0]
+            except UnicodeDecodeError as error:
+                yield error
+        return
+    yield from rows
+
+
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yields a document a row: every line of a text is a paragraph; a list of texts is a list of sentences.
 
-    A row whose text is null is a rejected document and never stops the job: the column's type has been checked.
+    A row whose text is not UTF-8 is a bad record. A row whose text is null is a rejected document and never stops the
+    job: the column's type has been checked.
     Row groups are read one after the other, a few hundred rows at a time.
 
     Raises:
-        SourceError: not a whole Parquet file, or no column of that name with text in it.
+        SourceError: not a whole Parquet file, no column of that name with text in it, or text that is not UTF-8 and
+            bad records stop the job.
     """
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(stream, mode="r"))
         schema = file.schema_arrow
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise SourceError(
             f"{path} is not a whole Parquet file ({reason}); fetch it again, or name the correct --input_format"
@@ -62,31 +80,36 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
     ]
     columns_read = sorted({options.text_field, *others, *filter(None, [options.id_field])})
-    number = 0
+    fields = FieldReader(path, options)
     try:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns_read):
-            for row in batch.to_pylist():
-                number += 1
-                text = row[options.text_field]
-                identifier = source_id(row[options.id_field]) if options.id_field else ""
-                lines = text if listed else (text or "").splitlines()
-                paragraphs = [line for line in lines or [] if line]
-                title = row["title"] or "" if "title" in others else ""
-                language = (
-                    stated_language(row[language_field], options, f"{path}, row {number}")
-                    if language_field in others
-                    else ""
-                )
-                yield Document(
-                    paragraphs,
-                    title=title,
-                    source=path,
-                    segmented=listed,
-                    rejected="" if text is not None else NULL_TEXT,
-                    language=language,
-                    line=number,
-                    source_id=identifier,
-                )
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=columns_read)
+        for number, row in enumerate(itertools.chain.from_iterable(map(_rows, batches)), start=1):
+            if isinstance(row, UnicodeDecodeError):
+                shown = row.object.decode("utf-8", "replace")
+                remedy = "write the column again as UTF-8"
+                problem = f"{invalid_byte(row, 'utf-8')} in a text column"
+                yield fields.bad(BROKEN_RECORD, problem, f"row {number}", number, shown, remedy=remedy)
+                continue
+            text = row[options.text_field]
+            identifier = source_id(row[options.id_field]) if options.id_field else ""
+            lines = text if listed else (text or "").splitlines()
+            paragraphs = [line for line in lines or [] if line]
+            title = row["title"] or "" if "title" in others else ""
+            language = (
+                stated_language(row[language_field], options, f"{path}, row {number}")
+                if language_field in others
+                else ""
+            )
+            yield Document(
+                paragraphs,
+                title=title,
+                source=path,
+                segmented=listed,
+                rejected="" if text is not None else NULL_TEXT,
+                language=language,
+                line=number,
+                source_id=identifier,
+            )
     except (pyarrow.ArrowException, OSError) as error:
         raise SourceError(
             f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again or leave it out of --input"

@@ -10,8 +10,7 @@ from pipelines.documents import Document
 from pipelines.sources import jsonl
 from pipelines.sources.files import ReadOptions, SourceError, decode_lines
 
-# WikiExtractor does not escape quotes inside a title, so the title runs to the last quote of the line.
-_TITLE = re.compile(r'\btitle="(.*)"[^"]*>\s*$')
+_TITLE_START = re.compile(r'\btitle="')
 
 # `--json` writes these fields in this order, other versions with "revid" between them.
 _JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[^"]*", "title": ')
@@ -34,6 +33,16 @@ def _read_json(stream: io.BufferedReader, path: str, options: ReadOptions) -> It
         yield dataclasses.replace(document, paragraphs=paragraphs, title=title)
 
 
+def _title(line: str) -> str:
+    """Return the title in a line `<doc ... title="...">`, or "" if there is none.
+
+    WikiExtractor does not escape quotes inside a title, so the title runs to the last quote of the line.
+    """
+    start = _TITLE_START.search(line)
+    end = line.rfind('"')
+    return line[start.end() : end] if start and start.end() <= end and line.rstrip().endswith(">") else ""
+
+
 def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yields a document for each `<doc>` or line of JSON; entities such as `&lt;` are undone, the title's line dropped.
 
@@ -52,8 +61,7 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
         if line.startswith("<doc "):
             if paragraphs is not None:
                 yield Document(paragraphs, title=title, source=path, line=first)
-            match = _TITLE.search(line)
-            title = html.unescape(match.group(1)) if match else ""
+            title = html.unescape(_title(line))
             paragraphs = []
             first = number
         elif line.startswith("</doc>"):

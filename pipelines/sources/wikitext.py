@@ -52,7 +52,7 @@ _COMMENT_END = re.compile("-->")
 _BRACKET = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\n[ \t:*#]*(?:\{\||\|\}(?!\}(?!\})))")
 _INDENTED = re.compile(r"\n +(?=\S)")
 
-_EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*([^\[\]\n]*)\]")
+_EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*+([^\[\]\n]*+)\]")
 _MAGIC_WORD = re.compile(r"__[^\Wa-z_][^\Wa-z]{1,40}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}]*)\}-")
 _HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*$")

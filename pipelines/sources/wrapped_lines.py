@@ -55,7 +55,7 @@ def _broken_word(line: str, following: str) -> tuple[str, str] | None:
     """The two parts of a word that a line's end breaks at a hyphen, or None. Both lines are stripped."""
     if not line.endswith("-"):
         return None
-    left = re.search(r"(\w+)-$", line)
+    left = re.search(r"(?<!\w)(\w++)-$", line)
     right = re.match(r"\w+", following)
     return (left.group(1), right.group()) if left and right else None
 

@@ -3,6 +3,8 @@
 import codecs
 from pathlib import Path
 
+from beambert_flags import file_kind
+from pipelines.wide_encodings import HEAD_BYTES, wide_encoding
 from trainers.errors import TaskDataError
 
 
@@ -12,13 +14,15 @@ def read_text(path: Path) -> str:
     Raises:
         TaskDataError: it cannot be read, or is not UTF-8.
     """
+    if path.exists() and not path.is_file():
+        raise TaskDataError(f"{path} is {file_kind(path)}, not a file; write the text to a file and give that")
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         reason = error.strerror or error
         raise TaskDataError(f"{path} cannot be read ({reason}); check the path and your access") from error
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise TaskDataError(f"{path} is UTF-16; write it anew with: iconv -f UTF-16 -t UTF-8 {path.name}")
+    if encoding := wide_encoding(content[:HEAD_BYTES]):
+        raise TaskDataError(f"{path} is {encoding}; write it anew with: iconv -f {encoding} -t UTF-8 {path.name}")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,0 +1,74 @@
+"""Parquet files with text that is not UTF-8, and damaged ones: a line, or the row left out and counted."""
+
+import random
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pipelines.sources import ReadOptions, SourceError, read_file
+
+TEXTS = [b"The first text.", b"caf\xe9 and more", None, b"The last text."]
+
+
+def _write(path, columns):
+    """Write bytes as a text column, which Arrow does not check."""
+    arrays = {
+        name: pyarrow.array(values, pyarrow.binary()).view(pyarrow.string()) if isinstance(values[0], bytes) else values
+        for name, values in columns.items()
+    }
+    pyarrow.parquet.write_table(pyarrow.table(arrays), path)
+    return str(path)
+
+
+def test_text_that_is_not_utf8_stops_the_job_with_its_row(tmp_path):
+    path = _write(tmp_path / "a.parquet", {"text": TEXTS})
+    with pytest.raises(SourceError) as error:
+        list(read_file(path, ReadOptions()))
+    assert str(error.value) == (
+        f"{path}, row 2: byte 0xe9 is not valid utf-8 in a text column; write the column again as UTF-8, "
+        "or leave such records out with --on_bad_record skip"
+    )
+
+
+def test_text_that_is_not_utf8_is_left_out_and_listed_on_demand(tmp_path):
+    path = _write(tmp_path / "a.parquet", {"text": TEXTS, "title": [b"a", b"b", b"c", b"\xff"]})
+    documents = list(read_file(path, ReadOptions(on_bad_record="skip")))
+    assert [document.rejected for document in documents] == ["", "broken_record", "null_text", "broken_record"]
+    assert [document.paragraphs for document in documents] == [
+        ["The first text."],
+        ["caf\ufffd and more"],
+        [],
+        ["\ufffd"],
+    ]
+    assert [document.line for document in documents] == [1, 2, 3, 4]
+
+
+def test_rows_after_bad_text_in_other_batches_are_numbered_in_their_order(tmp_path):
+    path = _write(tmp_path / "a.parquet", {"text": [b"Text %d." % number for number in range(700)] + [b"\xff"] * 2})
+    documents = list(read_file(path, ReadOptions(on_bad_record="skip")))
+    assert [document.line for document in documents] == list(range(1, 703))
+    assert [document.rejected for document in documents[-3:]] == ["", "broken_record", "broken_record"]
+
+
+def test_damaged_files_end_with_a_line_that_names_them(tmp_path):
+    whole = tmp_path / "whole.parquet"
+    table = pyarrow.table({"text": [f"Text number {number} of the file." for number in range(300)]})
+    pyarrow.parquet.write_table(table, whole)
+    data = whole.read_bytes()
+    generator = random.Random(1)
+    damaged = tmp_path / "damaged.parquet"
+    for _ in range(60):
+        cut = bytearray(data)
+        if generator.random() < 0.3:
+            del cut[generator.randrange(len(cut)) :]
+        for place in (generator.randrange(len(cut)) for _ in range(3 if cut else 0)):
+            cut[place] = generator.randrange(256)
+        damaged.write_bytes(cut)
+        message = str(damaged)
+        try:
+            list(read_file(message, ReadOptions(input_format="parquet")))
+        except SourceError as error:
+            message = str(error)
+        assert message.startswith(str(damaged))
+        assert "\n" not in message

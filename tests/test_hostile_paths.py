@@ -1,0 +1,138 @@
+"""Paths that no file can have, and files that never end: one line that names the flag, at once, from every command."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import beambert
+from beambert_flags import is_path
+from tests.cpu_time import seconds
+
+NAMES = [name for name in beambert.COMMANDS if not name.startswith("submit")]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> dict[str, tuple[str, str]]:
+    """What a flag may name: (path, words of the message)."""
+    folder = tmp_path_factory.mktemp("hostile")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "with_pipe").mkdir()
+    os.mkfifo(folder / "with_pipe" / "config.json")
+    server = socket.socket(socket.AF_UNIX)
+    before = Path.cwd()
+    os.chdir(folder)  # The name of a socket must be short.
+    server.bind("socket.json")
+    os.chdir(before)
+    return {
+        "pipe": (f"{folder}/pipe.json", "is a named pipe (FIFO), not a file"),
+        "socket": (f"{folder}/socket.json", "is a socket, not a file"),
+        "device": ("/dev/zero", "is a device, not a file"),
+        "link to a device": (_link(folder), "is a device, not a file"),
+        "directory with a pipe": (f"{folder}/with_pipe", "holds config.json, a named pipe (FIFO)"),
+        "long name": (f"{folder}/{'n' * 300}.json", "has a name of 305 bytes, and 255 is the most"),
+        "long path": (f"{folder}/{'d/' * 3000}a.json", "and 4,095 is the most"),
+        "not UTF-8": (os.fsdecode(b"/tmp/\xff.json"), "is not valid UTF-8; rename the file or directory"),
+        "NUL": (f"{folder}/a\0.json", "holds a NUL character"),
+    }
+
+
+def _link(folder: Path) -> str:
+    (folder / "link.json").symlink_to("/dev/zero")
+    return f"{folder}/link.json"
+
+
+def _path_flags(name: str) -> list[str]:
+    parser, _ = beambert.make_parser(name)
+    return [action.option_strings[-1] for action in parser._actions if is_path(action) and action.option_strings]
+
+
+@pytest.mark.parametrize(
+    "kind", ["pipe", "socket", "device", "link to a device", "long name", "long path", "not UTF-8"]
+)
+def test_every_flag_that_names_a_path_refuses_what_is_no_file(hostile, kind, capsys):
+    path, words = hostile[kind]
+    checked = 0
+    for name in NAMES:
+        for flag in _path_flags(name):
+            if kind in ("device", "link to a device") and flag == "--model" and not path.endswith(".json"):
+                continue
+            with pytest.raises(SystemExit) as stop:
+                beambert.read_command(name, [flag, path])
+            error = capsys.readouterr().err
+            assert stop.value.code == 2
+            assert error.count("\n") == 1
+            assert f"error: {flag} " in error
+            assert words in error
+            assert len(error) <= 400
+            checked += 1
+    assert checked > 40
+
+
+@pytest.mark.parametrize("kind", ["directory with a pipe", "NUL"])
+def test_directories_with_pipes_and_names_with_nul_are_refused(hostile, kind, capsys):
+    path, words = hostile[kind]
+    with pytest.raises(SystemExit):
+        beambert.read_command(
+            "predict", ["--data_dir", path] if "--data_dir" in _path_flags("predict") else [path, "a"]
+        )
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_command_that_is_given_a_pipe_does_not_wait(hostile, tmp_path, capsys):
+    def run() -> None:
+        with pytest.raises(SystemExit):
+            beambert.main(["build", "--input", hostile["pipe"][0], "--output", str(tmp_path / "out")])
+
+    assert seconds(run, 60) < 60
+    assert Path(hostile["pipe"][0]).is_fifo()
+    assert not (tmp_path / "out").exists()
+    assert "--input" in capsys.readouterr().err
+
+
+def test_a_pattern_that_matches_a_name_that_is_not_utf8_is_refused(tmp_path, capsys):
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("A text.\n", encoding="utf-8")
+    argv = ["corpus", "--input", f"{tmp_path}/*.txt", "--output", str(tmp_path / "out"), "--vocab_size", "60"]
+    assert beambert.main(argv) == 1
+    error = capsys.readouterr().err
+    assert "is not valid UTF-8; rename the file" in error.replace("a name that ", "")
+    assert error.count("\n") == 1
+
+
+def test_text_that_is_not_utf8_as_an_argument_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        beambert.read_command("corpus", ["--text_field", os.fsdecode(b"\xff")])
+    assert "--text_field \\udcff is not valid UTF-8; give it in UTF-8" in capsys.readouterr().err
+
+
+def test_a_long_pattern_and_standard_input_are_no_mistake():
+    command = beambert.read_command("corpus", ["--input", f"{{{'a,' * 200}}}*", "--output", "out"])
+    assert command.args.input
+    assert beambert.read_command("corpus", ["--input", "/dev/null", "--output", "out"]).args.input == ["/dev/null"]
+
+
+SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--compare_vocab", "{0}"], "--compare_vocab {0} is a directory; name the vocab.txt in it"),
+        (["--vocab_file", "{0}"], "--vocab_file {0} is a directory; name the vocab.txt in it"),
+        (["--vocab_file", "{0}/vocab.txt"], "{0}/vocab.txt holds only special tokens"),
+        (["--compare_vocab", "{0}/vocab.txt"], "{0}/vocab.txt holds only special tokens"),
+    ],
+)
+def test_directories_and_vocabularies_without_text_are_refused(tmp_path, capsys, argv, message):
+    (tmp_path / "a.txt").write_text("A text of words.\n", encoding="utf-8")
+    (tmp_path / "vocab.txt").write_text(SPECIAL + "[unused0]\n", encoding="utf-8")
+    flags = [word.format(tmp_path) for word in argv]
+    command = ["corpus", "--input", f"{tmp_path}/a.txt", "--output", str(tmp_path / "out"), *flags]
+    assert beambert.main(command) == 1
+    error = capsys.readouterr().err
+    assert message.format(tmp_path) in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,156 @@
+"""Every regular expression of the package takes time that grows with the text alone, and no faster."""
+
+import re
+from typing import Any
+
+import pytest
+
+from deploy import dataflow_flags
+from pipelines.sources import wikipedia
+from tests import patterns
+from tests.cpu_time import seconds
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+# Of CPU time for 1 MB. What is linear takes 0.01 to 2 s, what grows with the square of the text minutes or hours. A
+# shorter text that takes less than its share of the limit, by the square of the length, cannot exceed the limit as a
+# whole, so that only the slow ones are tried on longer text.
+_SIZES = (1 << 14, 1 << 16, 1 << 20)
+_SIZE = _SIZES[-1]
+_LIMIT = 20.0
+
+# Patterns that are used on bounded text alone: the most characters, and what bounds it.
+BOUNDED = {
+    "pipelines.cleaning._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
+    "pipelines.sentence_boundaries._WORD_AND_PERIOD": (12, "_ends_in_abbreviation cuts the text before"),
+}
+# Another method than the source shows.
+METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses it so.
+# Of patterns made at run time, examples; none with the reason why their text is bounded.
+DYNAMIC: dict[str, tuple[str, Any]] = {
+    "deploy.dataflow_flags._matching.parse": (
+        "fullmatch",
+        lambda: [
+            re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
+            for made in vars(dataflow_flags).values()
+            if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
+        ],
+    ),
+    "deploy.dataflow_flags.require_cloud_paths": ("fullmatch", lambda: [re.compile(dataflow_flags.CLOUD_PATH)]),
+    "deploy.dataflow_template._parameter": ("the defaults of our own flags", list),
+    # Its result is a name of the module.
+    "pipelines.sentence_boundaries._pair_pattern": ("sub", list),
+    "pipelines.sources.wikipedia._disambiguation": (
+        "search",
+        lambda: [wikipedia._disambiguation(language) for language in ("en", "de", "ja")],
+    ),
+    "pipelines.sources.wikitext._without_tags.end_of": ("search", lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)]),
+    "tokenizer.tokenizer.__init__": (
+        "split",
+        lambda: [
+            Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a")), do_lower_case=True, never_split=never_split)._whole
+            for never_split in ((), ("[MASK]", "a"))
+        ],
+    ),
+    "trainers.optimizer_flags._lr_multiplier": ("names of variables", list),
+    "trainers.optimizer_options.rate_factors": ("names of variables", list),
+    "trainers.throughput.peak_flops": ("names of devices", list),
+}
+
+
+def _apply(pattern: re.Pattern[Any], method: str, text: Any) -> None:
+    if method in ("sub", "subn"):
+        getattr(pattern, method)(text[:0], text)
+    elif method == "finditer":
+        for _ in pattern.finditer(text):
+            pass
+    else:
+        getattr(pattern, method)(text)
+
+
+def _collected() -> dict[tuple[re.Pattern[Any], str], tuple[str, int]]:
+    """(pattern, method) -> (where it is, the most characters of its text)."""
+    found: dict[tuple[re.Pattern[Any], str], tuple[str, int]] = {}
+    for module in patterns.modules():
+        uses = patterns.Uses(module)
+        for name, compiled in patterns.compiled_patterns(module).items():
+            place = f"{module.__name__}.{name}"
+            most = BOUNDED.get(place, (_SIZE, ""))[0]
+            for pattern in compiled:
+                for method in uses.methods.get(name, ()):
+                    found.setdefault((pattern, method), (place, most))
+        for method, text, flags in uses.inline:
+            method = METHOD.get(str(text), "search" if method == "compile" else method)
+            found.setdefault((re.compile(text, flags), method), (f"{module.__name__}: {text!r}", _SIZE))
+        for place, source in uses.dynamic:
+            assert place in DYNAMIC, f"{place} makes the pattern {source} at run time; add examples of it to DYNAMIC"
+            method, examples = DYNAMIC[place]
+            for pattern in examples():
+                found.setdefault((pattern, method), (place, _SIZE))
+    return found
+
+
+def _slow_text(pattern: re.Pattern[Any], method: str, most: int) -> str:
+    """A text on which a pattern takes time that grows faster than the text, shortened; "" where there is none."""
+    sizes = [min(most, size) for size in _SIZES]
+    for text_of in patterns.adversarial_texts(pattern):
+        for size in sizes:
+            text = text_of(size)
+            taken = seconds(lambda text=text: _apply(pattern, method, text), _LIMIT)
+            if taken > _LIMIT:
+                return repr(text[:60])
+            if taken <= _LIMIT * (size / _SIZE) ** 2:
+                break
+    return ""
+
+
+def test_every_pattern_is_linear_on_adversarial_text():
+    collected = _collected()
+    assert len(collected) > 100
+    slow = {
+        f"{place}.{method}": text
+        for (pattern, method), (place, most) in collected.items()
+        if (text := _slow_text(pattern, method, most))
+    }
+    assert not slow
+
+
+QUADRATIC = {
+    r"[\w.]+@\w": "search",
+    r"^\s*\W*(?:note|notes)\b": "search",
+    r'\btitle="(.*)"[^"]*>\s*$': "search",
+    r" \(\s*[,;:]?\s*\)": "sub",
+    r"(={2,6})\s*([^=].*?)\s*\1$": "sub",
+    r"'{2}(?![\s'])(.+?)(?<![\s'])'{2}(?!')": "sub",
+    r"\r+\n|\r": "sub",
+    r"(\w+)-$": "search",
+    r"(?:a|a)*b": "match",
+}
+
+
+@pytest.mark.parametrize("pattern", QUADRATIC)
+def test_adversarial_text_finds_patterns_that_are_not_linear(pattern):
+    # A lower limit than that of the test above: these are known, and the time is this test's own.
+    method, compiled = QUADRATIC[pattern], re.compile(pattern)
+    times = [
+        seconds(lambda text_of=text_of: _apply(compiled, method, text_of(_SIZES[1])), 0.5)
+        for text_of in patterns.adversarial_texts(compiled)
+    ]
+    assert max(times) > _LIMIT * (_SIZES[1] / _SIZE) ** 2
+
+
+def test_source_is_searched_for_patterns_in_functions(tmp_path, monkeypatch):
+    (tmp_path / "patterns_in_functions.py").write_text(
+        "import re\nA = [re.compile('a')]\n"
+        "def f(x, y):\n    return re.sub('b', '', x, flags=re.I), re.compile(y), A[0].findall(x)\n\n\n"
+        "def g(x):\n    return re.split('[-_]', x)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import patterns_in_functions
+
+    uses = patterns.Uses(patterns_in_functions)
+    assert patterns.compiled_patterns(patterns_in_functions) == {"A": [re.compile("a")]}
+    assert uses.methods["A"] == {"findall"}
+    assert uses.inline == {("sub", "b", re.IGNORECASE), ("split", "[-_]", 0)}
+    assert uses.dynamic == {("patterns_in_functions.f", "y")}
