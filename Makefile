@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity chaos check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-slow     a mini pretrained and fine-tuned on real text (needs the data in $(DATA); under 20 minutes)"
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
 	@echo "make flink-up   a Flink cluster on this machine (needs Java 17, fetches 290 MB once); make flink-down ends it"
+	@echo "make chaos   100 disturbances of real processes (kills, full disks, changed files, two writers), results compared (about 25 minutes)"
 	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
 	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
@@ -55,6 +56,10 @@ test: setup check
 # The whole way on real text; too long for every change.
 test-slow: setup
 	$(BIN)/python -m pytest -s tests/slow
+
+# More: make chaos DISTURBANCES=500 SEED=2
+chaos: setup
+	$(BIN)/python -m tests.chaos --disturbances $(or $(DISTURBANCES),100) --seed $(or $(SEED),1)
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
