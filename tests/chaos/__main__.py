@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="cases at the same time")
     parser.add_argument("--directory", type=Path, help="where failed cases are kept (default: a new one)")
     args = parser.parse_args(argv)
-    directory = args.directory or Path(tempfile.mkdtemp(prefix="beambert-chaos-"))
+    directory = (args.directory or Path(tempfile.mkdtemp(prefix="beambert-chaos-"))).resolve()
     names = args.only or [command.name for command in COMMANDS]
     cases = cases_of(names, args.seed, args.first, args.disturbances)
     cases = [case for case in cases if not args.kinds or case.kind in args.kinds]
@@ -43,9 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     outcomes.sort(key=lambda outcome: outcome.case.number)
     failed = [outcome for outcome in outcomes if outcome.faults]
     only = f" --only {' '.join(args.only)}" if args.only else ""
-    print(
-        f"\n{report.table(outcomes)}\n\ngood/all of each kind and command, (n): n of them after the end of the command"
-    )
+    print(f"\n{report.table(outcomes)}\n\ngood/all; (n): n commands ended before their moment")
     for outcome in failed:
         print(f"\n{report.failure(outcome)}")
         print(f"    python -m tests.chaos --seed {args.seed} --first {outcome.case.number} --disturbances 1{only}")
@@ -73,7 +71,7 @@ def _run_slot(cases: list[Case], slot: Path) -> list[Outcome]:
             print(report.failure(outcome), flush=True)
         else:
             shutil.rmtree(slot / CASE_NAME)
-            done = outcome.done or "after its end"
+            done = outcome.done or "nothing done"
             print(f"{case.number}: {case.command}, {case.kind}: good; {done}, {outcome.runs} run(s)", flush=True)
     return outcomes
 

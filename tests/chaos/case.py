@@ -154,6 +154,7 @@ class _Trial:
         self.hidden_file = hidden_file
         self.outcome = Outcome(case)
         self.arguments = command.arguments
+        self.disturbed_at = 0.0
         self.bound = END_SECONDS + END_FACTOR * reference.seconds
 
     def run(self) -> Outcome:
@@ -176,17 +177,16 @@ class _Trial:
         disks.free(scene.work)
         if self.case.kind == "read-only":
             disks.make_writable(scene.work)
-        if 0 in codes and different and not scene.touched and not self._removed_late(scene):
+        if 0 in codes and different and not scene.touched and not scene.removed_late:
             self.outcome.faults.append(f"exit code 0 with another result: {different}")
         elif 0 in codes and scene.touched:
             return self.outcome
         # What was complete before the disturbance may be refused by the same command.
         if different or (self.command.resumes and codes != [0]):
             self._run_again(scene)
-        if scene.touched or not scene.killed:
-            left = sorted(path.name for path in (self.directory / "tmp").iterdir())
-            if left:
-                self.outcome.faults.append(f"left in TMPDIR: {', '.join(left[:4])} ({len(left)})")
+        # A signal that ends a process at once leaves it no time to tidy up its own temporary files.
+        if all(code >= 0 for code in codes) and not scene.killed:
+            self.outcome.faults += results.temporary_errors(self.directory)
         self._judge_foreign("at the end")
         return self.outcome
 
@@ -204,11 +204,18 @@ class _Trial:
         paths = self.source.randint(1, max(1, self.reference.paths)) if by_paths else 0
         delay = self.source.choice([0.0, 0.0, self.source.random() * 0.3])
         launched = self._start("log-1.txt", size_limit)
-        scene = Scene(self.command, self.directory, launched, self.source, lambda: self._start("log-second-writer.txt"))
+        scene = Scene(
+            self.command,
+            self.directory,
+            launched,
+            self.source,
+            start_again=lambda: self._start("log-second-writer.txt"),
+            is_complete=lambda: not self._difference(scene),
+        )
         try:
-            disturbed_at = launched.seconds
+            self.disturbed_at = launched.seconds
             if wait_for_moment(launched, scene.work, seconds=seconds, paths=paths, delay=delay):
-                disturbed_at = launched.seconds
+                self.disturbed_at = launched.seconds
                 KINDS[self.case.kind](scene)
                 self.outcome.done = scene.done or self.outcome.done
             short = scene.signaled or self.case.kind == "end-worker"
@@ -216,7 +223,6 @@ class _Trial:
             for process in filter(None, (launched, scene.second)):
                 self._judge_end(process, scene, bound)
             self.outcome.code = launched.process.returncode
-            self.outcome.ended = max(0.0, launched.seconds - disturbed_at)
         finally:
             for process in filter(None, (launched, scene.second)):
                 process.kill()
@@ -229,6 +235,8 @@ class _Trial:
             launched.kill()
             return
         seconds = ORPHAN_SECONDS + self.reference.seconds
+        if launched is scene.launched:
+            self.outcome.ended = launched.seconds - self.disturbed_at
         if orphans := launched.orphans(seconds):
             self.outcome.faults.append(f"{len(orphans)} processes live {seconds:.0f} s longer than the main one")
             launched.kill()
@@ -278,6 +286,13 @@ class _Trial:
         written = results.contents_of(self.command, self.directory)
         moved = (f"../{MOVED_NAME}", "../.filler")
         written = {name: content for name, content in written.items() if not name.startswith(moved)}
+        if scene.killed and self.command.is_file:
+            written = results.without_temporary(self.command, written)
+        # Such as the result of a second writer, whose error names it.
+        logs = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self.directory.glob("log*.txt"))
+        written = {
+            name: content for name, content in written.items() if f"the result is in work/{name[3:]}" not in logs
+        }
         others = bool(scene.signaled) or scene.removed
         return results.difference(written, self.reference.contents, other_checkpoints=others)
 
@@ -303,10 +318,6 @@ class _Trial:
         finally:
             shutil.rmtree(self.directory)
             aside.rename(self.directory)
-
-    def _removed_late(self, scene: Scene) -> bool:
-        """Return whether output was removed when the command had checked it for the last time, while it ended."""
-        return scene.removed and self.outcome.ended < 1.0
 
     def _incomplete(self) -> str:
         return results.incomplete(self.command, self.directory, self.reference.contents)

@@ -28,11 +28,13 @@ class Scene:
         launched: its processes.
         random: draws all choices.
         start_again: starts the same command in the same directory.
+        is_complete: returns whether the output is that of an undisturbed run already.
         done: what was done, in words; "" where there was nothing to do it to.
         signaled: the signal that was sent to end the command.
         killed: whether a process was killed without notice.
         touched: original content of input files that were changed, by their path.
         removed: whether output was removed or changed.
+        removed_late: whether that happened to a complete output, while the command ended.
         second: the second writer.
     """
 
@@ -41,11 +43,13 @@ class Scene:
     launched: Launched
     random: random.Random
     start_again: Callable[[], Launched]
+    is_complete: Callable[[], bool]
     done: str = ""
     signaled: int = 0
     killed: bool = False
     touched: dict[Path, bytes] = dataclasses.field(default_factory=dict)
     removed: bool = False
+    removed_late: bool = False
     second: Launched | None = None
 
     @property
@@ -139,6 +143,7 @@ def _delete_file(scene: Scene) -> None:
     place = scene.random.random()
     if files := _wait_for_files(scene):
         path = files[int(place * len(files))]
+        scene.removed_late = scene.is_complete()
         path.unlink(missing_ok=True)
         scene.removed = True
         scene.done = f"deleted {path.relative_to(scene.directory)}"
@@ -146,6 +151,7 @@ def _delete_file(scene: Scene) -> None:
 
 def _delete_output(scene: Scene) -> None:
     if _wait_for_files(scene):
+        scene.removed_late = scene.is_complete()
         if scene.output.is_dir():
             shutil.rmtree(scene.output, ignore_errors=True)
         else:
@@ -156,6 +162,7 @@ def _delete_output(scene: Scene) -> None:
 
 def _rename_output(scene: Scene) -> None:
     if _wait_for_files(scene):
+        scene.removed_late = scene.is_complete()
         scene.output.rename(scene.work / MOVED_NAME)
         scene.removed = True
         scene.done = f"renamed {scene.command.output} to work/{MOVED_NAME}"

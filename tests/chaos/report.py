@@ -44,7 +44,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     signaled = [
         outcome.ended for outcome in outcomes if outcome.case.kind.startswith(("terminate", "interrupt", "hang"))
     ]
-    lines = [f"{len(outcomes)} disturbances, {late} of them after the end of the command; {failed} failed"]
+    lines = [f"{len(outcomes)} cases; nothing was done in {late}, the command ended first; {failed} failed"]
     if signaled:
         lines.append(f"longest time from a signal to the end: {max(signaled):.1f} s")
     runs = Counter(outcome.runs for outcome in outcomes)

@@ -36,6 +36,10 @@ DIFFERENT: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
 DIFFERENT_OF_TRAINING: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
     ("*report.html", _nothing, "measured times"),
 )
+# What a killed command may leave beside an output file: the directory is not its own, so no later run tidies it up.
+_BESIDE_FILE = ("../{name}.*.tmp*", "../.{name}.*.unfinished*")
+# Temporary files of libraries, which they delete at the end of the process or not: AutoGraph's.
+_OF_LIBRARIES = ("__autograph_generated_file",)
 _CHECKPOINT = re.compile(r"(?:.*/)?checkpoints/model\.ckpt-(\d+)\.")
 _TRAINING = ("pretrain", "finetune", "tune")
 
@@ -76,6 +80,23 @@ def _digest(path: Path, comparable: Callable[[bytes], bytes] | None) -> str:
         except (ValueError, TypeError, KeyError):
             return f"not valid: {hashlib.sha256(content).hexdigest()}"
     return hashlib.sha256(content).hexdigest()
+
+
+def temporary_errors(directory: Path) -> list[str]:
+    """Return what is wrong with the temporary files that a case has left in TMPDIR."""
+    names = sorted(path.name for path in (directory / "tmp").iterdir())
+    left = [name for name in names if not name.startswith(_OF_LIBRARIES)]
+    return [f"left in TMPDIR: {', '.join(left[:4])} ({len(left)})"] if left else []
+
+
+def without_temporary(command: Command, contents: Mapping[str, str]) -> dict[str, str]:
+    """Return contents without what a killed command may leave beside its output file."""
+    patterns = [pattern.format(name=Path(command.output).name) for pattern in _BESIDE_FILE]
+    return {
+        name: content
+        for name, content in contents.items()
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    }
 
 
 def difference(written: Mapping[str, str], reference: Mapping[str, str], *, other_checkpoints: bool = False) -> str:
