@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from . import disks, report
@@ -63,7 +64,11 @@ def _run_slot(cases: list[Case], slot: Path) -> list[Outcome]:
             if command.name not in references:
                 references[command.name] = run_reference(command, slot)
                 print(f"{command.name}: {references[command.name].seconds:.1f} s undisturbed", flush=True)
-        outcome = run_case(case, slot, references[case.command])
+        try:
+            outcome = run_case(case, slot, references[case.command])
+        except Exception:
+            # One case that the harness cannot handle does not end the others.
+            outcome = Outcome(case, faults=[f"a fault of the harness:\n{traceback.format_exc()}"])
         outcomes.append(outcome)
         if outcome.faults:
             outcome.kept = slot / f"{case.number:05d}-{case.command}-{case.kind}"

@@ -174,7 +174,8 @@ class _Trial:
         for path, content in scene.touched.items():
             path.write_bytes(content)
             os.utime(path, (INPUT_TIME, INPUT_TIME))
-        disks.free(scene.work)
+        if self.case.kind == "full-disk":
+            disks.free(scene.work)
         if self.case.kind == "read-only":
             disks.make_writable(scene.work)
         if 0 in codes and different and not scene.touched and not scene.removed_late:
