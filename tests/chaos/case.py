@@ -171,6 +171,8 @@ class _Trial:
             self.outcome.faults.append(
                 f"exit code 0, and neither the result of the old nor of the new input: {different}"
             )
+        if scene.second and 0 not in codes:
+            self.outcome.faults.append("neither of two writers succeeded")
         for path, content in scene.touched.items():
             path.write_bytes(content)
             os.utime(path, (INPUT_TIME, INPUT_TIME))
