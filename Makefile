@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
 	@echo "make fuzz    5,000 hostile inputs and flags over all commands; SEED=N draws others (about 15 minutes)"
 	@echo "make flink-up   a Flink cluster on this machine (needs Java 17, fetches 290 MB once); make flink-down ends it"
+	@echo "make chaos   100 disturbances of real processes (kills, full disks, changed files, two writers), results compared (about 25 minutes)"
 	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
 	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
@@ -60,6 +61,10 @@ test-slow: setup
 # CASES and SEED choose the cases; those that fail are printed with the folder in which they ran.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),5000) --seed $(or $(SEED),1)
+
+# More: make chaos DISTURBANCES=500 SEED=2
+chaos: setup
+	$(BIN)/python -m tests.chaos --disturbances $(or $(DISTURBANCES),100) --seed $(or $(SEED),1)
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup

@@ -1,0 +1,231 @@
+"""The command lines under test, at the smallest sizes, and the directory that each one runs in.
+
+A corpus records the absolute paths and the modification times of its input. So every case of a slot runs in a directory
+of one name, with files of one time:
+
+    inputs/   text, a fine-tuning task, the shape of a model
+    given/    outputs of other commands that this one reads
+    work/     the output, and one file of somebody else
+    tmp/      TMPDIR
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+# Modification time of all input, in seconds since 1970.
+INPUT_TIME = 1_700_000_000
+FOREIGN_FILE = "work/foreign.txt"
+FOREIGN_TEXT = "A file that no command wrote.\n"
+# Hidden files do not keep a command from writing into a directory.
+FOREIGN_HIDDEN_NAME = ".keep"
+
+_TEXT = (
+    *("--input", "inputs/a.txt", "inputs/b.txt", "--input_format", "sentences"),
+    *("--vocab_size", "60", "--validation_fraction", "0.2"),
+)
+_SHARDS = ("--dupe_factor", "2", "--max_seq_length", "32")
+_TASK = ("rte", "--data_dir", "inputs/RTE", "--init_checkpoint", "given/pretrain", "--max_seq_length", "16")
+_MODEL = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 8,
+    "initializer_range": 0.02,
+    "intermediate_size": 16,
+    "max_position_embeddings": 32,
+    "num_attention_heads": 1,
+    "num_hidden_layers": 1,
+    "type_vocab_size": 2,
+    "vocab_size": 60,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command line under test.
+
+    Attributes:
+        name: unique; the first word of a row in the report.
+        arguments: what follows `beambert`.
+        output: the file or directory that it writes, below `work/`.
+        reads: globs of the files that a disturbance changes, truncates or deletes.
+        needs: names of the commands whose outputs it reads in `given/`.
+        manifests: files whose presence says that the output is complete.
+        workers: whether it starts worker processes.
+        resumes: whether the same command accepts its own complete output.
+        takes_hidden_files: whether a hidden file may lie in its output directory.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    output: str
+    reads: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    manifests: tuple[str, ...] = ()
+    workers: bool = False
+    resumes: bool = False
+    takes_hidden_files: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the output is one file."""
+        return bool(Path(self.output).suffix)
+
+
+def _data(name: str, *arguments: str, workers: bool = False, needs: tuple[str, ...] = ()) -> Command:
+    manifests = ("corpus.json",) if name == "corpus" else ("dataset.json",)
+    reads = tuple(f"given/{need}/corpus/*" for need in needs) or ("inputs/[ab].txt",)
+    return Command(
+        name,
+        (*arguments, "--output", "work/out"),
+        "work/out",
+        reads,
+        needs=needs,
+        manifests=manifests,
+        workers=workers,
+        resumes=True,
+        takes_hidden_files=True,
+    )
+
+
+def _training(name: str, *arguments: str, reads: tuple[str, ...], needs: tuple[str, ...]) -> Command:
+    return Command(
+        name,
+        (name, *arguments, "--output", "work/out"),
+        "work/out",
+        reads,
+        needs,
+        resumes=True,
+        takes_hidden_files=True,
+    )
+
+
+def _conversion(kind: str, manifest: str) -> Command:
+    return Command(
+        f"convert-{kind}",
+        ("convert", "--to", kind, "given/pretrain", "work/out"),
+        "work/out",
+        ("given/pretrain/*.json", "given/pretrain/vocab.txt", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+        manifests=(manifest,),
+    )
+
+
+# In an order in which every command comes after those that it needs.
+COMMANDS = (
+    _data("build", "build", *_TEXT, *_SHARDS),
+    _data("build-2", "build", *_TEXT, *_SHARDS, "--direct_num_workers", "2", workers=True),
+    _data("corpus", "corpus", *_TEXT),
+    _data("pretraining-data", "pretraining-data", "--input", "given/corpus", *_SHARDS, needs=("corpus",)),
+    Command("vocab", ("vocab", *_TEXT[:-2], "--output", "work/out.txt"), "work/out.txt", ("inputs/[ab].txt",)),
+    _training(
+        "pretrain",
+        *("--data", "given/build", "--model", "inputs/model.json", "--num_train_steps", "6"),
+        *("--train_batch_size", "4", "--save_checkpoints_steps", "2"),
+        reads=("given/build/dataset.json", "given/build/vocab.txt", "given/build/shards/*"),
+        needs=("build",),
+    ),
+    _training(
+        "finetune",
+        *(*_TASK, "--train_batch_size", "4", "--num_train_epochs", "2", "--save_checkpoints_steps", "2"),
+        reads=("inputs/RTE/*", "given/pretrain/*.json", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+    ),
+    _training(
+        "tune",
+        *(*_TASK, "--train_batch_sizes", "4", "--learning_rates", "1e-4,2e-4", "--epochs", "1"),
+        reads=("inputs/RTE/*", "given/pretrain/*.json", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+    ),
+    Command(
+        "predict",
+        ("predict", "given/finetune", "--input_file", "inputs/pairs.txt", "--output_file", "work/out.tsv"),
+        "work/out.tsv",
+        ("inputs/pairs.txt", "given/finetune/*.json", "given/finetune/checkpoints/*"),
+        needs=("finetune",),
+    ),
+    Command(
+        "features",
+        (
+            *("features", "--init_checkpoint", "given/pretrain", "--input_file", "inputs/lines.txt"),
+            *("--layers=-1", "--max_seq_length", "16", "--output_file", "work/out.jsonl"),
+        ),
+        "work/out.jsonl",
+        ("inputs/lines.txt", "given/pretrain/*.json", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+    ),
+    _conversion("native", "beambert.json"),
+    _conversion("tf1", "bert_model.ckpt.index"),
+    _conversion("huggingface", "model.safetensors"),
+    Command(
+        "export",
+        ("export", "given/pretrain", "work/out"),
+        "work/out",
+        ("given/pretrain/*.json", "given/pretrain/vocab.txt", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+        manifests=("saved_model.pb",),
+    ),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def required(names: list[str]) -> list[Command]:
+    """Return the commands with these names and all that they need, in an order in which they can run."""
+    wanted = set(names)
+    for command in reversed(COMMANDS):
+        if command.name in wanted:
+            wanted |= set(command.needs)
+    return [command for command in COMMANDS if command.name in wanted]
+
+
+def write_inputs(directory: Path) -> None:
+    """Write the folder `inputs` of a case."""
+    inputs = directory / "inputs"
+    (inputs / "RTE").mkdir(parents=True)
+    days = "\n".join(f"Day {n} was wet and cold.\nThe river rose {n} feet that day.\n" for n in range(30))
+    nights = "\n".join(f"Night {n} was dry and warm.\nThe river fell {n} feet that night.\n" for n in range(30))
+    lines = "".join(f"The river rose {n} feet.\n" for n in range(16))
+    rows = "".join(f"{n}\tDay {n} was wet.\tIt rained.\t{'not_' * (n % 2)}entailment\n" for n in range(8))
+    table = "index\tsentence1\tsentence2\tlabel\n" + rows
+    files = {
+        "a.txt": days,
+        "b.txt": nights,
+        "lines.txt": lines,
+        "pairs.txt": "".join(f"Day {n} was wet. ||| It rained.\n" for n in range(8)),
+        "model.json": json.dumps(_MODEL),
+        "RTE/train.tsv": table,
+        "RTE/dev.tsv": table,
+    }
+    for name, text in files.items():
+        (inputs / name).write_text(text, encoding="utf-8")
+        os.utime(inputs / name, (INPUT_TIME, INPUT_TIME))
+
+
+def prepare(command: Command, directory: Path, references: Path, *, hidden_file: bool = False) -> None:
+    """Make the directory of a case, with the inputs of a command.
+
+    Args:
+        command: what will run there.
+        directory: a new directory.
+        references: the directory with one undisturbed case for each needed command, by its name.
+        hidden_file: whether to put a hidden file of somebody else into the output directory.
+    """
+    directory.mkdir(parents=True)
+    write_inputs(directory)
+    (directory / "given").mkdir()
+    for name in command.needs:
+        shutil.copytree(references / name / BY_NAME[name].output, directory / "given" / name)
+    (directory / "tmp").mkdir()
+    (directory / "work").mkdir()
+    write_foreign_files(command, directory, hidden_file=hidden_file)
+
+
+def write_foreign_files(command: Command, directory: Path, *, hidden_file: bool) -> None:
+    """Write the files of somebody else, beside and in the output of a command."""
+    (directory / FOREIGN_FILE).write_text(FOREIGN_TEXT, encoding="utf-8")
+    if hidden_file and command.takes_hidden_files:
+        (directory / command.output).mkdir()
+        (directory / command.output / FOREIGN_HIDDEN_NAME).write_text(FOREIGN_TEXT, encoding="utf-8")

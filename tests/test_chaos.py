@@ -1,0 +1,127 @@
+"""A sample of `make chaos`, and what its judgement must see."""
+
+import random
+import signal
+
+import pytest
+from chaos import disturbances, judgement, results
+from chaos.case import Case, cases_of, run_case, run_reference
+from chaos.commands import BY_NAME, COMMANDS, prepare, required
+from chaos.disturbances import KINDS, kinds_of
+
+SAMPLE = (
+    ("corpus", "kill-all"),
+    ("corpus", "damaged-leftover"),
+    ("vocab", "interrupt-all"),
+    ("pretrain", "kill-all"),
+)
+
+
+@pytest.fixture(scope="module")
+def slot(tmp_path_factory):
+    """A slot with the undisturbed runs of the sample, and what they wrote."""
+    slot = tmp_path_factory.mktemp("chaos")
+    names = sorted({name for name, _ in SAMPLE})
+    return slot, {command.name: run_reference(command, slot) for command in required(names)}
+
+
+@pytest.mark.parametrize(("command", "kind"), SAMPLE)
+def test_the_result_after_a_disturbance_is_that_of_an_undisturbed_run(command, kind, slot):
+    directory, references = slot
+    outcome = run_case(Case(command, kind, seed=1, number=0), directory, references[command])
+    (directory / "case").rename(directory / f"{command}-{kind}")
+    assert outcome.faults == [], outcome
+
+
+def test_cases_are_drawn_from_the_seed_alone():
+    names = [command.name for command in COMMANDS]
+    cases = cases_of(names, 7, 0, 60)
+    assert cases == cases_of(names, 7, 0, 60)
+    assert cases[41:43] == cases_of(names, 7, 41, 2)
+    assert cases != cases_of(names, 8, 0, 60)
+    # Every command comes in turn, every kind of a command once before any comes twice.
+    assert {case.command for case in cases[: len(names)]} == set(names)
+    kinds = [case.kind for case in cases_of(["corpus"], 7, 0, len(kinds_of(BY_NAME["corpus"])))]
+    assert sorted(kinds) == sorted(kinds_of(BY_NAME["corpus"]))
+
+
+def test_every_kind_applies_to_a_command(monkeypatch):
+    monkeypatch.setattr(disturbances.disks, "can_mount", lambda: True)
+    assert {kind for command in COMMANDS for kind in kinds_of(command)} == set(KINDS)
+
+
+GOOD = "beambert build: error: work/out cannot be written: the disk is full; free some space and run the same again\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "words"),
+    [
+        (1, GOOD, ""),
+        (0, "all good\n", ""),
+        (-signal.SIGTERM, "", "exit code -15"),
+        (0, GOOD, "exit code 0 with an error"),
+        (1, GOOD + GOOD, "2 error lines"),
+        (1, "something\n", "0 error lines"),
+        (1, GOOD + "more\n", "more lines after"),
+        (1, f"beambert build: error: {'x' * 400}\n", "423 characters"),
+        (-signal.SIGSEGV, "", "exit code -11"),
+    ],
+)
+def test_a_wrong_end_is_seen(code, text, words):
+    assert words in "".join(judgement.ending_errors(code, text)) if words else not judgement.ending_errors(code, text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_end_by_a_signal_that_was_sent_is_no_fault(number):
+    assert judgement.ending_errors(-number, "", signaled=number) == []
+    assert judgement.ending_errors(128 + number, "", signaled=number) == []
+    assert judgement.ending_errors(-signal.SIGKILL, "", signaled=number)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n  File ...\nValueError: x\n",
+        "Fatal Python error: Segmentation fault\n",
+        "2026-01-01 10:00:00.123: W tensorflow/core/x.cc:1] words\n",
+        "W0000 00:00:1700000000.1 10 x.cc:1] words\n",
+        "Exception ignored in: <function f>\n",
+        "beambert build: error: [Errno 28] No space left on device\n",
+    ],
+)
+def test_what_a_user_should_not_see_is_seen(text):
+    assert len(judgement.output_errors(f"Corpus: 2 input(s)\n{text}")) >= 1
+    assert judgement.output_errors("Corpus: 2 input(s)\n") == []
+
+
+def test_a_difference_of_the_results_is_seen():
+    reference = {"a": "1", "checkpoints/model.ckpt-2.index": "2", "checkpoints/model.ckpt-4.index": "3"}
+    assert results.difference(reference, reference) == ""
+    assert results.difference({**reference, "a": "2"}, reference) == "other content: a (1)"
+    assert results.difference({**reference, "../x.tmp": "2"}, reference) == "left over: ../x.tmp (1)"
+    fewer = {name: content for name, content in reference.items() if "ckpt-2" not in name}
+    assert results.difference(fewer, reference) == "missing: checkpoints/model.ckpt-2.index (1)"
+    assert results.difference(fewer, reference, other_checkpoints=True) == ""
+    last = {**reference, "checkpoints/model.ckpt-4.index": "4"}
+    assert results.difference(last, reference, other_checkpoints=True) != ""
+
+
+def test_a_manifest_without_its_files_is_seen(tmp_path):
+    command = BY_NAME["corpus"]
+    prepare(command, tmp_path / "case", tmp_path)
+    output = tmp_path / "case" / command.output
+    output.mkdir()
+    reference = {"corpus.json": "1", "vocab.txt": "2"}
+    assert results.incomplete(command, tmp_path / "case", reference) == ""
+    (output / "corpus.json").write_text('{"parts": []}', encoding="utf-8")
+    assert "without vocab.txt" in results.incomplete(command, tmp_path / "case", reference)
+    (output / "vocab.txt").write_text("x", encoding="utf-8")
+    assert results.incomplete(command, tmp_path / "case", reference) == ""
+
+
+@pytest.mark.parametrize("how", ["empty", "half", "noise", "byte", "appended"])
+def test_damage_changes_a_file(how, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"some content of a file")
+    disturbances.damage(path, how, random.Random(1))
+    assert path.read_bytes() != b"some content of a file"
