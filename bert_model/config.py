@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_json import JsonError, decode, shown
+from beambert_json import JsonError, decode, shortened
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).
 PRESETS: dict[str, tuple[int, int]] = {
@@ -112,12 +112,12 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(f"{field.name} is {shown(value)}; give a whole number of at least 1")
+                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a whole number of at least 1")
             if field.type is int and value > _MOST.get(field.name, _MOST_OF_OTHERS):
                 most = _MOST.get(field.name, _MOST_OF_OTHERS)
-                raise ConfigError(f"{field.name} is {shown(value)}; give a whole number of at most {most:,}")
+                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a whole number of at most {most:,}")
             if field.type is float and (not isinstance(value, int | float) or isinstance(value, bool)):
-                raise ConfigError(f"{field.name} is {shown(value)}; give a number")
+                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a number")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give a probability of at least 0 and below 1")
@@ -132,7 +132,7 @@ class BertConfig:
         if self.hidden_act in _TANH_GELU:
             object.__setattr__(self, "hidden_act", "gelu")
         if self.hidden_act not in ACTIVATIONS:
-            raise ConfigError(f"hidden_act is {shown(self.hidden_act)}; choose from {', '.join(ACTIVATIONS)}")
+            raise ConfigError(f"hidden_act is {shortened(repr(self.hidden_act))}; choose from {', '.join(ACTIVATIONS)}")
 
     @classmethod
     def preset(cls, name: str, vocab_size: int) -> "BertConfig":
@@ -193,7 +193,7 @@ class BertConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         for key in sorted(content.keys() - known - _IGNORED_KEYS):
             raise ConfigError(
-                f"{origin} has a key {shown(key)} that BERT does not know{_nearest(key, known)}; remove it"
+                f"{origin} has a key {shortened(repr(key))} that BERT does not know{_nearest(key, known)}; remove it"
             )
         if "vocab_size" not in content:
             raise ConfigError(f"{origin} has no vocab_size; add the number of pieces of the vocabulary")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert_json import JsonError, convert, shortened, shown
+from beambert_json import JsonError, convert, shortened
 from beambert_json import read as read_json
 from bert_model import pytorch_file, safetensors_file
 from bert_model.config import BertConfig, ConfigError
@@ -117,7 +117,9 @@ def describe(directory: Path) -> Description:
     content.setdefault("model_type", "bert")
     for key, value in _FIXED_KEYS.items():
         if content.get(key, value) != value:
-            raise CheckpointError(f"{path} sets {key} to {shown(content[key])}, BERT has {value!r}; give a BERT model")
+            raise CheckpointError(
+                f"{path} sets {key} to {shortened(repr(content[key]))}, BERT has {value!r}; give a BERT model"
+            )
     try:
         described = convert(content, _Config)
         labels = _labels(described.id2label)
@@ -126,7 +128,7 @@ def describe(directory: Path) -> Description:
     activation = described.hidden_act
     if activation not in _ACTIVATIONS_READ:
         known = ", ".join(_ACTIVATIONS_READ)
-        raise CheckpointError(f"{path} sets hidden_act to {shown(activation)}; BERT is known with {known}")
+        raise CheckpointError(f"{path} sets hidden_act to {shortened(repr(activation))}; BERT is known with {known}")
     fields = {field.name for field in dataclasses.fields(BertConfig)}
     values = {key: value for key, value in content.items() if key in fields}
     if "vocab_size" not in values:
@@ -292,7 +294,7 @@ def _stored(directory: Path) -> dict[str, StoredTensor]:
     for file in sorted(set(weight_map.values())):
         if Path(file).name != file:
             raise CheckpointError(
-                f"{path} points outside its directory, to {shown(file)}; take the model from its source"
+                f"{path} points outside its directory, to {shortened(repr(file))}; take the model from its source"
             )
         tensors |= _reader(file)(directory / file)
     missing = sorted(weight_map.keys() - tensors.keys())

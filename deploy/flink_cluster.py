@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from beambert_json import JsonError, read
 from deploy.errors import SubmitError
 from deploy.flink_downloads import cache_directory, fetch_job_server
 from deploy.flink_job_server import find_java, free_port, listens
@@ -107,9 +108,13 @@ class LocalCluster:
     def state(self) -> dict[str, Any]:
         """Ports and process ids; empty where no cluster was started."""
         try:
-            return json.loads((self.folder / _STATE).read_text())
+            return read(self.folder / _STATE, dict[str, Any])
         except FileNotFoundError:
             return {}
+        except JsonError as error:
+            raise SubmitError(
+                f"{self.folder / _STATE}: {error}; end the processes of the cluster and remove it"
+            ) from error
 
     @property
     def master(self) -> str:

@@ -53,7 +53,7 @@ class FlinkCluster:
         answer = self._ask(path, "GET")
         try:
             return json.loads(answer)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SubmitError(f"--flink_master {self.url} answers, but not as Flink's REST interface does") from error
 
     def _ask(self, path: str, method: str) -> bytes:

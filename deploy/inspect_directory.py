@@ -12,6 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from bert_model.path_contents import contents_of
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
+from pipelines.corpus_reader import require_parts
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.writing import read_bytes
 from pipelines.written_files import require_written
@@ -29,7 +30,10 @@ def load_dataset(directory: str) -> Dataset | None:
     manifest = f"{directory}/{dataset.FILE_NAME}"
     if not FileSystems.exists(manifest):
         return None
-    return Dataset.from_json(read_bytes(manifest), manifest)
+    try:
+        return Dataset.from_json(read_bytes(manifest), manifest)
+    except IsADirectoryError as error:
+        raise DatasetError(f"{manifest} is a directory; build the data again") from error
 
 
 def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
@@ -98,12 +102,13 @@ def first_part(directory: str, manifest: Corpus) -> str:
     """Return the path of the first file of a corpus that has documents.
 
     Raises:
-        DatasetError: none has, or the file is not the one that was written.
+        DatasetError: none has.
+        SourceError: the file is missing or has another size than the manifest states.
     """
     part = next((part for part in manifest.parts if part.documents), None)
     if part is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
-    _require_size(directory, part.name, part.bytes)
+    require_parts(directory, [part])
     return f"{directory}/{part.name}"
 
 

@@ -202,9 +202,15 @@ def make_pretraining_data(
 
 def _load(path: str) -> Dataset | None:
     try:
-        return Dataset.from_json(read_bytes(path), path)
+        manifest = Dataset.from_json(read_bytes(path), path)
     except FileNotFoundError:
         return None
+    except IsADirectoryError as error:
+        raise DatasetError(f"{path} is a directory; remove it, and run the same command again") from error
+    # What is printed of it, and every manifest of this command has.
+    if "train" not in manifest.counts:
+        raise DatasetError(f"{path}: counts.train is missing; restore it from a copy, or build the data again")
+    return manifest
 
 
 def _amounts(note: str) -> dict[str, float]:

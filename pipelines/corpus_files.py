@@ -133,7 +133,7 @@ def parse(manifest: bytes, path: str) -> Corpus:
         require(corpus.counts, CorpusCounts, "counts")
         require(corpus.vocab, CorpusVocabulary, "vocab")
         for number, file in enumerate(corpus.files):
-            require(file[:3], tuple[NonEmpty, Count, Number | None], f"files[{number}]")
+            require(file[:3], tuple[NonEmpty, Count, Number | str | None], f"files[{number}]")
             require(file[3:], list[Number], f"files[{number}][3:]")
         for number, part in enumerate(corpus.parts):
             _require_name(part, number)

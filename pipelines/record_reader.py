@@ -43,7 +43,9 @@ def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
     with raw:
         beginning = raw.read(4)
         raw.seek(0)
-        examples = _of_parquet(raw, path) if beginning == _PARQUET else _of_tfrecord(raw, path, beginning)
+        # A file without any records is a shard of TFRecord; Parquet has a header.
+        is_parquet = beginning == _PARQUET or path.endswith(".parquet")
+        examples = _of_parquet(raw, path) if is_parquet else _of_tfrecord(raw, path, beginning)
         for number, features in enumerate(examples):
             if "input_ids" not in features:
                 raise DatasetError(

@@ -91,7 +91,7 @@ def test_the_released_uncased_vocabulary_has_the_size_in_the_table(shared_data):
         ({"vocab_size": 9, "initializer_range": 0.0}, "initializer_range is 0.0"),
         ({"vocab_size": 9, "hidden_act": "swish"}, "hidden_act is 'swish'; choose from gelu, gelu_erf, relu"),
         ({"vocab_size": 9, "layer_norm_eps": 0}, "layer_norm_eps is 0"),
-        ([], "holds no JSON object"),
+        ([], "the content must be an object, not an array"),
     ],
 )
 def test_bad_configurations_are_named(content, message):

@@ -1,0 +1,241 @@
+"""Files that a job or a run keeps for itself, damaged: made again where that is possible, else an error of one line."""
+
+import json
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beambert
+from bert_model import hugging_face, native, safetensors_file
+from bert_model.config import BertConfig, ConfigError
+from bert_model.stored_tensors import CheckpointError
+from deploy import output_lock
+from pipelines import output_directory, parts, passes, records
+from pipelines.corpus_files import Part
+from pipelines.dataset import Shard
+from pipelines.decontamination import read_evaluation_texts
+from pipelines.sources import SourceError
+from pipelines.statistics import Statistics
+from tests.damaged_json import FILES, damages
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from trainers import metrics_log
+from trainers.errors import TrainingError
+from trainers.finetuning import several_runs
+from trainers.recorded_options import RecordedOptions
+
+SHA256 = "0" * 64
+PART = Part("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
+
+
+def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
+    shard = Shard("shards/a.tfrecord", "train", 0, 10, 4, SHA256, 128, 20)
+    statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
+    path = tmp_path / "note.json"
+    passes.write_note(str(path), passes.Finished("train", [shard], statistics))
+    assert passes.read_note(str(path)).statistics.rows == 10
+    content = json.loads(path.read_text())
+    texts = [
+        *FILES.values(),
+        *(text for damage, place, text in damages(content) if damage != "@long" and place != (1,)),
+    ]
+    for text in [*texts, json.dumps([content[0], [], content[2]]).encode()]:
+        path.write_bytes(text)
+        found = passes.read_note(str(path))
+        assert found is None or found.statistics.rows == 10
+
+
+def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
+    counts = {
+        "inputs": {"a": {"documents": 2}},
+        "rejected": {"a": {"duplicate": 1}},
+        "languages": {"en": {"words": 3}},
+        "cleaned": {"rule": 1},
+        "reported": {},
+        "lost": {"a": {"rule": 5}},
+        "marks": {"letters": 4, "lost": 0, "words": {}},
+    }
+    words = [[["train", "en", 0], ["one two", [1, 2], 0]]]
+    path = tmp_path / "train-00000-of-00001.json"
+    content = [vars(PART), counts, words]
+    path.write_text(json.dumps(content))
+    whole = parts.read_note(str(path))
+    assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0))])
+    fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0]]]]).encode()
+    for text in [*FILES.values(), fewer, *(text for _, _, text in damages(content))]:
+        path.write_bytes(text)
+        found = parts.read_note(str(path))
+        assert found is None or isinstance(found.counts["inputs"], dict)
+    for text in (*FILES.values(), fewer):
+        path.write_bytes(text)
+        assert parts.read_note(str(path)) is None
+
+
+def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
+    path = str(tmp_path / "unit")
+    record = records.Record(b"0123456789abcdef", "t", "s", "en", "A sentence.", (1,), "o", 1.0, "", "")
+    blocks = [(["train", 0], records.to_block([record])), (["train", 1], records.to_block([record]))]
+    records.write_block_file(path, blocks, {"documents": 2})
+    places, _ = records.read_block_file(path)
+    content = json.loads((tmp_path / "unit.json").read_text())
+    for text in FILES.values():
+        (tmp_path / "unit.json").write_bytes(text)
+        assert records.read_block_file(path) is None
+    for number, change in ((0, 1), (1, 7), (1, 10**12)):
+        shifted = json.loads(json.dumps(content))
+        shifted["places"][1][number + 1] += change
+        (tmp_path / "unit.json").write_text(json.dumps(shifted))
+        assert records.read_block_file(path) is None
+    (tmp_path / "unit").write_bytes(b"noise" * 200)
+    with pytest.raises(SourceError, match="unit is damaged; delete it and run the same command again"):
+        list(records.read_blocks(place for _, place in places))
+
+
+def test_a_lock_of_another_kind_is_no_lock():
+    assert output_directory.is_lock(b"")
+    assert output_directory.is_lock(output_lock._holder().encode())
+    for text in (content for name, content in FILES.items() if name != "empty"):
+        # As much as is read of it.
+        assert not output_directory.is_lock(text[:10_000])
+        assert "in use by another build" in str(output_lock._held("out", text[:10_000], "wait"))
+
+
+def test_evaluation_files_that_are_not_json_are_named(tmp_path):
+    for name in ("texts.json", "texts.jsonl"):
+        for text in (b"[" * 100_000, b"9" * 5000, b'{"a": "\xff"}', b"{"):
+            (tmp_path / name).write_bytes(text)
+            with pytest.raises(SourceError, match=f"--decontaminate .*{name} cannot be read") as caught:
+                list(read_evaluation_texts(str(tmp_path / name)))
+            assert len(str(caught.value)) - len(str(tmp_path)) < 300
+    # A line separator of Unicode's within a string ends no line.
+    (tmp_path / "texts.jsonl").write_text('{"a": "one\u2028two"}\n{"a": "three"}\n', encoding="utf-8")
+    assert list(read_evaluation_texts(str(tmp_path / "texts.jsonl"))) == ["one\u2028two", "three"]
+
+
+def test_a_damaged_line_of_the_log_is_named_and_a_torn_one_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    line = {"split": "train", "step": 5, "loss": 1.5, "filled_masks": ["a"]}
+    whole = json.dumps(line) + "\n"
+    path.write_text(whole + whole[:-9])
+    assert metrics_log.read(path) == [line]
+    path.write_bytes(whole.encode() + b"\0" * 50)
+    assert metrics_log.read(path) == [line]
+    texts = [text for name, text in FILES.items() if name not in ("UTF-16", "noise")]
+    for text in [*texts, *(text for damage, _, text in damages(line) if damage not in ("null", "-1", "missing"))]:
+        path.write_bytes(whole.encode() + text + b"\n" + whole.encode())
+        with pytest.raises(TrainingError, match=r"metrics\.jsonl, line 2: .*; remove the line") as caught:
+            metrics_log.read(path)
+        assert len(str(caught.value)) - len(str(tmp_path)) < 400
+
+
+def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
+    outcome = {"options": {}, "metrics": {"eval_f1": 0.5}, "problem": None}
+    for name in ("../other", "/other", "a/b", "."):
+        (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
+        with pytest.raises(TrainingError, match=r"runs\.json: .* is not the name of a run; move it"):
+            several_runs._done(tmp_path)
+
+
+def test_metrics_that_are_not_finite_are_read_back(tmp_path):
+    outcomes = {"seed-1": {"options": {}, "metrics": {"eval_loss": math.inf, "eval_f1": 0.5}, "problem": None}}
+    several_runs._write(tmp_path, outcomes)
+    json.loads((tmp_path / "runs.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert math.isnan(several_runs._done(tmp_path)["seed-1"]["metrics"]["eval_loss"])
+    record = native.ModelRecord("pretraining", metrics={"loss": math.inf, "accuracy": 0.5})
+    (tmp_path / native.FILE_NAME).write_text(record.to_json())
+    assert native.load(tmp_path).metrics == {"accuracy": 0.5}
+
+
+def test_a_damaged_header_of_safetensors_is_named(tmp_path):
+    path = tmp_path / "model.safetensors"
+    header = {"a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}, "__metadata__": {"format": "pt"}}
+
+    def write(text: bytes) -> None:
+        path.write_bytes(struct.pack("<Q", len(text)) + text + b"\0" * 8)
+
+    write(json.dumps(header).encode())
+    assert safetensors_file.read(path)["a"].shape == (2, 1)
+    tensor = {"a": header["a"]}
+    texts = [text for name, text in FILES.items() if name != "UTF-16"]
+    texts += [text for damage, place, text in damages(tensor) if damage not in ('{"@": []}', "missing")]
+    for text in texts:
+        write(text)
+        with pytest.raises(CheckpointError, match=r"model\.safetensors .*; copy it again") as caught:
+            safetensors_file.read(path)
+        assert len(str(caught.value)) - len(str(tmp_path)) < 300
+
+
+def test_a_damaged_tokenizer_json_is_named(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a"])}
+    model = {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": vocabulary}
+    content = {"model": model, "added_tokens": [{"id": 6, "content": "b"}]}
+    path.write_text(json.dumps(content))
+    assert Vocabulary.load(path).pieces == (*SPECIAL_TOKENS, "a", "b")
+    cases = [(name, (), text) for name, text in FILES.items()] + list(damages(content))
+    for damage, place, text in cases:
+        path.write_bytes(text)
+        if damage in ("missing", "@long", "[]") and place[:1] == ("added_tokens",):
+            continue
+        with pytest.raises(VocabularyError, match=r"tokenizer\.json") as caught:
+            Vocabulary.load(path)
+        assert len(str(caught.value)) - len(str(tmp_path)) < 300, (damage, place)
+
+
+def test_a_damaged_index_of_weights_is_named(tmp_path):
+    path = tmp_path / "model.safetensors.index.json"
+    cases = [*FILES.values(), b'{"weight_map": {"a": "../b"}}', b'{"weight_map": {"a": 1}}', b'{"weight_map": []}']
+    for text in cases:
+        path.write_bytes(text)
+        with pytest.raises(CheckpointError, match=r"model\.safetensors\.index\.json"):
+            hugging_face.read(tmp_path)
+
+
+def test_a_configuration_far_above_every_model_is_refused():
+    for name, value in (("num_hidden_layers", 10**18), ("hidden_size", 10**9), ("vocab_size", 2**31)):
+        with pytest.raises(ConfigError, match=f"{name} is {value}; give a whole number of at most"):
+            BertConfig.from_json(json.dumps({"vocab_size": 9, name: value}))
+
+
+def test_the_recorded_options_are_those_of_the_commands():
+    names = {
+        action.dest
+        for command in ("pretrain", "finetune")
+        for action in beambert.make_parser(command)[0]._actions
+        if action.dest != "help"
+    }
+    assert RecordedOptions.__annotations__.keys() == names
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "missing", "noise", "directory"])
+def test_inspect_names_a_damaged_part(tmp_path, capsys, damage):
+    lines = "\n".join(f"Day {n} was wet.\nThe river rose {n} feet.\n" for n in range(9))
+    (tmp_path / "in.txt").write_text(lines)
+    corpus = tmp_path / "corpus"
+    command = ["corpus", "--input", str(tmp_path / "in.txt"), "--input_format", "sentences", "--vocab_size", "40"]
+    assert beambert.main([*command, "--output", str(corpus), "--validation_fraction", "0"]) == 0
+    part = next((corpus / "corpus").glob("*.parquet"))
+    damage_part(part, damage)
+    capsys.readouterr()
+    for place in (corpus, part):
+        if damage == "directory" and place == part:
+            continue
+        assert beambert.main(["inspect", str(place), "--vocab_file", str(corpus / "vocab.txt")]) == 1
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert part.name in error
+
+
+def damage_part(part: Path, damage: str) -> None:
+    """Damage a file of a corpus."""
+    size = part.stat().st_size
+    if damage in ("missing", "directory"):
+        part.unlink()
+    if damage == "directory":
+        part.mkdir()
+    if damage in ("cut", "empty"):
+        part.write_bytes(part.read_bytes()[: size // 2 if damage == "cut" else 0])
+    if damage == "noise":
+        part.write_bytes(np.random.default_rng(1).bytes(size))
