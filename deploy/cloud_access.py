@@ -80,7 +80,7 @@ def require_access(places: Iterable[Place], beam_flags: Sequence[str] = (), *, c
             others.setdefault("/".join(path.split("/")[:3]), (flag, path))
     with _silent():
         if google or credentials:
-            _check_google(google, beam_flags)
+            _check_google(google, beam_flags, required=credentials)
         if others:
             _check_others(list(others.values()), beam_flags)
 
@@ -157,7 +157,7 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
     return result
 
 
-def _check_google(buckets: dict[str, Place], beam_flags: Sequence[str]) -> None:
+def _check_google(buckets: dict[str, Place], beam_flags: Sequence[str], *, required: bool) -> None:
     deadline = time.monotonic() + _SECONDS
     place = next(iter(buckets.values()), None)
     where = f"{_shown(*place)}: " if place else ""
@@ -170,8 +170,8 @@ def _check_google(buckets: dict[str, Place], beam_flags: Sequence[str]) -> None:
         credentials = None
     except Exception as error:
         raise AccessError(f"{where}the Google credentials cannot be used ({_reason(error)}); {_LOGIN}") from error
-    if credentials is None and not buckets:
-        raise AccessError(f"no Google credentials were found; {_LOGIN}")
+    if credentials is None and required:
+        raise AccessError(f"{where}no Google credentials were found; {_LOGIN}")
     if credentials is not None:
         if on_google:
             deadline = time.monotonic() + _SECONDS_ON_GOOGLE

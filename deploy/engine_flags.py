@@ -19,6 +19,7 @@ from apache_beam.runners.runner import create_runner
 
 from beambert_arguments import words
 from beambert_flags import WholeNumber, fraction, shortened
+from deploy.errors import EngineError
 from pipelines.dataset import DatasetError
 
 # With a handler Beam's log goes where handlers are added, and no more to the terminal, where errors are one line.
@@ -181,7 +182,7 @@ def options_of(flags: list[str]) -> PipelineOptions:
     return options
 
 
-def failure(error: Exception, options: PipelineOptions) -> DatasetError | None:
+def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
     """Return the line for a runner that fails before or beside the pipeline: its download, its server, its flags.
 
     Args:
@@ -206,7 +207,7 @@ def failure(error: Exception, options: PipelineOptions) -> DatasetError | None:
     reason = " ".join(str(details() if callable(details) else text or type(error).__name__).split())
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[: _LONGEST_REASON - 3]}..."
-    return DatasetError(
+    return EngineError(
         f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or leave --runner out "
         "to run on this machine"
     )

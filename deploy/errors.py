@@ -7,3 +7,7 @@ class SubmitError(ValueError):
 
 class AccessError(ValueError):
     """A bucket, a file system or a service that cannot be reached, or refuses; the message says what to do."""
+
+
+class EngineError(ValueError):
+    """A runner of Beam's that fails before, or beside, the pipeline; the message says why and what to do."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from beambert_flags import WholeNumber
-from deploy.errors import SubmitError
+from deploy.errors import EngineError, SubmitError
 from deploy.flink_job_server import find_java, job_server, listens
 from deploy.flink_rest import FINAL, FlinkCluster
 from deploy.signals import interrupted_by_signals
@@ -150,6 +150,9 @@ def run(args: argparse.Namespace, command: "Command") -> int:
                 return command.module.run(command.args, [*command.beam_flags, *flags])
             except RuntimeError as error:
                 raise failure(str(error)) or error from error
+            except EngineError as error:
+                cause = error.__cause__
+                raise (failure(str(cause)) if isinstance(cause, RuntimeError) else None) or error from cause
 
 
 def failure(text: str) -> SubmitError | None:

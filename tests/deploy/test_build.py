@@ -218,7 +218,6 @@ MISTAKES = {
     "two vocabularies": ("--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9", "exclude each other"),
     "out of range": ("--input {0}/a.txt --max_seq_length 5", "--max_seq_length 5 is out of range"),
     "no input": ("", "--input is missing"),
-    "no such runner": ("--input {0}/a.txt {0}/b.txt --vocab_size 20 --runner Nowhere", "--runner Nowhere"),
 }
 
 

@@ -332,7 +332,7 @@ def test_the_command(folder, tmp_path, capsys):
     for flags, message in (
         ([str(destination)], "is there already"),
         ([str(tmp_path / "a"), "--max_seq_length", "65"], "give 8 to 64"),
-        ([str(tmp_path / "a"), "--top_k", "0"], "--top_k is 0"),
+        ([str(tmp_path / "a"), "--top_k", "99999"], "--top_k is 99999"),
     ):
         assert beambert.main(["export", str(folder / "classification"), *flags]) == 1
         error = capsys.readouterr().err

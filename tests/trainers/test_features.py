@@ -187,7 +187,6 @@ def test_mistakes_are_one_line_and_leave_nothing(run, tmp_path, capsys):
         ("out.npz", ("--layers", "0,-2"), "names a layer of 2 twice"),
         ("out.npz", ("--layers", "last"), "give whole numbers"),
         ("out.npz", ("--max_seq_length", "19"), "give 3 to 18"),
-        ("out.npz", ("--batch_size", "0"), "--batch_size is 0"),
         ("there/out.npz", (), "cannot be written"),
         ("out.npz", ("--vocab_file", str(tmp_path / "none.txt")), "none.txt"),
     ):

@@ -409,8 +409,6 @@ def test_nothing_half_written(folder, tmp_path, capsys, monkeypatch):
         ("classification", ["a", "--input_file", "b"], "give TEXT, one or more, or --input_file"),
         ("classification", ["a", "--question", "b"], "--question is for models of span"),
         ("span", ["a ||| b", "--words_at", "whitespace"], "--words_at is for models of token_classification"),
-        ("classification", ["a", "--top_k", "0"], "--top_k is 0"),
-        ("classification", ["a", "--batch_size", "0"], "--batch_size is 0"),
         ("classification", ["a", "--max_seq_length", "65"], "give 8 to 64"),
         ("classification", ["--input_file", "nowhere.txt"], "nowhere.txt"),
         ("nowhere", ["a"], "holds no checkpoint"),

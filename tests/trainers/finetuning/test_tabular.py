@@ -313,7 +313,6 @@ GOOD = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
         (["--problem", "regression"], [{"text": "a", "label": "inf"}], ["row 1 (line 2): label 'inf' is no number"]),
         (["--problem", "multi_label"], [{"text": "a", "label": ""}], ["no labels", "--label_column"]),
         (["--label_separator", ""], GOOD, ["--label_separator is empty"]),
-        (["--dev_share", "2"], GOOD, ["--dev_share 2.0 is no share"]),
         (["--dev_share", "1e-9"], GOOD, ["leaves none for dev"]),
         ([], GOOD, ["no dev or validation file", "--dev_share 0.1"]),
     ],
