@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -133,7 +134,8 @@ def require_writable(output: str) -> None:
     Raises:
         DatasetError: it cannot be written.
     """
-    probe = f"{absolute(output)}/.beambert-write-test"
+    # A name of its own: another process may try the same directory at the same moment.
+    probe = f"{absolute(output)}/.beambert-write-test-{uuid.uuid4().hex}"
     try:
         write_text(probe, "")
         delete_matching(probe)

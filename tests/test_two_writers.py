@@ -1,5 +1,6 @@
 """Two commands that write to one place at once: the second ends at once, or each writes a file of its own."""
 
+import contextlib
 import json
 import os
 import re
@@ -77,20 +78,22 @@ def test_a_run_of_several_that_another_process_makes_ends_the_command(command, o
 
 
 def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, capsys):  # noqa: F811
-    run, tuned = outputs / "run", outputs / "finetuned"
-    with lock_directory("--output X", run, "another"), lock_directory("--output X", tuned, "another"):
-        before = tree_of(run)
+    folders = [outputs / name for name in ("run", "finetuned", "dataset")]
+    with contextlib.ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(lock_directory("--output X", folder, "another"))
+        before = [tree_of(folder) for folder in folders]
         for argv in (
             command_of("predict", outputs, tmp_path / "predictions.txt"),
             command_of("features", outputs, tmp_path / "features.jsonl"),
             command_of("convert tf1", outputs, tmp_path / "tf1"),
             command_of("export", outputs, tmp_path / "saved"),
-            ["fill-mask", str(run), "The river [MASK] ."],
-            ["inspect", str(run)],
+            ["fill-mask", str(outputs / "run"), "The river [MASK] ."],
+            ["inspect", str(outputs / "dataset")],
         ):
             assert beambert.main(argv) == 0, capsys.readouterr().err
-        assert tree_of(run) == before
-    assert not [path for folder in (tmp_path, run, tuned) for path in folder.rglob(LOCK_NAME)]
+        assert [tree_of(folder) for folder in folders] == before
+    assert not [path for folder in (tmp_path, *folders) for path in folder.rglob(LOCK_NAME)]
 
 
 def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp_path):  # noqa: F811

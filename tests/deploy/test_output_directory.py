@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
-from deploy.output import delete_temporary
+from deploy.output import delete_temporary, require_writable
 
 # Dies in mid-writing, without a chance to tidy up.
 KILLED = """
@@ -27,3 +28,9 @@ def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
         path.write_text("kept")
     delete_temporary(str(tmp_path))
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+
+
+def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writable(tmp_path):
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: [require_writable(str(tmp_path)) for _ in range(100)], range(4)))
+    assert list(tmp_path.iterdir()) == []
