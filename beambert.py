@@ -46,6 +46,8 @@ From raw text to a pretrained BERT.
 `beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
 # The flags, and the arguments without one, that name what a command writes.
 _OUTPUTS = ("--output", "--output_file", "DST")
+# Of Linux; to look for the files of a longer pattern may take minutes.
+_LONGEST_PATH = 4096
 _HELP = ("help", "--help", "-h")
 _VERSION = ("version", "--version", "-V")
 
@@ -176,6 +178,8 @@ def read_command(name: str, argv: list[str]) -> Command:
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     if empty := empty_path(parser, args):
         parser.error(f"{empty} is empty; give a path")
+    if long := next(((flag, place) for flag, place in places(parser, args) if len(place) > _LONGEST_PATH), None):
+        parser.error(f"{long[0]} {long[1]} has {len(long[1]):,} characters; give a path of at most {_LONGEST_PATH:,}")
     for action in required:
         action.required = True
     return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)
