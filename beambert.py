@@ -46,6 +46,7 @@ From raw text to a pretrained BERT.
 `beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
 # The flags, and the arguments without one, that name what a command writes.
 _OUTPUTS = ("--output", "--output_file", "DST")
+# Of Linux; to look for the files of a longer pattern may take minutes.
 _HELP = ("help", "--help", "-h")
 _VERSION = ("version", "--version", "-V")
 

@@ -174,7 +174,7 @@ def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
         return _MISSING
     kind = _KINDS.get(number) if number is not None else None
     if kind is None:
-        return f"check the file and its file system and {AGAIN}"
+        return f"check the path and your access to it, and {AGAIN}"
     return kind.to_write if writing or not kind.to_read else kind.to_read
 
 

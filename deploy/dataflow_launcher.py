@@ -4,12 +4,13 @@ Where Google's launcher asks for it (`--template_location`), the job is written 
 """
 
 import argparse
-import sys
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.runner import PipelineResult
 
+import beambert_file_errors as file_errors
+import beambert_terminal as terminal
 from beambert_flags import places
 from deploy import dataflow_flags, dataflow_graph, embedded
 from deploy.dataflow_template import COMMANDS, parameters_of
@@ -87,6 +88,6 @@ def main(command: str, parameters: list[str]) -> int:
     try:
         launch(command, parameters)
     except (SubmitError, SourceError, DatasetError, OutputError, VocabularyError, OSError) as error:
-        print(f"beambert {command}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        terminal.print_error(f"beambert {command}: error: {file_errors.without_numbers(str(error))}")
         return 1
     return 0

@@ -13,6 +13,7 @@ import pytest
 
 # Names that files have until they are complete.
 TEMPORARY = ("*.tmp", ".*.unfinished*", "*.tempstate*", "*_temp*")
+_DIFFERENT = ("logs/", "report.html", "metrics.jsonl", "state.json", "fingerprint.pb")
 UNLIMITED = resource.RLIM_INFINITY
 
 
@@ -62,11 +63,11 @@ def temporary_files(directory: Path) -> list[str]:
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a directory but those that hold times."""
+    """Return the SHA-256 of every file below a directory but those that hold times or TensorFlow's random number."""
     found = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
-        if path.is_file() and not any(part in name for part in ("logs/", "report.html", "metrics.jsonl", "state.json")):
+        if path.is_file() and not any(part in name for part in _DIFFERENT):
             # Some files name the directory that they are in.
             content = path.read_bytes().replace(str(directory).encode(), b"DIRECTORY")
             found[name] = hashlib.sha256(content).hexdigest()

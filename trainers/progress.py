@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+import beambert_terminal as terminal
+
 # A run reports, to a log and to TensorBoard, so many times or every so many steps, whichever is more often.
 LEAST_REPORTS = 20
 MOST_STEPS_A_REPORT = 100
@@ -115,7 +117,7 @@ def say(line: str) -> None:
 
 def warn(line: str) -> None:
     """Prints a warning line to standard error."""
-    print(f"warning: {line}", file=sys.stderr, flush=True)
+    print(f"warning: {terminal.printable(line)}", file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

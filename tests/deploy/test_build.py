@@ -250,7 +250,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_whole(articles, tmp_path):
     result = command("build", "--input", f"{articles}/*", "--output", output, *SMALL, preexec_fn=limit_files_to_300_kb)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
-    assert f"writing to --output {output} failed: File too large" in result.stderr
+    assert f"--output {output} cannot be written (file too large); raise the limit" in result.stderr
     assert (output / "corpus.json").exists()
     assert not (output / "dataset.json").exists()
     assert not list(output.rglob("*.tmp"))

@@ -130,4 +130,4 @@ def test_a_cut_file_of_a_corpus_is_refused(folder, tmp_path, capsys):
     code, _, err = inspect(capsys, copied)
     assert code == 1
     assert str(path) in err
-    assert "it was changed; copy the directory again" in err
+    assert "differs from corpus.json" in err

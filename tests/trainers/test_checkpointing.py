@@ -337,11 +337,11 @@ def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact
         assert content(directory) == {1: (1.0, {})}
         assert sorted(path.name for path in directory.iterdir()) == names(1)[:2]
 
-    check(tmp_path / "limited", 100_000, "File too large")
+    check(tmp_path / "limited", 100_000, "file too large")
     # A disk that is full, where the tests may make one.
     with small_disk(tmp_path / "small") as directory:
         if directory:
-            check(directory, None, "No space left on device")
+            check(directory, None, "no space left on device")
 
 
 def test_bytes_are_those_of_the_files(tmp_path):
