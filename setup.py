@@ -52,7 +52,7 @@ setup(
             for suffix in ("", ".*")
         ]
     ),
-    py_modules=["beambert", "beambert_arguments", "beambert_flags", "beambert_packages"],
+    py_modules=["beambert", "beambert_arguments", "beambert_flags", "beambert_packages", "beambert_process"],
     # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
     package_data={"deploy": ["prices.toml", "tpu-installer.lock", "tpu-requirements.lock"]},
     # Where there is no C compiler the tokenizer runs in Python, with the same results.

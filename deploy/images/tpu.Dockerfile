@@ -10,7 +10,7 @@ FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir setuptools==80.9.0 wheel==0.45.1
 WORKDIR /source
-COPY pyproject.toml setup.py README.md LICENSE beambert.py beambert_arguments.py beambert_flags.py beambert_packages.py ./
+COPY pyproject.toml setup.py README.md LICENSE beambert.py beambert_arguments.py beambert_flags.py beambert_packages.py beambert_process.py ./
 COPY tokenizer tokenizer
 COPY bert_model bert_model
 COPY pipelines pipelines
