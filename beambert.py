@@ -1,5 +1,8 @@
 """The command line interface, `beambert COMMAND ...`: find the command's module, read its flags, report errors."""
 
+import beambert_process as process  # First, so that Ctrl-C during the other imports is one line.
+
+# isort: split
 import argparse
 import dataclasses
 import difflib
@@ -195,11 +198,13 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "RUNS"):
         args, command = _read_submission(name, argv, module.RUNS)
+        process.end_startup()
         if name == "submit flink":
             _require_packages(command)
             _require_access(command)
         return command, lambda: module.run(args, command)
     command = read_command(name, argv)
+    process.end_startup()
     if _trains(name):
         _refuse_buckets(command)
     else:
@@ -334,6 +339,7 @@ def _print_help(words: list[str]) -> int:
     return 0
 
 
+@process.ends_process
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code: 0 only when the output is whole."""
     # Before anything imports TensorFlow, whose greeting would drown ours.

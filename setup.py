@@ -59,6 +59,7 @@ setup(
         "beambert_flags",
         "beambert_json",
         "beambert_packages",
+        "beambert_process",
         "beambert_terminal",
     ],
     # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 
 import apache_beam as beam
@@ -162,6 +163,8 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
         def run_pipeline() -> None:
             with beam.Pipeline(runner=_embedded_runner(options, workers), options=options) as pipeline:
+                # It is for steps in other languages, and would be left by a process that is killed.
+                Path(pipeline.local_tempdir).rmdir()
                 build(pipeline)
 
         try:

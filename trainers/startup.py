@@ -1,8 +1,13 @@
 """Imports TensorFlow without its chatter, set up so that the same seed gives the same weights."""
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from types import FrameType
 
 
 def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
@@ -20,7 +25,7 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as said, _interrupted() as interruption:
         os.dup2(said.fileno(), 2)
         try:
             import keras  # noqa: F401
@@ -35,10 +40,36 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
                 tf.config.list_logical_devices()
             if deterministic:
                 tf.config.experimental.enable_op_determinism()
-        except BaseException:
+        except BaseException as error:
+            # A module that is interrupted while it is imported may raise anything.
+            if interruption.is_set():
+                raise KeyboardInterrupt from error
             said.seek(0)
             os.write(kept, said.read())
             raise
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+    # A library may have caught it.
+    if interruption.is_set():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[threading.Event]:
+    """Within it, Ctrl-C sets the event too, besides raising KeyboardInterrupt."""
+    interruption = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interruption.set()
+        signal.default_int_handler(number, frame)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    listens = in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if listens:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interruption
+    finally:
+        if listens:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

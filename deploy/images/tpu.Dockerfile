@@ -11,7 +11,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev &
 RUN pip install --no-cache-dir setuptools==80.9.0 wheel==0.45.1
 WORKDIR /source
 COPY pyproject.toml setup.py README.md LICENSE beambert.py beambert_arguments.py beambert_file_errors.py beambert_flags.py \
-    beambert_json.py beambert_packages.py beambert_terminal.py ./
+    beambert_json.py beambert_packages.py beambert_process.py beambert_terminal.py ./
 COPY tokenizer tokenizer
 COPY bert_model bert_model
 COPY pipelines pipelines

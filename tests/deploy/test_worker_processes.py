@@ -86,7 +86,7 @@ class Build:
         while self.workers():
             assert time.monotonic() < deadline, "processes are left"
             time.sleep(0.01)
-        assert not list(self.temporary.glob("beambert-*"))
+        assert not list(self.temporary.iterdir())
         return code, [line for line in self.log.read_text().splitlines() if " of " not in line.partition(":")[2][:30]]
 
 

@@ -1,0 +1,88 @@
+"""The process of a command: Ctrl-C before the command runs and after it has ended, and the end of the process.
+
+Python handles neither well. Ctrl-C while modules are imported shows a traceback, and a library may catch it. When the
+interpreter is finalized, a thread of TensorFlow or gRPC that enters Python (such as one that reads training data ahead)
+is stopped wherever it is, with the locks it holds, and the process may wait for it for ever.
+"""
+
+import atexit
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+_MESSAGE = b"beambert: interrupted; run the same command again to resume\n"
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    os.write(2, _MESSAGE)
+    os._exit(_INTERRUPTED)
+
+
+def is_command() -> bool:
+    """Return whether this process is the command, as against a program that imports it."""
+    return os.path.basename(sys.argv[0]).partition(".")[0] == "beambert"  # noqa: PTH119
+
+
+def begin_startup() -> None:
+    """Make Ctrl-C end the process with one line; nothing has been written yet. An ignored Ctrl-C stays ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+if is_command():
+    begin_startup()
+
+
+def end_startup() -> None:
+    """Make Ctrl-C raise KeyboardInterrupt; called before the command writes anything."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
+    """Decorate a main function of argv: called without, as a console script is, it ends the process.
+
+    The functions of `atexit` run and standard output is flushed, but the interpreter is not finalized.
+    """
+
+    @functools.wraps(main)
+    def main_of_process(argv: list[str] | None = None) -> int:
+        if argv is not None:
+            return main(argv)
+        code = 1
+
+        def leave() -> None:
+            os._exit(_flush(code))
+
+        def leave_at_once(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            leave()
+
+        # The first that is registered runs last.
+        atexit.register(leave)
+        try:
+            code = main(None)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+            raise
+        finally:
+            if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):
+                signal.signal(signal.SIGINT, leave_at_once)
+        return code
+
+    return main_of_process
+
+
+def _flush(code: int) -> int:
+    """Flush the standard streams; return the exit code, 1 instead of 0 where output was lost."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            pass
+        except (OSError, ValueError, AttributeError):
+            code = code or 1
+    return code
