@@ -17,7 +17,7 @@ from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from tokenizer.word_counts import count_words
 
 _SIZE = 1 << 17
-# Of CPU time. Of what is linear nothing takes more than 1.5 s; what is quadratic took 8 s to hours.
+# Seconds of CPU time. What is linear takes less than one; what was quadratic took 4 s to hours.
 _LIMIT = 4.0
 
 # What opens, closes or parts something in a format or a rule, and never its partner.
