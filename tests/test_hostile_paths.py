@@ -45,7 +45,14 @@ def _link(folder: Path) -> str:
 
 def _path_flags(name: str) -> list[str]:
     parser, _ = beambert.make_parser(name)
-    return [action.option_strings[-1] for action in parser._actions if is_path(action) and action.option_strings]
+    # A command checks itself whether it can write to a pipe.
+    return [
+        action.option_strings[-1]
+        for action in parser._actions
+        if is_path(action)
+        and action.option_strings
+        and not (action.metavar == "FILE" and action.dest.startswith("output"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,11 @@ def test_a_long_pattern_and_standard_input_are_no_mistake():
     command = beambert.read_command("corpus", ["--input", f"{{{'a,' * 200}}}*", "--output", "out"])
     assert command.args.input
     assert beambert.read_command("corpus", ["--input", "/dev/null", "--output", "out"]).args.input == ["/dev/null"]
+
+
+def test_an_output_file_may_be_a_pipe(hostile):
+    argv = ["--input_file", "a", "--init_checkpoint", "b", "--output_file", hostile["pipe"][0]]
+    assert beambert.read_command("features", argv).args.output_file == hostile["pipe"][0]
 
 
 SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"

@@ -132,11 +132,9 @@ QUADRATIC = {
 def test_adversarial_text_finds_patterns_that_are_not_linear(pattern):
     # A lower limit than that of the test above: these are known, and the time is this test's own.
     method, compiled = QUADRATIC[pattern], re.compile(pattern)
-    times = [
-        seconds(lambda text_of=text_of: _apply(compiled, method, text_of(_SIZES[1])), 0.5)
-        for text_of in patterns.adversarial_texts(compiled)
-    ]
-    assert max(times) > _LIMIT * (_SIZES[1] / _SIZE) ** 2
+    enough = _LIMIT * (_SIZES[1] / _SIZE) ** 2
+    texts = patterns.adversarial_texts(compiled)
+    assert any(seconds(lambda of=of: _apply(compiled, method, of(_SIZES[1])), 2 * enough) > enough for of in texts)
 
 
 def test_source_is_searched_for_patterns_in_functions(tmp_path, monkeypatch):

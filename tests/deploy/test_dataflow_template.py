@@ -2,11 +2,13 @@
 
 import argparse
 import re
+from pathlib import Path
 
 import pytest
 from google.cloud import dataflow
 from google.protobuf import json_format
 
+import beambert
 from deploy import dataflow_template
 from deploy.dataflow_launcher import to_flags
 from deploy.dataflow_template import COMMANDS, container_spec, metadata, parameters_of

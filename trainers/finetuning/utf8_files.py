@@ -14,8 +14,8 @@ def read_text(path: Path) -> str:
     Raises:
         TaskDataError: it cannot be read, or is not UTF-8.
     """
-    if path.exists() and not path.is_file():
-        raise TaskDataError(f"{path} is {file_kind(path)}, not a file; write the text to a file and give that")
+    if kind := file_kind(path):
+        raise TaskDataError(f"{path} cannot be read (it is {kind}); write the text to a file and give that")
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
