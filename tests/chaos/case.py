@@ -202,8 +202,17 @@ class _Trial:
         if self.case.kind == "size-limit":
             size_limit = 2 ** self.source.randrange(6, 19)
             self.outcome.done = f"RLIMIT_FSIZE {size_limit}"
-        by_paths = self.source.random() < 0.6
-        seconds = 0.0 if by_paths else self.source.uniform(0.05, 1.0) * self.reference.seconds
+        if (
+            self.case.kind == "read-only"
+            and self.source.random() < 0.5
+            and disks.make_read_only(self.directory / "work")
+        ):
+            # Later it is refused while the command keeps a file open.
+            self.outcome.done = "file system of the output read-only from the start"
+        # Two writers meet where the second starts early.
+        by_paths = self.source.random() < 0.6 and self.case.kind != "second-writer"
+        latest = 0.3 if self.case.kind == "second-writer" else 1.0
+        seconds = 0.0 if by_paths else self.source.uniform(0.05, latest) * self.reference.seconds
         paths = self.source.randint(1, max(1, self.reference.paths)) if by_paths else 0
         delay = self.source.choice([0.0, 0.0, self.source.random() * 0.3])
         launched = self._start("log-1.txt", size_limit)
@@ -213,7 +222,7 @@ class _Trial:
             launched,
             self.source,
             start_again=lambda: self._start("log-second-writer.txt"),
-            is_complete=lambda: not self._difference(scene),
+            is_complete=lambda: not self._difference(scene, output_only=True),
         )
         try:
             self.disturbed_at = launched.seconds
@@ -233,13 +242,14 @@ class _Trial:
 
     def _judge_end(self, launched: Launched, scene: Scene, bound: float) -> None:
         """Wait for the end of a process and note what is wrong with it."""
-        if not launched.wait(bound):
+        ended = launched.wait(bound)
+        if launched is scene.launched:
+            self.outcome.ended = launched.seconds - self.disturbed_at
+        if not ended:
             self.outcome.faults.append(f"runs {bound:.0f} s after: {self.outcome.done}")
             launched.kill()
             return
         seconds = ORPHAN_SECONDS + self.reference.seconds
-        if launched is scene.launched:
-            self.outcome.ended = launched.seconds - self.disturbed_at
         if orphans := launched.orphans(seconds):
             self.outcome.faults.append(f"{len(orphans)} processes live {seconds:.0f} s longer than the main one")
             launched.kill()
@@ -285,8 +295,10 @@ class _Trial:
                 return True
         return False
 
-    def _difference(self, scene: Scene) -> str:
+    def _difference(self, scene: Scene, *, output_only: bool = False) -> str:
         written = results.contents_of(self.command, self.directory)
+        if output_only:
+            written = {name: content for name, content in written.items() if not name.startswith("../")}
         moved = (f"../{MOVED_NAME}", "../.filler")
         written = {name: content for name, content in written.items() if not name.startswith(moved)}
         if scene.killed and self.command.is_file:
