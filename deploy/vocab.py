@@ -41,6 +41,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     from deploy.output import absolute, delete_folder, require_writable
     from deploy.progress import Stage, watch_files
     from pipelines.corpus import build_vocabulary
+    from pipelines.ending_signals import removed_on_signals
     from pipelines.reading import split_inputs
     from pipelines.writing import read_bytes
     from pipelines.written_files import require_written
@@ -71,7 +72,8 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     work = f"{temporary}/work" if is_embedded else ""
     try:
         costs = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
-        with watch_files(Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(units))):
+        progress = Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(units))
+        with removed_on_signals(lambda: delete_folder(temporary)), watch_files(progress):
             embedded.run(
                 lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
                 embedded.pipeline_options(beam_flags),

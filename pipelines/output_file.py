@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
+from pipelines.ending_signals import removed_on_signals
+
 # A (flag, path) that a command reads: a file, a directory with all that is in it, the prefix of a checkpoint, a URL,
 # or - for stdin.
 InputPath = tuple[str, str]
@@ -101,7 +103,8 @@ class OutputFile:
     with OutputFile("--output_file", path) as output:
         output.path.write_bytes(content)
 
-    A device, a pipe or another stream, which has no name to be renamed to, is written directly.
+    A device, a pipe or another stream, which has no name to be renamed to, is written directly. SIGTERM and SIGHUP
+    remove what was written before they end the process.
 
     Args:
         flag: the flag that names the file, for messages.
@@ -119,6 +122,7 @@ class OutputFile:
 
     def __init__(self, flag: str, path: str | Path, *, overwrite: bool = False) -> None:
         self._flag, self._name, self._overwrite = flag, str(path), overwrite
+        self._signals = contextlib.ExitStack()
         self.is_stream = is_stream(self._name)
         # Through a symbolic link the file that it points to is replaced, not the link.
         self._final = Path(os.path.realpath(path))
@@ -135,15 +139,19 @@ class OutputFile:
             ) from error
 
     def __enter__(self) -> "OutputFile":
+        self._signals.enter_context(removed_on_signals(self.discard))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self.discard()
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self.discard()
+        finally:
+            self._signals.close()
 
     def discard(self) -> None:
         """Remove what was written."""

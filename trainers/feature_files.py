@@ -1,5 +1,6 @@
 """The files of `beambert features`: JSON lines as the released extract_features.py writes them, Parquet, npz."""
 
+import contextlib
 import shutil
 import tempfile
 import zipfile
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from pipelines.ending_signals import removed_on_signals
 from pipelines.output_file import OutputFile
 from trainers.errors import TrainingError
 
@@ -84,6 +86,7 @@ class FeatureWriter:
     def __init__(self, path: Path, kind: str, layout: Layout, *, overwrite: bool = False) -> None:
         self.path = path
         self.count = self.tokens = 0
+        self._signals = contextlib.ExitStack()
         self._output = OutputFile("--output_file", path, overwrite=overwrite)
         if self._output.is_stream and kind != "jsonl":
             raise TrainingError(f"--output_file {path} is a stream, which --format {kind} is not for; give a file")
@@ -107,11 +110,23 @@ class FeatureWriter:
         self.tokens += len(features.input_ids)
 
     def __enter__(self) -> "FeatureWriter":
+        self._signals.enter_context(removed_on_signals(self._remove))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._signals:
+            self._end(kind)
+
+    def _remove(self) -> None:
+        """Remove the temporary files."""
+        self._output.discard()
+        if folder := getattr(self._writer, "folder", None):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self, kind: type[BaseException] | None) -> None:
+        """Give the file its name, or remove it after an exception."""
         if kind is not None:
             try:
                 self._writer.abandon()

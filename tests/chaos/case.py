@@ -202,6 +202,13 @@ class _Trial:
         if self.case.kind == "size-limit":
             size_limit = 2 ** self.source.randrange(6, 19)
             self.outcome.done = f"RLIMIT_FSIZE {size_limit}"
+        if (
+            self.case.kind == "read-only"
+            and self.source.random() < 0.5
+            and disks.make_read_only(self.directory / "work")
+        ):
+            # Later it is refused while the command keeps a file open.
+            self.outcome.done = "file system of the output read-only from the start"
         by_paths = self.source.random() < 0.6
         seconds = 0.0 if by_paths else self.source.uniform(0.05, 1.0) * self.reference.seconds
         paths = self.source.randint(1, max(1, self.reference.paths)) if by_paths else 0
