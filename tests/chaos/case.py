@@ -209,8 +209,10 @@ class _Trial:
         ):
             # Later it is refused while the command keeps a file open.
             self.outcome.done = "file system of the output read-only from the start"
-        by_paths = self.source.random() < 0.6
-        seconds = 0.0 if by_paths else self.source.uniform(0.05, 1.0) * self.reference.seconds
+        # Two writers meet where the second starts early.
+        by_paths = self.source.random() < 0.6 and self.case.kind != "second-writer"
+        latest = 0.3 if self.case.kind == "second-writer" else 1.0
+        seconds = 0.0 if by_paths else self.source.uniform(0.05, latest) * self.reference.seconds
         paths = self.source.randint(1, max(1, self.reference.paths)) if by_paths else 0
         delay = self.source.choice([0.0, 0.0, self.source.random() * 0.3])
         launched = self._start("log-1.txt", size_limit)
@@ -220,7 +222,7 @@ class _Trial:
             launched,
             self.source,
             start_again=lambda: self._start("log-second-writer.txt"),
-            is_complete=lambda: not self._difference(scene),
+            is_complete=lambda: not self._difference(scene, output_only=True),
         )
         try:
             self.disturbed_at = launched.seconds
@@ -292,8 +294,10 @@ class _Trial:
                 return True
         return False
 
-    def _difference(self, scene: Scene) -> str:
+    def _difference(self, scene: Scene, *, output_only: bool = False) -> str:
         written = results.contents_of(self.command, self.directory)
+        if output_only:
+            written = {name: content for name, content in written.items() if not name.startswith("../")}
         moved = (f"../{MOVED_NAME}", "../.filler")
         written = {name: content for name, content in written.items() if not name.startswith(moved)}
         if scene.killed and self.command.is_file:

@@ -15,6 +15,8 @@ from .processes import Launched, send
 
 MOVED_NAME = "moved"
 _STOPPED_SECONDS = 3.0
+# Written once, for people; no command reads it again.
+_RECORDS = ("init_checkpoint.txt",)
 _DAMAGES = ("empty", "half", "noise", "byte", "appended")
 
 
@@ -84,21 +86,27 @@ def _signal_all(which: int) -> Callable[[Scene], None]:
 
 
 def _end_worker(scene: Scene) -> None:
-    """End a worker process; the first one where none runs yet."""
+    """End a worker process; one of the first where none runs yet."""
     which = scene.random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-    place, delay = scene.random.random(), scene.random.random()
+    place, delay, shells_too = scene.random.random(), scene.random.random(), scene.random.random() < 0.25
     while scene.launched.is_running() and not scene.launched.workers():
         time.sleep(0.01)
-    time.sleep(delay)
-    if numbers := scene.launched.workers():
+    # On a slow machine workers live longer.
+    time.sleep(delay * scene.launched.seconds / 2)
+    workers = {number: _command_line(number) for number in scene.launched.workers()}
+    numbers = [number for number, words in workers.items() if shells_too or not words.startswith("/bin/sh")]
+    if numbers:
         number = numbers[int(place * len(numbers))]
-        try:
-            words = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            words = "?"
         send(number, which)
         scene.killed = True
-        scene.done = f"{which.name} to worker {number} of {numbers} ({words[:60]})"
+        scene.done = f"{which.name} to worker {number} of {sorted(workers)} ({workers[number][:60]})"
+
+
+def _command_line(number: int) -> str:
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _stop(scene: Scene) -> None:
@@ -205,7 +213,8 @@ def _damage_leftover(scene: Scene) -> None:
     scene.launched.kill()
     scene.killed = True
     place, how = scene.random.random(), scene.random.choice(_DAMAGES)
-    if files := _files(scene):
+    files = [path for path in _files(scene) if path.name not in _RECORDS and "tfevents" not in path.name]
+    if files:
         path = files[int(place * len(files))]
         damage(path, how, scene.random)
         scene.removed = True
