@@ -35,6 +35,8 @@ DIFFERENT: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
 # The same for training runs: pattern, what is compared, reason.
 DIFFERENT_OF_TRAINING: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
     ("*report.html", _nothing, "measured times"),
+    ("*features", None, "the cache of encoded rows, made again where it is needed"),
+    ("*features/*.npz", None, "the cache of encoded rows, made again where it is needed"),
 )
 # What a killed command may leave beside an output file: the directory is not its own, so no later run tidies it up.
 _BESIDE_FILE = ("../{name}.*.tmp*", "../.{name}.*.unfinished*")
