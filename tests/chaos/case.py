@@ -242,13 +242,14 @@ class _Trial:
 
     def _judge_end(self, launched: Launched, scene: Scene, bound: float) -> None:
         """Wait for the end of a process and note what is wrong with it."""
-        if not launched.wait(bound):
+        ended = launched.wait(bound)
+        if launched is scene.launched:
+            self.outcome.ended = launched.seconds - self.disturbed_at
+        if not ended:
             self.outcome.faults.append(f"runs {bound:.0f} s after: {self.outcome.done}")
             launched.kill()
             return
         seconds = ORPHAN_SECONDS + self.reference.seconds
-        if launched is scene.launched:
-            self.outcome.ended = launched.seconds - self.disturbed_at
         if orphans := launched.orphans(seconds):
             self.outcome.faults.append(f"{len(orphans)} processes live {seconds:.0f} s longer than the main one")
             launched.kill()
