@@ -103,12 +103,16 @@ def read_squad(path: Path, *, version_2: bool, training: bool = False) -> SquadF
 
 
 def _parse(path: Path) -> Any:
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise TaskDataError(
             f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}); mend it or fetch it again"
         ) from error
+    except ValueError as error:
+        # An integer of more digits than Python converts.
+        raise TaskDataError(f"{path}: a number has too many digits; mend it or fetch the file again") from error
     except RecursionError as error:
         raise TaskDataError(f"{path} is nested too deeply; give a file in the JSON of SQuAD") from error
 

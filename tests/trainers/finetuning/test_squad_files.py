@@ -121,6 +121,7 @@ def test_answer_start_may_be_left_out_where_nothing_is_trained(tmp_path):
         (b'{"data": [{"title": "x"}]}', r"article 1 \"x\": 'paragraphs' is missing"),
         (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: 'context' is missing"),
         (b"[" * 100_000, "nested too deeply"),
+        (b"9" * 5_000, "a number has too many digits"),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, said):
