@@ -116,6 +116,9 @@ def test_cleaning_of_one_long_paragraph():
 def test_segmentation_of_one_long_paragraph(name, language):
     # sentencex alone, which has other rules for each language, takes most of the time.
     marks = MARKS if name == "rules" and language == "en" else ["a", "'", '"', "(", "A. ", "... ", "• ", "中"]
+    if name == "sentencex" and language == "da":
+        # It compiles a pattern for each full stop, in linear time of 90 s for 1 MB.
+        marks.remove("A. ")
     assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), marks)
 
 
