@@ -10,6 +10,7 @@ from tests.test_output_matrix import RESUMED, command_of, outputs  # noqa: F401
 
 # Flags by which a command writes further files, or files of another kind.
 MORE = {
+    "features": ("features", ["--format", "jsonl"]),
     "features npz": ("features", ["--format", "npz"]),
     "features parquet": ("features", ["--format", "parquet"]),
     "export litert": ("export", ["--to", "litert"]),
@@ -18,7 +19,7 @@ MORE = {
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027], ids=oct)
-@pytest.mark.parametrize("command", [*RESUMED, *MORE])
+@pytest.mark.parametrize("command", sorted({*RESUMED, *MORE}))
 def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):  # noqa: F811
     name, flags = MORE.get(command, (command, []))
     test = outputs / "inputs/RTE/test.tsv"

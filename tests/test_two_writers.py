@@ -104,7 +104,8 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
     assert sorted(process.returncode for process in processes) == [0, 1], said
     (winner, loser) = sorted(processes, key=lambda process: process.returncode)
     assert re.fullmatch(REFUSED.format("--output", tmp_path / "out", winner.pid, "--output"), said[loser.pid]), said
-    assert said[winner.pid] == ""
+    # A model this small may be warned of.
+    assert "beambert pretrain:" not in said[winner.pid]
     assert json.loads((tmp_path / "out/eval_results.json").read_text())["global_step"] == 200
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
 
