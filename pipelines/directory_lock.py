@@ -111,7 +111,10 @@ def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
         descriptor = _lock(what, path, choose, made)
         try:
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, holder().encode("utf-8"), 0)
+            content, written = holder().encode("utf-8"), 0
+            # On a full disk a part is written first, and the next call says why.
+            while written < len(content):
+                written += os.pwrite(descriptor, content[written:], written)
         except OSError:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -148,12 +148,13 @@ def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_without_space_nothing_is_left(tmp_path):
+@pytest.mark.parametrize("limit", [0, 10])
+def test_without_space_nothing_is_left(tmp_path, limit):
     """A limit on the size of files stands for a full disk."""
     child = os.fork()
     if not child:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         try:
             locked(tmp_path / "out").__enter__()
         except OutputError as error:
