@@ -47,11 +47,31 @@ def read(path: Path) -> dict[str, StoredTensor]:
             header = decode(file.read(length), dict[str, Any])
         header.pop("__metadata__", None)
         entries = convert(header, dict[str, _Entry])
+        _require_all_bytes(entries, size - 8 - length)
         return {name: _tensor(path, entry, 8 + length, size) for name, entry in entries.items()}
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
     except (struct.error, ValueError) as error:
         raise CheckpointError(f"{path} is no whole safetensors file ({error}); copy it again") from error
+
+
+def _require_all_bytes(entries: Mapping[str, _Entry], size: int) -> None:
+    """Check that the tensors lie one after the other and fill the file, as the library demands: nothing else shows damage.
+
+    Args:
+        entries: of the header.
+        size: bytes after the header.
+
+    Raises:
+        ValueError: they do not.
+    """
+    end = 0
+    for first, last in sorted(entry.data_offsets for entry in entries.values()):
+        if first != end:
+            raise ValueError(f"a tensor begins at byte {first:,} and the one before it ends at byte {end:,}")
+        end = last
+    if end != size:
+        raise ValueError(f"its tensors have {end:,} bytes, and {size:,} follow the header")
 
 
 def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:

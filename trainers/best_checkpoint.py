@@ -48,7 +48,7 @@ def lower_is_better(metric: str) -> bool:
         if any(f"_{metric}".endswith(f"_{word}") for word in words):
             return lower
     raise TrainingError(
-        f"whether a high or a low {metric} is better is not known; give a metric whose name ends in "
+        f"whether a high or a low {metric} is better is not known; give --best_metric a name that ends in "
         f"{', '.join(LOWER_IS_BETTER + HIGHER_IS_BETTER)}"
     )
 

@@ -170,13 +170,15 @@ def test_damaged_safetensors_are_named(release):
     path = release / "model.safetensors"
     whole = path.read_bytes()
     header = int.from_bytes(whole[:8], "little")
-    for content in (b"", whole[:4], whole[: 8 + header // 2], whole[:-1], b"\xff" * 8 + whole[8:], b"[]" + whole[2:]):
+    shifted = whole[: 8 + header] + b"more" + whole[8 + header :]
+    cut = (b"", whole[:4], whole[: 8 + header // 2], whole[:-1])
+    for content in (*cut, b"\xff" * 8 + whole[8:], b"[]" + whole[2:], whole + b"\0", shifted):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=r"model\.safetensors is no whole safetensors file"):
             hugging_face.read(release)
     moved = whole[8 : 8 + header].replace(b'"data_offsets":[0,', b'"data_offsets":[9,', 1)
     path.write_bytes(whole[:8] + moved + whole[8 + header :])
-    with pytest.raises(CheckpointError, match="does not lie at bytes 9"):
+    with pytest.raises(CheckpointError, match=r"does not lie at bytes 9|begins at byte"):
         hugging_face.read(release)
 
 

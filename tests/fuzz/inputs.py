@@ -182,8 +182,8 @@ def _encoded(content: bytes, encoding: str) -> bytes:
 def _untouched(pieces: Pieces, splice: Splice) -> set[str]:
     """Return the markers of the documents that a change is not in."""
     start, end, _ = splice
-    if start == 0:
-        # The head tells the format.
+    if start < len(pieces[0]) or start == 0:
+        # The head tells the format, the columns, and where a book begins.
         return set()
     at, kept = len(pieces[0]), set()
     for number, piece in enumerate(pieces[1]):

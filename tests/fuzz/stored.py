@@ -70,7 +70,10 @@ def manifest(random: Random, base: Base, folder: Path) -> Case:
     content = (base.artifact(target.artifact) / target.name).read_bytes()
     if random.random() < 0.85:
         mutation = mutated_json(random, content.decode("utf-8"))
-        name, new, valid = mutation.name, mutation.text.encode("utf-8", "surrogatepass"), mutation.valid
+        name, new = mutation.name, mutation.text.encode("utf-8", "surrogatepass")
+        # The fields of Hugging Face's and Google's configurations have defaults.
+        defaults = name.endswith("is missing") and target.name in ("config.json", "bert_config.json")
+        valid = mutation.valid or defaults
     else:
         name, splice = any_splice(random, content)
         new = spliced(content, splice)
