@@ -56,7 +56,7 @@ def read(path: Path) -> dict[str, StoredTensor]:
 
 
 def _require_all_bytes(entries: Mapping[str, _Entry], size: int) -> None:
-    """Check that the tensors lie one after the other and fill the file, as the library demands: nothing else shows damage.
+    """Check that the tensors lie one after the other and fill the file, as the library itself demands.
 
     Args:
         entries: of the header.
