@@ -72,7 +72,8 @@ _COMPRESSIONS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes
     ".gz": (lambda content: gzip.compress(content, mtime=0), gzip.decompress),
     ".bz2": (bz2.compress, bz2.decompress),
     ".xz": (lzma.compress, lzma.decompress),
-    ".zst": (zstandard.compress, lambda content: zstandard.decompress(content)),
+    # Without the checksum, which is optional, a flipped bit may be another text.
+    ".zst": (zstandard.ZstdCompressor(write_checksum=True).compress, lambda content: zstandard.decompress(content)),
 }
 _ENCODINGS = (
     *("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-7"),
