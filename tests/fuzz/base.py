@@ -12,8 +12,8 @@ from tests.fuzz.process import Child, Outcome
 
 DOCUMENTS = 12
 _SYLLABLES = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
-# What a command prints of time, speed and memory.
-_TIMES = re.compile(r"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b")
+# What a command prints of time, speed and memory; lines of progress come when there is time for them.
+_TIMES = re.compile(r"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b|^step .*\n", re.MULTILINE)
 
 
 def marker(number: int) -> str:
