@@ -50,7 +50,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             bad records stop the job.
     """
     try:
-        file = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(stream, mode="r"))
+        file = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(stream, mode="r"), page_checksum_verification=True)
         schema = file.schema_arrow
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]

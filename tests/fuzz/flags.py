@@ -21,7 +21,18 @@ _TEXTS = (
 # Names in the case's folder; `_prepare` makes those that exist.
 _PATHS = (
     *("", " ", "missing", "missing/deeper", "empty", "directory", "noise", "pipe", "zero", "full", ".", "..", "/"),
-    *("x" * 300, "x/" * 3000, "a\x1bb", "a\nb", "inputs/text.txt", "inputs", "inputs/*", "inputs/[", "**", "~no-such-user/x"),
+    *(
+        "x" * 300,
+        "x/" * 3000,
+        "a\x1bb",
+        "a\nb",
+        "inputs/text.txt",
+        "inputs",
+        "inputs/*",
+        "inputs/[",
+        "**",
+        "~no-such-user/x",
+    ),
     *("gs:/x/y", "file:///etc/hostname", "nosuch://a/b", "gs://beambert-no-such-bucket/a", "\udcff", "\udcff.txt"),
     *("dangling", "loop", "unreadable/x", "text.txt/x", "/proc"),
 )

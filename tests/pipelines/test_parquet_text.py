@@ -72,3 +72,13 @@ def test_damaged_files_end_with_a_line_that_names_them(tmp_path):
             message = str(error)
         assert message.startswith(str(damaged))
         assert "\n" not in message
+
+
+def test_a_page_that_does_not_have_its_checksum_is_damage(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": ["The first text.", "The last text."]})
+    pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    assert len(list(read_file(str(path), ReadOptions()))) == 2
+    path.write_bytes(path.read_bytes().replace(b"The last text.", b"The lost text.", 1))
+    with pytest.raises(SourceError, match=r"a\.parquet"):
+        list(read_file(str(path), ReadOptions(on_bad_record="skip")))

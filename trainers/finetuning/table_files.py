@@ -247,7 +247,7 @@ def _read_parquet(path: Path) -> Table:
             f"{path} is a Parquet file, and package pyarrow is not installed; pip install 'beambert[data]'"
         ) from error
     try:
-        table = pyarrow.parquet.ParquetFile(path).read()
+        table = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True).read()
         return Table(path, {name: table.column(name).to_pylist() for name in table.column_names}, None)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
