@@ -79,6 +79,6 @@ def test_a_page_that_does_not_have_its_checksum_is_damage(tmp_path):
     table = pyarrow.table({"text": ["The first text.", "The last text."]})
     pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
     assert len(list(read_file(str(path), ReadOptions()))) == 2
-    path.write_bytes(path.read_bytes().replace(b"The last text.", b"The lost text.", 1))
+    path.write_bytes(path.read_bytes().replace(b"The last text.", b"The lost text."))
     with pytest.raises(SourceError, match=r"a\.parquet"):
         list(read_file(str(path), ReadOptions(on_bad_record="skip")))
