@@ -15,7 +15,7 @@ DATA = [
     "sentencex>=1.0.30",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
-GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18"]
+GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 CONVERT = ["safetensors>=0.4"]
 # `beambert export --to onnx`.

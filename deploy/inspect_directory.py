@@ -12,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from bert_model.path_contents import contents_of
 from pipelines import corpus_files, dataset
 from pipelines.corpus_files import Corpus
-from pipelines.corpus_reader import require_parts
+from pipelines.corpus_reader import CorpusReader, require_parts
 from pipelines.dataset import Dataset, DatasetError
 from pipelines.writing import read_bytes
 from pipelines.written_files import require_written
@@ -103,12 +103,13 @@ def first_part(directory: str, manifest: Corpus) -> str:
 
     Raises:
         DatasetError: none has.
-        SourceError: the file is missing or has another size than the manifest states.
+        SourceError: the file is missing, or is not the one that the manifest describes.
     """
     part = next((part for part in manifest.parts if part.documents), None)
     if part is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
     require_parts(directory, [part])
+    CorpusReader.of(directory).read_part(part.name)
     return f"{directory}/{part.name}"
 
 

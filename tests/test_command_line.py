@@ -276,8 +276,7 @@ def test_every_module_of_the_command_line_is_packed():
     packed = re.search(r"py_modules=\[([^\]]+)\]", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
     assert set(re.findall(r'"(\w+)"', packed)) == modules
     for image in ("Dockerfile", "tpu.Dockerfile"):
-        copied = re.search(
-            r"^COPY pyproject\.toml (.*) \./$", (ROOT / "deploy/images" / image).read_text(), re.MULTILINE
-        )
+        text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8").replace("\\\n", " ")
+        copied = re.search(r"^COPY pyproject\.toml (.*) \./$", text, re.MULTILINE)
         assert {name.removesuffix(".py") for name in copied[1].split() if name.startswith("beambert")} == modules
     assert beambert_packages.version()

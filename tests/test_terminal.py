@@ -126,9 +126,10 @@ def test_closed_streams(redirection):
 def test_names_that_cannot_be_encoded_are_escaped(variables):
     for name in ("$'/no/fr\\xe9d'", "$'/no/\\xf0\\x9f\\x98\\x80'", "$'/no/a\\nb\\x1b[31mc\\x07'"):
         result = shell(f"{BEAMBERT} predict {name} text", **variables)
-        assert result.returncode == 1
+        # Whether the bytes are a name depends on the encoding of the environment.
+        assert result.returncode in (1, 2)
         assert result.stderr.count("\n") == 1
-        assert "does not exist" in result.stderr
+        assert any(reason in result.stderr for reason in ("does not exist", "is not valid UTF-8"))
         assert "Traceback" not in result.stderr
         assert "\x1b" not in result.stderr
         assert "\x07" not in result.stderr

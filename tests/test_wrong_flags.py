@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beambert
-import beambert_arguments
 import beambert_flags
 from beambert_flags import WholeNumber
 from tests.test_beambert import run
@@ -188,13 +187,6 @@ def test_a_whole_number_is_read_as_python_reads_it(value):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_is_read_as_python_reads_it(value):
     assert beambert_flags.real_number(repr(value)) == value
-
-
-@given(st.text(min_size=1))
-def test_a_message_is_a_line_of_printable_characters(text):
-    line = beambert_arguments.one_line(text)
-    assert len(line) <= 320
-    assert line.isprintable() or not line
 
 
 # Numbers inside texts

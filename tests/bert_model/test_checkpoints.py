@@ -315,5 +315,8 @@ def test_labels_survive_in_native_and_hugging_face(tmp_path):
     card = (tmp_path / "d" / "README.md").read_text(encoding="utf-8")
     assert "no, may\\|be, &lt;b>" in card
     path.write_text(json.dumps({**content, "labels": ["no"]}), encoding="utf-8")
-    with pytest.raises(CheckpointError, match="names 1 labels, its head has 3"), open_checkpoint(tmp_path / "b"):
+    with (
+        pytest.raises(CheckpointError, match="num_labels is 3, and there are 1 labels"),
+        open_checkpoint(tmp_path / "b"),
+    ):
         pass
