@@ -122,7 +122,7 @@ def test_closed_streams(redirection):
     assert shell(f"{BEAMBERT} frobnicate {redirection}").returncode == 2
 
 
-@pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C.ISO-8859-1"}])
+@pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
 def test_names_that_cannot_be_encoded_are_escaped(variables):
     for name in ("$'/no/fr\\xe9d'", "$'/no/\\xf0\\x9f\\x98\\x80'", "$'/no/a\\nb\\x1b[31mc\\x07'"):
         result = shell(f"{BEAMBERT} predict {name} text", **variables)
