@@ -191,8 +191,11 @@ def test_permission_denied_names_the_file_and_the_remedy(name, inputs, tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o555)
     report = tmp_path / "report"
-    for path in (tmp_path, *tmp_path.parents[:2], inputs, inputs.parent):
-        path.chmod(path.stat().st_mode | 0o055)
+    # Up to the directory of all test runs of a user, which lies deeper where several processes run the tests.
+    for path in (inputs, tmp_path, *tmp_path.parents[:3]):
+        mode = path.stat().st_mode
+        if mode & 0o005 != 0o005:
+            path.chmod(mode | 0o055)
     assert run(tmp_path / "log", without_rights, report, command_of(name, inputs, folder)) == 0
     code, error = json.loads(report.read_text(encoding="utf-8"))
     line = failure(code, error, folder)
