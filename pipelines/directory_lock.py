@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypedDict
 
+import beambert_file_errors as file_errors
 from beambert_json import JsonError, decode, shortened
 from pipelines.output_directory import LOCK_NAME, OutputError, is_lock
 
@@ -122,8 +123,7 @@ def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
             raise
     except OSError as error:
         _remove_empty(made)
-        remedy = "free some space, or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose"
-        raise OutputError(f"{what} cannot be written ({error.strerror}); {remedy} another directory") from error
+        raise OutputError(file_errors.write_line(what, error)) from error
     except BaseException:
         _remove_empty(made)
         raise

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import beambert_file_errors as file_errors
 from beambert_json import JsonError, decode
 
 CORPUS_MANIFEST = "corpus.json"
@@ -72,7 +73,8 @@ def entries_of(directory: Path) -> set[str]:
         what = f"{directory} is" if file == directory else f"{directory} cannot be written: {file} is"
         raise OutputError(f"{what} a file; choose another directory") from error
     except OSError as error:
-        raise OutputError(f"{directory} cannot be listed ({error.strerror}); choose another directory") from error
+        reason = file_errors.reason_of(error)
+        raise OutputError(f"{directory} cannot be listed ({reason}); choose another directory") from error
     if LOCK_NAME in names and _is_lock(directory / LOCK_NAME):
         names.remove(LOCK_NAME)
     return visible(names)

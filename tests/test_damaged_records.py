@@ -12,8 +12,7 @@ import beambert
 from bert_model import hugging_face, native, safetensors_file
 from bert_model.config import BertConfig, ConfigError
 from bert_model.stored_tensors import CheckpointError
-from deploy import output_lock
-from pipelines import output_directory, parts, passes, records
+from pipelines import directory_lock, output_directory, parts, passes, records
 from pipelines.corpus_files import Part
 from pipelines.dataset import Shard
 from pipelines.decontamination import read_evaluation_texts
@@ -95,11 +94,11 @@ def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
 
 def test_a_lock_of_another_kind_is_no_lock():
     assert output_directory.is_lock(b"")
-    assert output_directory.is_lock(output_lock._holder().encode())
+    assert output_directory.is_lock(directory_lock.holder().encode())
     for text in (content for name, content in FILES.items() if name != "empty"):
         # As much as is read of it.
         assert not output_directory.is_lock(text[:10_000])
-        assert "in use by another build" in str(output_lock._held("out", text[:10_000], "wait"))
+        assert str(directory_lock.in_use("out", text[:10_000], "wait")) == "out is in use by another process; wait"
 
 
 def test_evaluation_files_that_are_not_json_are_named(tmp_path):

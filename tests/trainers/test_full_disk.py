@@ -61,17 +61,17 @@ def command_of(name: str, inputs: Path, directory: Path) -> list[str]:
 # How the disk grows after each failure; the failures are at one file after the other.
 GROWTH = {
     "convert native": ["size=4k", "size=8k", "nr_inodes=4,size=30m", "nr_inodes=7", "ro"],
-    "convert tf1": ["size=4k", "size=12k", "nr_inodes=3,size=30m", "ro"],
-    "convert huggingface": ["size=4k", "size=12k", "nr_inodes=4,size=30m", "ro"],
+    "convert tf1": ["size=4k", "size=12k", "nr_inodes=3,size=30m"],
+    "convert huggingface": ["size=4k", "size=12k", "nr_inodes=4,size=30m"],
     "export": ["size=4k"],
     "predict": ["size=4k", "nr_inodes=1,size=30m", "ro"],
-    "features jsonl": ["size=4k", "nr_inodes=1,size=30m", "ro"],
+    "features jsonl": ["size=4k", "nr_inodes=1,size=30m"],
     "features parquet": ["size=4k", "nr_inodes=1,size=30m", "ro"],
-    "features npz": ["size=4k", "nr_inodes=1,size=30m", "nr_inodes=2", "nr_inodes=3", "nr_inodes=5", "ro"],
-    "vocab": ["size=4k", "nr_inodes=2,size=30m", "ro"],
-    "build": ["size=4k", "size=12k", "nr_inodes=8,size=30m", "nr_inodes=16", "ro"],
+    "features npz": ["size=4k", "nr_inodes=1,size=30m", "nr_inodes=2", "nr_inodes=3", "nr_inodes=5"],
+    "vocab": ["size=4k", "nr_inodes=2,size=30m"],
+    "build": ["size=4k", "nr_inodes=8,size=30m", "nr_inodes=16", "ro"],
     "pretrain": ["nr_inodes=2", "nr_inodes=3", "nr_inodes=5", "size=60k,nr_inodes=5000", "ro"],
-    "finetune": ["nr_inodes=3", "nr_inodes=6", "nr_inodes=9", "size=100k,nr_inodes=5000", "ro"],
+    "finetune": ["nr_inodes=3", "nr_inodes=6", "nr_inodes=9", "size=100k,nr_inodes=5000"],
 }
 
 
@@ -191,8 +191,11 @@ def test_permission_denied_names_the_file_and_the_remedy(name, inputs, tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o555)
     report = tmp_path / "report"
-    for path in (tmp_path, *tmp_path.parents[:2], inputs, inputs.parent):
-        path.chmod(path.stat().st_mode | 0o055)
+    # Up to the directory of all test runs of a user, which lies deeper where several processes run the tests.
+    for path in (inputs, tmp_path, *tmp_path.parents[:3]):
+        mode = path.stat().st_mode
+        if mode & 0o005 != 0o005:
+            path.chmod(mode | 0o055)
     assert run(tmp_path / "log", without_rights, report, command_of(name, inputs, folder)) == 0
     code, error = json.loads(report.read_text(encoding="utf-8"))
     line = failure(code, error, folder)
