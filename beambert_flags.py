@@ -22,7 +22,7 @@ _SHOWN_PATH = 100
 _NAME_OR_FILE = "NAME|FILE.json"
 _MOST_DIGITS = 100
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def shortened(text: str) -> str:

@@ -90,6 +90,10 @@ class _Stream(io.TextIOWrapper):
             error.filename = self._label
             raise
 
+    def close(self) -> None:
+        """Write what is held; the file stays open for the stream that was there before, which owns it."""
+        self.flush()
+
 
 def open_streams() -> None:
     """Make the streams of this process usable: open the closed ones, and let the errors of the others name them.

@@ -25,6 +25,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 import beambert_file_errors as file_errors
 from deploy import engine_flags
+from deploy.errors import SubmitError
 from deploy.worker_processes import WorkerDeath, WorkerProcesses
 from pipelines.dataset import DatasetError
 from pipelines.sources import SourceError
@@ -153,7 +154,10 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                     build(pipeline)
         except Exception as error:
             known = _as_user_error(error, output, on_cluster=True)
-            if known is error:
+            if known is error and isinstance(error, SubmitError):
+                # What a service said begins on a line of its own, for the search for a worker's exception.
+                known = SubmitError(str(error).replace("\n", " "))
+            elif known is error:
                 known = engine_flags.failure(error, options) or error
             raise known from error
         return

@@ -13,7 +13,9 @@ from pipelines.sources.kinds import stem_of
 # looked at here is recognized when it is read.
 _FILES_OF_A_SUFFIX = {"plain": 1_000, "compressed": 50, "remote": 3}
 _FILES = {"plain": 5_000, "compressed": 200, "remote": 30}
+# Of paths in a message: the most, and of more than one the most characters.
 _NAMED = 3
+_NAMED_CHARACTERS = 120
 
 
 def given_fields(args: argparse.Namespace) -> list[str]:
@@ -85,5 +87,8 @@ def _sample(inputs: list[Input]) -> list[Input]:
 
 
 def _listed(paths: list[str]) -> str:
-    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
+    named = paths[:_NAMED]
+    while len(named) > 1 and len(", ".join(named)) > _NAMED_CHARACTERS:
+        named.pop()
+    more = f" and {len(paths) - len(named):,} more" if len(paths) > len(named) else ""
+    return ", ".join(named) + more

@@ -91,8 +91,8 @@ def examples_job(args: argparse.Namespace, corpus: Corpus, corpus_directory: str
         raise SourceError(missing if args.vocab_file else f"{vocab_file} is missing; {REMEDY}") from error
     if not args.vocab_file and hashlib.sha256(vocab_bytes).hexdigest() != corpus.vocab["sha256"]:
         raise SourceError(
-            f"{vocab_file} differs from {corpus_files.FILE_NAME}; {REMEDY}; if it was changed on purpose, run beambert "
-            f"pretraining-data --input {corpus_directory} --vocab_file {vocab_file} into another directory"
+            f"{vocab_file} differs from {corpus_files.FILE_NAME}; {REMEDY}; if the change is meant, run "
+            f"pretraining-data --vocab_file {vocab_file} --output NEW_DIRECTORY"
         )
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
     require_same_rules(corpus.options.get("character_rules", "unknown Unicode"), f"the corpus {corpus_directory}")

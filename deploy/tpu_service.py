@@ -289,9 +289,9 @@ class Tpu:
                 limit = f", {' '.join(match['limit'].split())}" if match["limit"] else ""
                 listing = shlex.join(self.command("queued-resources", "list")[:-1])
                 return SubmitError(
-                    f"{what}: no quota is left ({match['quota']}{limit}); ask for more at "
-                    f"https://console.cloud.google.com/iam-admin/quotas?project={self.project}, or take another --zone "
-                    f"or --accelerator_type, or delete old requests, which count until they are gone: {listing}"
+                    f"no quota is left ({match['quota']}{limit}); get more at "
+                    f"https://console.cloud.google.com/iam-admin/quotas?project={self.project}, change --zone or "
+                    f"--accelerator_type, or delete old requests: {listing}"
                 )
         if any(words in said for words in _CAPACITY):
             return SubmitError(f"{what}: {reason}; take another --zone, or try again later")

@@ -111,6 +111,19 @@ sys.modules["kept"] = Module()
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "finalized")
 
 
+def test_a_program_that_puts_its_own_stream_back_can_print():
+    done = run_program("""
+import sys
+import beambert
+stdout = sys.stdout
+beambert.main(["--version"])
+sys.stdout = stdout
+print("after")
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:] == ["after"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this machine has no /dev/full")
 def test_output_that_is_lost_is_no_success():
     with Path("/dev/full").open("w") as full:

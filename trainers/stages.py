@@ -12,7 +12,7 @@ from beambert_flags import shortened, whole_number
 from trainers.errors import TrainingError
 
 # A share in plain decimal notation or as a fraction. Fraction itself would compute 10 to the power of any exponent.
-_SHARE = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?|[0-9]+/0*[1-9][0-9]*", re.ASCII)
+_SHARE = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?|[0-9]+/0*[1-9][0-9]*", re.ASCII)
 _MOST_CHARACTERS = 60
 
 

@@ -199,8 +199,9 @@ def mixed_folder(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_path, capsys):
-    folder = mixed_folder(tmp_path / "in")
+@pytest.mark.parametrize("name", ["in", "a-name-of-some-length" * 2])
+def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_path, capsys, name):
+    folder = mixed_folder(tmp_path / name)
     assert corpus(tmp_path / "out", "--input", f"{folder}/*") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1

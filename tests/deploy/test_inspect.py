@@ -190,7 +190,7 @@ def test_a_part_of_a_shard(shard, capsys):
 
 def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
     lonely = rewrite(shard, tmp_path / "lonely.tfrecord", dict, count=2)
-    (tmp_path / "few.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    (tmp_path / "few.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "other.parquet")
     torn = tmp_path / "torn.tfrecord"
     torn.write_bytes(lonely.read_bytes()[:-9])
