@@ -82,7 +82,7 @@ def is_corpus_part(path: str) -> bool:
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             schema = pyarrow.parquet.read_schema(pyarrow.PythonFile(file, mode="r"))
-    except (OSError, pyarrow.ArrowException):
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError):
         return False
     return set(_COLUMNS) <= set(schema.names)
 
@@ -128,7 +128,7 @@ def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             parquet = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
             table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read ({error}); build the corpus again") from error
     yield from table.to_pylist()
 

@@ -83,7 +83,7 @@ def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:
                 yield {
                     name: _widest(values[starts[row] : starts[row + 1]]) for name, (values, starts) in columns.items()
                 }
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} is not a whole Parquet file ({error}); copy it or build it again") from error
 
 

@@ -110,7 +110,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 line=number,
                 source_id=identifier,
             )
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError(
             f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again or leave it out of --input"
         ) from error
