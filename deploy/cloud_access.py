@@ -255,7 +255,7 @@ def _check_bucket(bucket: str, flag: str, path: str, credentials: Any, deadline:
             f"{where}: access to bucket {bucket} is denied ({_cut(message)}); ask its owner for the roles in "
             "docs/SECURITY.md, or use other credentials"
         )
-    # That an object is missing the command itself reports, and a server that is busy is asked again by Beam.
+    # The command itself reports a missing object, and Beam repeats a request to a busy server.
     if status == 404 and "No such object" not in message:
         raise AccessError(f"{where}: bucket {bucket} does not exist; check its name")
 

@@ -303,7 +303,7 @@ def _link(path: Path, new: Path) -> None:
 
 
 def _hidden(relative: Path) -> bool:
-    """Whether it is, or lies in, what is being written and has no name yet, or is the lock of who writes."""
+    """Return whether a path is a temporary file, is in a temporary directory, or is the lock of the output."""
     return relative.name == _OUTPUT_LOCK or any(
         part.startswith(".") or part.endswith(".unfinished") for part in relative.parts
     )

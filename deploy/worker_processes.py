@@ -155,7 +155,7 @@ class WorkerProcesses:
         signals from the thread that starts it.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        # The same modules as here, whatever lies in the current directory.
+        # Import the same modules as this process, even if the current directory has modules of the same names.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
         with self._lock:
             if self._killed:

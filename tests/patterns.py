@@ -225,7 +225,7 @@ def _following(items: Any, flags: int) -> list[str]:
 
 
 def adversarial_texts(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], Any]]:
-    """Yield functions from a size to text of about so many characters on which the pattern backtracks most."""
+    """Yield functions that return text of about a given number of characters that makes a pattern backtrack."""
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     seen: set[tuple[str, str]] = set()
     for before, repeated in _seeds(tree, "", pattern.flags, {}):

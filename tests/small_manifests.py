@@ -10,7 +10,7 @@ from pipelines.sources import ReadOptions
 
 
 def corpus_of(parts: Sequence[Part]) -> Corpus:
-    """Return the manifest of a corpus of some parts; what else it says is of no text."""
+    """Return the manifest of a corpus with the given shards; all other counts are zero."""
     splits = ("train", "validation")
     counts: dict[str, Any] = {
         unit: {split: sum(getattr(part, unit) for part in parts if part.split == split) for split in splits}

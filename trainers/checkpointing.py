@@ -295,7 +295,7 @@ def _free_bytes(directory: Path) -> int:
 
 def _goes_on_from(directory: Path) -> str:
     whole = checkpoints(directory)
-    return f"the same command goes on from {whole[-1].prefix}" if whole else "no checkpoint had been saved before"
+    return f"the same command resumes from {whole[-1].prefix}" if whole else "no checkpoint had been saved before"
 
 
 def _first_line(error: Exception) -> str:

@@ -281,7 +281,7 @@ class _Trial:
         self.outcome.faults.append(f"no success after {self.outcome.runs} runs")
 
     def _obey(self, lines: list[str]) -> bool:
-        """Do what an error says; return whether it says anything that a test can do."""
+        """Apply the remedy that an error names; return whether it is one that a test can apply."""
         for line in lines:
             if "--overwrite" in line and "--overwrite" not in self.arguments:
                 self.arguments = (*self.arguments, "--overwrite")

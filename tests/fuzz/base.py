@@ -154,7 +154,7 @@ def result_of(outcome: Outcome, written: str = "out*") -> dict[str, str]:
 
     Args:
         outcome: of the command.
-        written: pattern of what it writes; what it says of an output that was there depends on what it finds.
+        written: pattern of what it writes. Standard output is compared for new outputs only.
     """
     result = {"stdout": _TIMES.sub("#", outcome.stdout)} if written == "out*" else {}
     for out in sorted(outcome.folder.glob(written)):

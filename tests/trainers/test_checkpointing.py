@@ -331,7 +331,7 @@ def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact
         for line, size in zip(lines, ("800,000", "32"), strict=True):
             assert re.fullmatch(
                 rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it takes {size} bytes, "
-                rf"[\d,]+ are free there; free some space, .* goes on from {directory}/model.ckpt-1",
+                rf"[\d,]+ are free there; free some space, .* resumes from {directory}/model.ckpt-1",
                 line,
             )
         assert content(directory) == {1: (1.0, {})}

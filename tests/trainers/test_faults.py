@@ -164,7 +164,7 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
 
     said = meets(1, 16, "disk_full_at_save", 20)
     (line,) = [line for line in said.splitlines() if "error" in line]
-    assert re.search(r"model.ckpt-20 cannot be written .*file too large.* goes on from .*model.ckpt-16$", line)
+    assert re.search(r"model.ckpt-20 cannot be written .*file too large.* resumes from .*model.ckpt-16$", line)
 
     # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
     said = meets(128 + signal.SIGTERM, 24, "signals_at", 24, signal.SIGTERM)

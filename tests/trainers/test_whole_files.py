@@ -5,28 +5,8 @@ import time
 
 import pytest
 
+from tests.processes_at_once import run_at_once
 from trainers.whole_files import remove_unfinished, whole_file, write_whole
-
-
-def forked(count, function):
-    """Run a function of a number in as many processes as asked for, at once; their exit codes."""
-    wait, begin = os.pipe()
-    children = []
-    for number in range(count):
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                os.close(begin)
-                os.read(wait, 1)
-                function(number)
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
-    os.close(wait)
-    os.close(begin)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def test_processes_that_write_one_file_at_once_all_succeed_and_one_is_whole(tmp_path):
@@ -37,7 +17,7 @@ def test_processes_that_write_one_file_at_once_all_succeed_and_one_is_whole(tmp_
             write_whole(tmp_path / "file", contents[number])
             remove_unfinished(tmp_path)
 
-    assert forked(4, write) == [0] * 4
+    assert run_at_once(4, write) == [0] * 4
     assert (tmp_path / "file").read_bytes() in contents
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -49,7 +29,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(t
             file.flush()
             os.kill(os.getpid(), 9)
 
-    assert forked(2, killed) == [-9, -9]
+    assert run_at_once(2, killed) == [-9, -9]
     # Of a person, and of a command that writes a file of its own here.
     others = [".a.json.unfinished", ".b.txt.0123456789ab.unfinished", "unfinished", "x.0123456789abcdef.unfinished"]
     for name in others:

@@ -22,7 +22,7 @@ def read_text(path: Path) -> str:
         reason = error.strerror or error
         raise TaskDataError(f"{path} cannot be read ({reason}); check the path and your access") from error
     if encoding := wide_encoding(content[:HEAD_BYTES]):
-        raise TaskDataError(f"{path} is {encoding}; write it anew with: iconv -f {encoding} -t UTF-8 {path.name}")
+        raise TaskDataError(f"{path} is {encoding}; convert it first: iconv -f {encoding} -t UTF-8 {path.name}")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -81,7 +81,7 @@ def test_columns_and_comments_of_other_kinds(tmp_path):
             """line 3: 4 columns where line 1 has 2: '# id 12 x'; if it is a comment, give""",
         ),
         (b"ok O\n\ncaf\xe9 O\n", "train.txt, line 3: byte 0xe9 is not UTF-8; if the file is Latin-1, write it anew"),
-        ("EU O\n".encode("utf-16"), "train.txt is UTF-16; write it anew with: iconv -f UTF-16"),
+        ("EU O\n".encode("utf-16"), "train.txt is UTF-16; convert it first: iconv -f UTF-16"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, content, message):

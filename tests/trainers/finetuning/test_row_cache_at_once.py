@@ -7,6 +7,7 @@ import numpy as np
 from random_models import VOCABULARY
 from rows_of_random_text import random_rows
 
+from tests.processes_at_once import run_at_once
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.row_cache import encoded, fingerprint
 
@@ -26,27 +27,6 @@ class LargeTask:
         return dataclasses.replace(random_rows("classification"), extras=extras)
 
 
-def forked(function):
-    """Run a function of a number in several processes that begin together; their exit codes."""
-    wait, begin = os.pipe()
-    children = []
-    for number in range(PROCESSES):
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                os.close(begin)
-                os.read(wait, 1)
-                function(number)
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
-    os.close(wait)
-    os.close(begin)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-
-
 def test_all_get_the_same_rows_and_one_file_is_left_of_each_split(tmp_path):
     expected = fingerprint(LargeTask().rows("train", None, 16))
 
@@ -56,7 +36,7 @@ def test_all_get_the_same_rows_and_one_file_is_left_of_each_split(tmp_path):
             assert fingerprint(rows) == expected
             assert len(rows.extras["places"]) == 300_000
 
-    assert forked(encode) == [0] * PROCESSES
+    assert run_at_once(PROCESSES, encode) == [0] * PROCESSES
     assert sorted(path.name.rpartition("-")[0] for path in (tmp_path / "cache").iterdir()) == sorted(
         f"split-{number}" for number in range(ROUNDS)
     )
@@ -75,7 +55,7 @@ def test_what_a_killed_process_left_in_the_cache_is_removed(tmp_path):
         numpy.savez = lambda file, **arrays: (file.write(b"half"), file.flush(), os.kill(os.getpid(), 9))
         encoded(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
 
-    assert forked(killed) == [-9] * PROCESSES
+    assert run_at_once(PROCESSES, killed) == [-9] * PROCESSES
     assert list(tmp_path.iterdir())
     encoded(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
