@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import disks, judgement, results
 from .commands import BY_NAME, FOREIGN_HIDDEN_NAME, INPUT_TIME, Command, prepare, write_foreign_files
-from .disturbances import KINDS, MOVED_NAME, ON_SMALL_DISK, Scene, kinds_of
+from .disturbances import KINDS, MOVED_NAME, ON_SMALL_DISK, RECORDS, Scene, kinds_of
 from .processes import Launched, count_paths, start, wait_for_moment
 
 # Time limits in seconds; the duration of an undisturbed run, several times for END, is added for slow machines.
@@ -308,8 +308,12 @@ class _Trial:
         written = {
             name: content for name, content in written.items() if f"the result is in work/{name[3:]}" not in logs
         }
+        reference = self.reference.contents
+        if scene.removed:
+            # Who deletes a record amid a run has deleted it for good: no later run knows what it said.
+            written, reference = results.without_names(written, RECORDS), results.without_names(reference, RECORDS)
         others = bool(scene.signaled) or scene.removed
-        return results.difference(written, self.reference.contents, other_checkpoints=others)
+        return results.difference(written, reference, other_checkpoints=others)
 
     def _follows_input(self, scene: Scene) -> bool:
         """Return whether the result is that of the input as it is now."""

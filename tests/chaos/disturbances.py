@@ -16,7 +16,7 @@ from .processes import Launched, send
 MOVED_NAME = "moved"
 _STOPPED_SECONDS = 3.0
 # Written once, for people; no command reads it again.
-_RECORDS = ("init_checkpoint.txt",)
+RECORDS = ("init_checkpoint.txt",)
 _DAMAGES = ("empty", "half", "noise", "byte", "appended")
 
 
@@ -213,7 +213,7 @@ def _damage_leftover(scene: Scene) -> None:
     scene.launched.kill()
     scene.killed = True
     place, how = scene.random.random(), scene.random.choice(_DAMAGES)
-    files = [path for path in _files(scene) if path.name not in _RECORDS and "tfevents" not in path.name]
+    files = [path for path in _files(scene) if path.name not in RECORDS and "tfevents" not in path.name]
     if files:
         path = files[int(place * len(files))]
         damage(path, how, scene.random)

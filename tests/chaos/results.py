@@ -4,7 +4,7 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from .commands import FOREIGN_FILE, FOREIGN_HIDDEN_NAME, FOREIGN_TEXT, Command
@@ -99,6 +99,11 @@ def without_temporary(command: Command, contents: Mapping[str, str]) -> dict[str
         for name, content in contents.items()
         if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
     }
+
+
+def without_names(contents: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return contents without the files of these names, in any directory."""
+    return {path: content for path, content in contents.items() if Path(path).name not in names}
 
 
 def difference(written: Mapping[str, str], reference: Mapping[str, str], *, other_checkpoints: bool = False) -> str:
