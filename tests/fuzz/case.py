@@ -57,6 +57,6 @@ def judge(case: Case, outcome: Outcome) -> tuple[str, str] | None:
 def _names_something(error: str, case: Case, folder: Path) -> bool:
     """Return whether an error names a file, a flag or a word of the command line."""
     # The middle of a long value is left out.
-    words = {repr(word)[1:31] if len(word) > 1 else repr(word) for word in case.argv[1:]}
+    words = {repr(word)[1:-1][:30] if len(word) > 1 else repr(word) for word in case.argv[1:]}
     names = {path.name for path in folder.rglob("*")} | words
     return "<folder>" in error or bool(_FLAG.search(error)) or any(name in error for name in names)
