@@ -1,8 +1,9 @@
 """The process of a command: Ctrl-C before the command runs and after it has ended, and the end of the process.
 
-Python handles neither well. Ctrl-C while modules are imported shows a traceback, and a library may catch it. When the
-interpreter is finalized, a thread of TensorFlow or gRPC that enters Python (such as one that reads training data ahead)
-is stopped wherever it is, with the locks it holds, and the process may wait for it for ever.
+Python handles none of these well. Ctrl-C while modules are imported shows a traceback, and a library may catch it;
+within a callback of the garbage collector it is printed and forgotten. When the interpreter is finalized, a thread of
+TensorFlow or gRPC that enters Python (such as one that reads training data ahead) is stopped wherever it is, with the
+locks it holds, and the process may wait for it for ever.
 """
 
 import atexit
@@ -10,6 +11,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -43,6 +45,20 @@ def end_startup() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def repeat_lost_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Repeat a Ctrl-C that came within a callback (of the garbage collector, a destructor), where Python drops it.
+
+    A hook for `sys.unraisablehook`.
+    """
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    # Not within this hook, where it would be dropped again.
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+
+
 def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Decorate a main function of argv: called without, as a console script is, it ends the process.
 
@@ -54,6 +70,7 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         if argv is not None:
             return main(argv)
         code = 1
+        sys.unraisablehook = repeat_lost_interrupt
 
         def leave() -> None:
             os._exit(_flush(code))

@@ -72,8 +72,12 @@ _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) -
 _REMEDY = "take the model from its source again"
 
 
-def load(directory: Path) -> ModelRecord | None:
-    """The record of a model's directory, or None if there is none.
+def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
+    """Return the record of a model's directory, or None if there is none.
+
+    Args:
+        directory: of the model.
+        remedy: the end of the message about a damaged record.
 
     Raises:
         CheckpointError: it cannot be read.
@@ -84,7 +88,7 @@ def load(directory: Path) -> ModelRecord | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {_REMEDY}") from error
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
     try:
         header = header_of(content)
         if header.format != FORMAT or header.format_version != FORMAT_VERSION:
@@ -99,7 +103,7 @@ def load(directory: Path) -> ModelRecord | None:
         if record.labels is not None and record.num_labels not in (None, len(record.labels)):
             raise JsonError(f"num_labels is {shown(record.num_labels)}, and there are {len(record.labels)} labels")
     except JsonError as error:
-        raise CheckpointError(f"{path}: {error}; {_REMEDY}") from error
+        raise CheckpointError(f"{path}: {error}; {remedy}") from error
     return record
 
 

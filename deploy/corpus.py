@@ -13,7 +13,7 @@ from deploy import cleaning_flags, embedded, vocabulary_flags
 from deploy.input_check import check_inputs, given_fields
 from deploy.output import (
     absolute,
-    begin_work,
+    begun_work,
     delete_temporary,
     delete_work,
     refuse_other,
@@ -228,7 +228,6 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
         for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
-    begin_work(output, "corpus")
     print(
         f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_buckets} bucket(s)"
         + (", going on from an earlier run" if done else ""),
@@ -237,7 +236,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
     if args.do_lower_case is None and not options.do_lower_case:
         reason = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
         print(f"Case: cased, because of {reason}; --do_lower_case true overrides", flush=True)
-    with watch_files(_stage(units, options, output, work)):
+    with begun_work(output, "corpus"), watch_files(_stage(units, options, output, work)):
         embedded.run(
             lambda pipeline: build_corpus(pipeline, units, files, options, output, work),
             embedded.pipeline_options(beam_flags),

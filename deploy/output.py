@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -15,7 +15,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 import beambert_file_errors as file_errors
-from pipelines.dataset import DatasetError
+from pipelines.dataset import VOCAB_FILE_NAME, DatasetError
 from pipelines.output_directory import (
     LOCK_NAME,
     WORK_FILE_NAME,
@@ -30,6 +30,8 @@ from pipelines.output_directory import (
 from pipelines.versions import versions
 from pipelines.writing import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
 
+# What data jobs write before their manifest.
+_WRITTEN = {"corpus", "rejected", "shards", WORK_NAME, VOCAB_FILE_NAME, "report.html"}
 # Beam takes these for patterns wherever it is given a path.
 _PATTERN_CHARACTERS = "*?["
 
@@ -87,6 +89,24 @@ def work_directory(output: str, content: list[Any]) -> str:
 def begin_work(output: str, command: str) -> None:
     """Mark an output directory as begun by a data job, before anything else is written there."""
     write_text(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}", json.dumps({"command": command}) + "\n")
+
+
+@contextmanager
+def begun_work(output: str, command: str) -> Iterator[None]:
+    """Mark an output directory as begun by a data job, and again after an error, where the mark was removed meanwhile.
+
+    When somebody deletes the directory during the job, workers create it again with the files that they write next.
+    Without the mark the same command would refuse these as files of somebody else.
+    """
+    begin_work(output, command)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError, ValueError, BeamIOError):
+            names = {name for name in entries_in(output) if "/" not in name}
+            if names and names <= _WRITTEN:
+                begin_work(output, command)
+        raise
 
 
 def end_empty_work(output: str) -> None:

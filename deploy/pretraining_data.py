@@ -12,7 +12,7 @@ from deploy import embedded, example_flags
 from deploy.memory import require_memory
 from deploy.output import (
     absolute,
-    begin_work,
+    begun_work,
     delete_temporary,
     delete_work,
     entries_in,
@@ -161,36 +161,36 @@ def make_pretraining_data(
         for pattern in _SHARD_PATTERNS:
             delete_matching(f"{output}/shards/{pattern}")
         delete_work(output)
-    begin_work(output, "pretraining-data")
-    delete_matching(f"{output}/shards/{TEMPORARY}")
-    # Of a stopped job too: the report is of a dataset, which there is not yet.
-    delete_matching(f"{output}/{REPORT_FILE_NAME}")
-    with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
-        file.write(vocab.to_bytes())
-    costs = {
-        note_name(each.part, duplicate): float(each.part.bytes) for each in passes for duplicate in each.duplicates
-    }
-    print(
-        f"Pretraining data: {len(corpus.parts)} part(s), {len(costs)} pass(es) over a part"
-        + (f", {notes} of them finished by an earlier run" if notes else ""),
-        flush=True,
-    )
-    with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
-        embedded.run(
-            lambda pipeline: build_pretraining_data(
-                pipeline,
-                corpus,
-                reader,
-                passes,
-                options,
-                recorded,
-                {"size": len(vocab), "sha256": file.sha256},
-                output,
-                work,
-            ),
-            beam_options,
-            args.output,
+    with begun_work(output, "pretraining-data"):
+        delete_matching(f"{output}/shards/{TEMPORARY}")
+        # Of a stopped job too: the report is of a dataset, which there is not yet.
+        delete_matching(f"{output}/{REPORT_FILE_NAME}")
+        with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
+            file.write(vocab.to_bytes())
+        costs = {
+            note_name(each.part, duplicate): float(each.part.bytes) for each in passes for duplicate in each.duplicates
+        }
+        print(
+            f"Pretraining data: {len(corpus.parts)} part(s), {len(costs)} pass(es) over a part"
+            + (f", {notes} of them finished by an earlier run" if notes else ""),
+            flush=True,
         )
+        with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
+            embedded.run(
+                lambda pipeline: build_pretraining_data(
+                    pipeline,
+                    corpus,
+                    reader,
+                    passes,
+                    options,
+                    recorded,
+                    {"size": len(vocab), "sha256": file.sha256},
+                    output,
+                    work,
+                ),
+                beam_options,
+                args.output,
+            )
     manifest = _load(manifest_path)
     if manifest is None:
         raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")

@@ -196,8 +196,11 @@ class OutputFile:
             self.path.unlink()
 
     def _appeared(self) -> OutputFileError:
+        parent = Path(self._name).parent
+        # As the user names it, unless a symbolic link leads elsewhere.
+        path = parent / self.path.name if parent.resolve() == self._final.parent else self.path
         return OutputFileError(
-            f"{self._flag} {self._name} was made by another process while the command ran; the result is in {self.path}"
+            f"{self._flag} {self._name} was made by another process while the command ran; the result is in {path}"
         )
 
 

@@ -98,6 +98,37 @@ sys.exit(main())
     assert ("RuntimeError: fault" in done.stderr) == ("fault" in body)
 
 
+def test_an_interrupt_within_a_destructor_is_not_lost():
+    """Python prints a KeyboardInterrupt that is raised there, and goes on."""
+    done = run_program("""
+import signal, sys, time
+import beambert_process
+
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+class Broken:
+    def __del__(self):
+        raise ValueError("shown as ever")
+
+@beambert_process.ends_process
+def main(argv=None):
+    Broken()
+    Interrupted()
+    try:
+        time.sleep(10)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+sys.exit(main())
+""")
+    assert done.returncode == 130
+    assert "shown as ever" in done.stderr
+    assert "KeyboardInterrupt" not in done.stderr
+
+
 def test_main_called_with_arguments_leaves_the_process_alone():
     done = run_program("""
 import sys

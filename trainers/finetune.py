@@ -27,6 +27,7 @@ from trainers.finetuning.contract import DEV, TEST, TRAIN, FinetuningTask, Rows
 from trainers.finetuning.row_cache import encoded, fingerprint
 from trainers.finetuning.tasks import check_task_arguments, module_of, task_defaults
 from trainers.progress import say, warn
+from trainers.run_files import model_of_run
 from trainers.run_lock import run_lock
 from trainers.run_record import RunRecord
 from trainers.stages import Stage
@@ -126,7 +127,7 @@ def _run(args: argparse.Namespace, output: Path) -> int:
         args.do_eval = True
     _require_own(output)
     old = run_record.load(output)
-    model = native.load(output)
+    model = model_of_run(output, args.do_train)
     if old is not None and old.options.get("task") != args.task:
         there = old.options.get("task") or "pretraining"
         raise TrainingError(f"{output} holds a run of {there}, not of {args.task}; give another --output")

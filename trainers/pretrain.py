@@ -24,6 +24,7 @@ from trainers.initial_checkpoint import check_same_model
 from trainers.pretrain_options import DEFAULT_MODEL, add_arguments, default_learning_rate, default_warmup_steps
 from trainers.progress import say
 from trainers.recipes import with_recipe as complete_arguments
+from trainers.run_files import model_of_run
 from trainers.run_lock import run_lock
 from trainers.run_record import RunRecord
 from trainers.stages import Stage, plan_stages
@@ -169,7 +170,7 @@ def _initial(args: argparse.Namespace, dataset: Dataset) -> contextlib.AbstractC
 
 def _left_to_right(args: argparse.Namespace, output: Path) -> bool:
     """As the flag says when training; in evaluation alone, as the model was trained."""
-    model = native.load(output)
+    model = model_of_run(output, args.do_train)
     return args.left_to_right if args.do_train or model is None else model.left_to_right
 
 

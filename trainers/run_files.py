@@ -39,6 +39,20 @@ def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
         write_whole(output / name, content)
 
 
+def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
+    """Return the record of the model in the directory of a run, None if there is none.
+
+    Args:
+        output: the directory.
+        training: whether the command trains, and so writes the record again.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
+    command = "the same command" if training else "the command that trained the model"
+    return native.load(output, f"remove {output / native.FILE_NAME} and run {command} again")
+
+
 @contextlib.contextmanager
 def directory_errors(output: Path) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.

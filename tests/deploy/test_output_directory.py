@@ -1,10 +1,14 @@
 """What is tidied up in an output directory, and what is left alone there."""
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from deploy.output import delete_temporary, require_writable
+import pytest
+
+from deploy.output import begun_work, delete_temporary, require_own_output, require_writable
+from pipelines.output_directory import OutputError
 
 # Dies in mid-writing, without a chance to tidy up.
 KILLED = """
@@ -34,3 +38,27 @@ def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writabl
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: [require_writable(str(tmp_path)) for _ in range(100)], range(4)))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(foreign, tmp_path):
+    """The same command goes on there, unless somebody has put files of his own into the directory."""
+    output = tmp_path / "data"
+
+    def run():
+        with begun_work(str(output), "corpus"):
+            shutil.rmtree(output)
+            (output / "corpus").mkdir(parents=True)
+            (output / "corpus" / "train-00000-of-00001.parquet").write_text("")
+            (output / "vocab.txt").write_text("")
+            if foreign:
+                (output / "thesis.txt").write_text("")
+            raise OutputError("removed")
+
+    with pytest.raises(OutputError, match="removed"):
+        run()
+    if foreign:
+        with pytest.raises(OutputError, match=r"thesis\.txt"):
+            require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+    else:
+        require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])

@@ -97,3 +97,15 @@ def test_a_file_is_changed(command, tmp_path, monkeypatch, capsys):
     after_save(monkeypatch, 3, lambda _: (tmp_path / "output" / "vocab.txt").write_text("mine"))
     assert beambert.main(command(6, 3)) == 1
     assert "vocab.txt was changed while the command ran" in capsys.readouterr().err
+
+
+def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys):
+    path = tmp_path / "output" / "beambert.json"
+    assert beambert.main(command(4, 2)) == 0
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"x")
+    assert beambert.main(command(4, 2)) == 1
+    assert capsys.readouterr().err.endswith(f"; remove {path} and run the same command again\n")
+    path.unlink()
+    assert beambert.main(command(4, 2)) == 0
+    assert path.read_bytes() == whole

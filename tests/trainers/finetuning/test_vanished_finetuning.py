@@ -43,3 +43,15 @@ def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, mon
     assert finetune("--eval_steps", "6", "--best_metric", "eval_accuracy") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert f"the best checkpoint, which {checkpoints}/best.json names, was removed" in error
+
+
+def test_a_damaged_record_of_the_model_can_be_removed(finetune, tmp_path, capsys):
+    path = tmp_path / "output" / "beambert.json"
+    assert finetune() == 0
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"x")
+    assert finetune() == 1
+    assert capsys.readouterr().err.endswith(f"; remove {path} and run the same command again\n")
+    path.unlink()
+    assert finetune() == 0
+    assert path.read_bytes() == whole
