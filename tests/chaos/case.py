@@ -306,7 +306,9 @@ class _Trial:
         # Such as the result of a second writer, whose error names it.
         logs = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self.directory.glob("log*.txt"))
         written = {
-            name: content for name, content in written.items() if f"the result is in work/{name[3:]}" not in logs
+            name: content
+            for name, content in written.items()
+            if not (name.startswith("../") and f"the result is in work/{name[3:]}" in logs)
         }
         reference = self.reference.contents
         if scene.removed:
