@@ -100,8 +100,9 @@ def _quiet_engine() -> Iterator[_Noise]:
         if noise.interrupted and listens:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
         else:
-            sys.__unraisablehook__(arguments)
+            previous(arguments)
 
+    previous = sys.unraisablehook
     in_main_thread = threading.current_thread() is threading.main_thread()
     # Whoever started us in the background, where Ctrl-C is ignored, wants it so.
     listens = in_main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -123,7 +124,7 @@ def _quiet_engine() -> Iterator[_Noise]:
             logging.getLogger(name).setLevel(level)
     finally:
         ours.disabled = False
-        sys.unraisablehook = sys.__unraisablehook__
+        sys.unraisablehook = previous
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
