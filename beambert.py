@@ -378,16 +378,22 @@ def _main(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
-        return 128 + signal.SIGINT
+        return _interrupted(prog)
     except Exception as error:
         if isinstance(error, OSError) and terminal.failed_stream(error):
             return _stream_failed(error, prog)
         line = _line_of(error, name, output)
         if line is None:
+            if process.is_interrupt(error):
+                return _interrupted(prog)
             raise
         terminal.print_error(f"{prog}: error: {line}")
         return 1
+
+
+def _interrupted(prog: str) -> int:
+    terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
+    return 128 + signal.SIGINT
 
 
 def _stream_failed(error: OSError, prog: str) -> int:

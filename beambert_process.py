@@ -45,6 +45,18 @@ def end_startup() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is Ctrl-C that a library (pybind11, TensorFlow) has turned into another one."""
+    seen: set[int] = set()
+    chain: BaseException | None = error
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
+        if isinstance(chain, KeyboardInterrupt) or "KeyboardInterrupt" in str(chain):
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False
+
+
 def repeat_lost_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
     """Repeat a Ctrl-C that came within a callback (of the garbage collector, a destructor), where Python drops it.
 

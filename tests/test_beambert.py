@@ -3,6 +3,7 @@
 import pytest
 
 import beambert
+from trainers import convert
 
 
 def run(capsys, *argv: str) -> tuple[int, str, str]:
@@ -100,3 +101,28 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(build, "run", fails)
     with pytest.raises(ValueError, match="a fault in beambert"):
         beambert.main(["build", "--output", "x"])
+
+
+def test_an_interrupt_that_a_library_turns_into_another_exception_is_an_interrupt(capsys, monkeypatch):
+    """pybind11 raises the first, code that cleans up the second."""
+
+    def by_pybind(args):
+        raise RuntimeError("MISMATCH of exception types: ORIGINAL InvalidArgumentError REPLACED BY KeyboardInterrupt")
+
+    def while_cleaning_up(args):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ZeroDivisionError("broken by the interrupt")
+
+    for fails in (by_pybind, while_cleaning_up):
+        monkeypatch.setattr(convert, "run", fails)
+        code, _, err = run(capsys, "convert", "--to", "native", "a", "b")
+        assert (code, err) == (130, "beambert convert: interrupted; run the same command again to resume\n")
+
+    def fault(args):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(convert, "run", fault)
+    with pytest.raises(ZeroDivisionError):
+        run(capsys, "convert", "--to", "native", "a", "b")
