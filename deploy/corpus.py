@@ -199,7 +199,8 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
         # Known before the file is read, which may take hours.
         require_documents(1, objective)
     output = absolute(args.output)
-    existing = corpus_files.load(output)
+    remedy = f"restore it from a copy, or delete {args.output} and run the same command again"
+    existing = corpus_files.load(output, remedy)
     if existing:
         recorded = with_defaults(existing.options, CorpusOptions)
         refuse_other(args.output, "corpus", recorded, dataclasses.asdict(options))

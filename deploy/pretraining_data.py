@@ -135,7 +135,7 @@ def make_pretraining_data(
     workers = embedded.num_workers(beam_options)
     passes = deal_passes(corpus.parts, options, workers or _CLUSTER_WORKERS)
     work = work_directory(output, [recorded])
-    existing = _load(manifest_path)
+    existing = _load(manifest_path, args.output)
     if existing:
         refuse_other(args.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded)
         restore_vocabulary(existing, vocab, output)
@@ -191,7 +191,7 @@ def make_pretraining_data(
                 beam_options,
                 args.output,
             )
-    manifest = _load(manifest_path)
+    manifest = _load(manifest_path, args.output)
     if manifest is None:
         raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
     delete_temporary(output)
@@ -200,16 +200,17 @@ def make_pretraining_data(
     return manifest
 
 
-def _load(path: str) -> Dataset | None:
+def _load(path: str, output: str) -> Dataset | None:
+    remedy = f"restore it from a copy, or delete {output} and run the same command again"
     try:
-        manifest = Dataset.from_json(read_bytes(path), path)
+        manifest = Dataset.from_json(read_bytes(path), path, remedy)
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise DatasetError(f"{path} is a directory; remove it, and run the same command again") from error
+        raise DatasetError(f"{path} is a directory; {remedy}") from error
     # What is printed of it, and every manifest of this command has.
     if "train" not in manifest.counts:
-        raise DatasetError(f"{path}: counts.train is missing; restore it from a copy, or build the data again")
+        raise DatasetError(f"{path}: counts.train is missing; {remedy}")
     return manifest
 
 

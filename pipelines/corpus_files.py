@@ -99,8 +99,12 @@ class Corpus:
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def load(directory: str) -> Corpus | None:
-    """Reads the manifest of a corpus directory; None if there is none.
+def load(directory: str, remedy: str = _REMEDY) -> Corpus | None:
+    """Return the manifest of a corpus directory, None if there is none.
+
+    Args:
+        directory: on any Beam filesystem.
+        remedy: the end of the message about a damaged manifest.
 
     Raises:
         SourceError: it is there but cannot be understood.
@@ -111,12 +115,12 @@ def load(directory: str) -> Corpus | None:
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise SourceError(f"{path} is a directory; {_REMEDY}") from error
-    return parse(content, path)
+        raise SourceError(f"{path} is a directory; {remedy}") from error
+    return parse(content, path, remedy)
 
 
-def parse(manifest: bytes, path: str) -> Corpus:
-    """Return the content of a `corpus.json`.
+def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
+    """Return the content of a `corpus.json`; `remedy` ends the message about a damaged one.
 
     Raises:
         SourceError: it cannot be understood; `path` is named.
@@ -139,7 +143,7 @@ def parse(manifest: bytes, path: str) -> Corpus:
             _require_name(part, number)
         _require_sums(corpus.parts, corpus.counts)
     except JsonError as error:
-        raise SourceError(f"{path}: {error}; {_REMEDY}") from error
+        raise SourceError(f"{path}: {error}; {remedy}") from error
     return corpus
 
 

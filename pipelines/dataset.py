@@ -32,6 +32,7 @@ FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
 FORMAT = "beambert-pretraining-data"
 FORMAT_VERSION = 2
+_REMEDY = "restore it from a copy, or build the data again"
 
 
 class DatasetError(ValueError):
@@ -117,12 +118,13 @@ class Dataset:
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, origin: str = FILE_NAME) -> "Dataset":
+    def from_json(cls, text: str | bytes, origin: str = FILE_NAME, remedy: str = _REMEDY) -> "Dataset":
         """Parses the text of a manifest.
 
         Args:
             text: the JSON text.
             origin: the file it came from, for messages.
+            remedy: the end of the message about a damaged manifest.
 
         Raises:
             DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
@@ -145,7 +147,7 @@ class Dataset:
             _require_features(manifest)
             _require_shards(manifest)
         except JsonError as error:
-            raise DatasetError(f"{origin}: {error}; restore it from a copy, or build the data again") from error
+            raise DatasetError(f"{origin}: {error}; {remedy}") from error
         return manifest
 
 

@@ -290,6 +290,7 @@ class _Trial:
                 path = (self.directory / match[1]).resolve()
                 if path.is_relative_to(self.directory / "work") and path.exists():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    self.hidden_file = self.hidden_file and self._own_hidden_file().exists()
                     return True
             if "run the same command again" in line or "again" in line.rpartition(";")[2]:
                 return True

@@ -112,6 +112,22 @@ def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path,
     assert "delete that directory" in error
 
 
+@pytest.mark.parametrize(("command", "manifest"), [("corpus", "corpus.json"), ("build", "dataset.json")])
+def test_a_damaged_manifest_of_the_own_output_has_a_remedy_that_works(command, manifest, tmp_path, capsys):
+    output = tmp_path / "data"
+    argv = [command, *FLAGS, "--output", str(output)]
+    assert beambert.main(argv) == 0
+    whole = digests(output)
+    (output / manifest).write_bytes(b"")
+    capsys.readouterr()
+    assert beambert.main(argv) == 1
+    error = capsys.readouterr().err
+    assert f"{manifest}: the file is empty; restore it from a copy, or delete {output} and run the same" in error
+    shutil.rmtree(output)
+    assert beambert.main(argv) == 0
+    assert digests(output) == whole
+
+
 def test_a_directory_with_a_name_like_a_pattern_is_refused(tmp_path, capsys):
     """Beam would list, and the tidying delete, files of the directory that the pattern matches."""
     (tmp_path / "data 1").mkdir()
