@@ -10,6 +10,7 @@ from pathlib import Path
 import beambert_file_errors as file_errors
 from bert_model import native
 from bert_model.config import BertConfig
+from pipelines.output_directory import entries_of
 from tokenizer.vocabulary import Vocabulary
 from trainers import best_checkpoint, run_record
 from trainers.errors import StorageError
@@ -17,6 +18,11 @@ from trainers.run_record import RunRecord
 from trainers.whole_files import write_whole
 
 _AGAIN = "run the same command again"
+# What a run writes until it ends, but for `run.json`.
+_WRITTEN = {
+    *(native.CHECKPOINTS_NAME, native.VOCAB_FILE_NAME, native.CONFIG_FILE_NAME, native.FILE_NAME),
+    *(native.MODEL_CARD_FILE_NAME, run_record.INITIAL_WEIGHTS_NAME, "logs", "metrics.jsonl", "features"),
+}
 
 
 def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
@@ -54,16 +60,29 @@ def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
 
 
 @contextlib.contextmanager
-def directory_errors(output: Path) -> Iterator[None]:
+def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.
 
+    When somebody deletes the directory while a checkpoint is saved, what is saved last remains. Without `run.json` the
+    same command would refuse it as a file of somebody else, so that file is written again.
+
+    Args:
+        output: the directory.
+        files: of `first_files`.
+        is_chief: whether this process writes the files of the run.
+
     Raises:
-        StorageError: it is.
+        StorageError: it is missing.
     """
     try:
         yield
-    except FileNotFoundError as error:
-        if output.is_dir():
+    except Exception as error:
+        if is_chief and output.is_dir():
+            entries = entries_of(output)
+            if native.CHECKPOINTS_NAME in entries and entries <= _WRITTEN:
+                with contextlib.suppress(OSError):
+                    write_first_files(output, files)
+        if not isinstance(error, FileNotFoundError) or output.is_dir():
             raise
         raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
 

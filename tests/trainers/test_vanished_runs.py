@@ -109,3 +109,24 @@ def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys)
     path.unlink()
     assert beambert.main(command(4, 2)) == 0
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_checkpoint_saved_into_a_deleted_directory_is_not_foreign(foreign, command, tmp_path, monkeypatch, capsys):
+    """Deleted while it is saved: the same command trains again there, unless somebody has put a file there."""
+    output, checkpoints = tmp_path / "output", tmp_path / "output" / "checkpoints"
+
+    def happens(_):
+        shutil.rmtree(output)
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "model.ckpt-4.data-00000-of-00001").write_bytes(b"")
+        if foreign:
+            (output / "thesis.txt").write_text("")
+
+    with monkeypatch.context() as patched:
+        after_save(patched, 4, happens)
+        assert beambert.main(command(6, 2)) == 1
+    capsys.readouterr()
+    code = beambert.main(command(6, 2))
+    assert code == int(foreign), capsys.readouterr().err
+    assert foreign == (output / "thesis.txt").exists()
