@@ -63,8 +63,8 @@ def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
 def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.
 
-    When somebody deletes the directory while a checkpoint is saved, what is saved last remains. Without `run.json` the
-    same command would refuse it as a file of somebody else, so that file is written again.
+    When somebody deletes the directory during training, the checkpoint or the log that is written next makes it again.
+    Without `run.json` the same command would refuse these as files of somebody else, so that file is written again.
 
     Args:
         output: the directory.
@@ -79,7 +79,8 @@ def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool
     except Exception as error:
         if is_chief and output.is_dir():
             entries = entries_of(output)
-            if native.CHECKPOINTS_NAME in entries and entries <= _WRITTEN:
+            # Encoded rows alone are kept before there is a run.
+            if entries - {"features"} and entries <= _WRITTEN:
                 with contextlib.suppress(OSError):
                     write_first_files(output, files)
         if not isinstance(error, FileNotFoundError) or output.is_dir():

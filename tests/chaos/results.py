@@ -75,7 +75,10 @@ def contents_of(command: Command, directory: Path) -> dict[str, str]:
 
 
 def _digest(path: Path, comparable: Callable[[bytes], bytes] | None) -> str:
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return "removed while it was looked at"
     if comparable is not None:
         try:
             content = comparable(content)

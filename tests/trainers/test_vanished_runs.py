@@ -112,14 +112,15 @@ def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_checkpoint_saved_into_a_deleted_directory_is_not_foreign(foreign, command, tmp_path, monkeypatch, capsys):
-    """Deleted while it is saved: the same command trains again there, unless somebody has put a file there."""
-    output, checkpoints = tmp_path / "output", tmp_path / "output" / "checkpoints"
+@pytest.mark.parametrize("name", ["checkpoints/model.ckpt-4.data-00000-of-00001", "logs/train/events.out.tfevents.1"])
+def test_what_is_written_into_a_deleted_directory_is_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
+    """The same command trains again there, unless somebody has put a file there."""
+    output = tmp_path / "output"
 
     def happens(_):
         shutil.rmtree(output)
-        checkpoints.mkdir(parents=True)
-        (checkpoints / "model.ckpt-4.data-00000-of-00001").write_bytes(b"")
+        (output / name).parent.mkdir(parents=True)
+        (output / name).write_bytes(b"")
         if foreign:
             (output / "thesis.txt").write_text("")
 
