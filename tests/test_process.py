@@ -102,6 +102,8 @@ def test_an_interrupt_within_a_destructor_is_not_lost():
     """Python prints a KeyboardInterrupt that is raised there, and goes on."""
     done = run_program("""
 import signal, sys, time
+# A shell that starts programs in the background has them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import beambert_process
 
 class Interrupted:
