@@ -211,6 +211,9 @@ def _write_twice(scene: Scene) -> None:
 def _damage_leftover(scene: Scene) -> None:
     """Kill the command and damage one of the files that it leaves."""
     scene.launched.kill()
+    if scene.launched.process.returncode == 0:
+        # It ended first, and left its result.
+        return
     scene.killed = True
     place, how = scene.random.random(), scene.random.choice(_DAMAGES)
     files = [path for path in _files(scene) if path.name not in RECORDS and "tfevents" not in path.name]
