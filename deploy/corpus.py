@@ -209,7 +209,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
                 f"--output {args.output} holds a corpus of other input files, or they changed since; "
                 "choose another --output, or delete that directory"
             )
-        require_written(output, sizes_of_corpus(existing.parts), "delete that directory and run the same command again")
+        require_written(output, sizes_of_corpus(existing.parts), f"delete {args.output} and run the same command again")
         print(f"Corpus in {args.output} is up to date.", flush=True)
         return existing
     if FileSystems.exists(f"{output}/{dataset.FILE_NAME}"):

@@ -109,7 +109,7 @@ def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path,
     assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 1
     error = capsys.readouterr().err
     assert f"{part} was written and is missing now" in error
-    assert "delete that directory" in error
+    assert f"delete {output} and run the same command again" in error
 
 
 @pytest.mark.parametrize(("command", "manifest"), [("corpus", "corpus.json"), ("build", "dataset.json")])
