@@ -17,6 +17,7 @@ from deploy.output import (
     delete_temporary,
     delete_work,
     refuse_other,
+    remedy_for,
     with_defaults,
     work_directory,
 )
@@ -199,8 +200,7 @@ def make_corpus(args: argparse.Namespace, beam_flags: list[str], objective: str 
         # Known before the file is read, which may take hours.
         require_documents(1, objective)
     output = absolute(args.output)
-    remedy = f"restore it from a copy, or delete {args.output} and run the same command again"
-    existing = corpus_files.load(output, remedy)
+    existing = corpus_files.load(output, remedy_for(args.output))
     if existing:
         recorded = with_defaults(existing.options, CorpusOptions)
         refuse_other(args.output, "corpus", recorded, dataclasses.asdict(options))

@@ -24,6 +24,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProv
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 import beambert_file_errors as file_errors
+from beambert_process import repeat_lost_interrupt
 from deploy import engine_flags
 from deploy.errors import SubmitError
 from deploy.worker_processes import WorkerDeath, WorkerProcesses
@@ -95,21 +96,13 @@ def _quiet_engine() -> Iterator[_Noise]:
     def thread_failed(arguments: threading.ExceptHookArgs) -> None:
         noise.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
 
-    def unraisable(arguments: "sys.UnraisableHookArgs") -> None:
-        # Ctrl-C that falls into a callback of the garbage collector is lost there: try again when that is over.
-        if noise.interrupted and listens:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-        else:
-            previous(arguments)
-
     previous = sys.unraisablehook
     in_main_thread = threading.current_thread() is threading.main_thread()
     # Whoever started us in the background, where Ctrl-C is ignored, wants it so.
     listens = in_main_thread and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    signals = (signal.SIGINT, signal.SIGALRM) if listens else ()
-    handlers = {number: signal.signal(number, interrupt) for number in signals}
+    handler = signal.signal(signal.SIGINT, interrupt) if listens else None
     threading.excepthook = thread_failed
-    sys.unraisablehook = unraisable
+    sys.unraisablehook = repeat_lost_interrupt
     levels = {name: logging.getLogger(name).level for name in _ENGINE_LOGGERS}
     ours = logging.getLogger("beambert")
     # What readers warn of stands in the summary.
@@ -125,9 +118,8 @@ def _quiet_engine() -> Iterator[_Noise]:
     finally:
         ours.disabled = False
         sys.unraisablehook = previous
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        if listens:
+            signal.signal(signal.SIGINT, handler)
 
 
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output: str) -> None:

@@ -15,7 +15,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 import beambert_file_errors as file_errors
-from pipelines.dataset import VOCAB_FILE_NAME, DatasetError
+from pipelines.dataset import DatasetError
 from pipelines.output_directory import (
     LOCK_NAME,
     WORK_FILE_NAME,
@@ -30,8 +30,8 @@ from pipelines.output_directory import (
 from pipelines.versions import versions
 from pipelines.writing import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
 
-# What data jobs write before their manifest.
-_WRITTEN = {"corpus", "rejected", "shards", WORK_NAME, VOCAB_FILE_NAME, "report.html"}
+# Directories that the workers of a data job make again where they are missing.
+_MADE_AGAIN = {"corpus", "rejected", "shards", WORK_NAME}
 # Beam takes these for patterns wherever it is given a path.
 _PATTERN_CHARACTERS = "*?["
 
@@ -96,7 +96,8 @@ def begun_work(output: str, command: str) -> Iterator[None]:
     """Mark an output directory as begun by a data job, and again after an error, where the mark was removed meanwhile.
 
     When somebody deletes the directory during the job, workers create it again with the files that they write next.
-    Without the mark the same command would refuse these as files of somebody else.
+    Without the mark the same command would refuse these as files of somebody else. A file beside their directories may
+    be somebody else's, and is not marked.
     """
     begin_work(output, command)
     try:
@@ -104,9 +105,14 @@ def begun_work(output: str, command: str) -> Iterator[None]:
     except BaseException:
         with suppress(OSError, ValueError, BeamIOError):
             names = {name for name in entries_in(output) if "/" not in name}
-            if names and names <= _WRITTEN:
+            if names and names <= _MADE_AGAIN:
                 begin_work(output, command)
         raise
+
+
+def remedy_for(output: str) -> str:
+    """Return the end of the message about a damaged manifest in the directory that a command writes to."""
+    return f"restore it from a copy, or delete {output} and run the same command again"
 
 
 def end_empty_work(output: str) -> None:

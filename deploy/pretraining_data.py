@@ -17,6 +17,7 @@ from deploy.output import (
     delete_work,
     entries_in,
     refuse_other,
+    remedy_for,
     with_defaults,
     work_directory,
 )
@@ -201,7 +202,7 @@ def make_pretraining_data(
 
 
 def _load(path: str, output: str) -> Dataset | None:
-    remedy = f"restore it from a copy, or delete {output} and run the same command again"
+    remedy = remedy_for(output)
     try:
         manifest = Dataset.from_json(read_bytes(path), path, remedy)
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from pipelines.corpus_files import Corpus, Part
 from pipelines.corpus_options import CorpusOptions
 from pipelines.deduplication_steps import group_by_bucket
 from pipelines.losses import Loss, losses_of_files
+from pipelines.output_directory import WORK_FILE_NAME, WORK_NAME
 from pipelines.parts import CountPart, WritePart
 from pipelines.reading import ReadUnit, Unit
 from pipelines.sources import SourceError
@@ -144,7 +145,11 @@ def build_corpus(
         WritePart.WORDS, main="parts"
     )
     start = pipeline | "Start" >> beam.Create([None])
-    vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), f"{output}/vocab.txt")
+    # Where workers make a deleted directory again, a vocab.txt in it may be somebody else's by then.
+    mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if work else ""
+    vocab = make_vocabulary(
+        start, parts.words, options, num_word_groups(options.num_buckets), f"{output}/vocab.txt", mark
+    )
     _ = start | "Manifest" >> beam.ParDo(
         WriteCorpusManifest(output, dataclasses.asdict(options), files),
         written_parts=beam.pvalue.AsIter(parts.parts),

@@ -24,7 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 
+from pipelines.dataset import DatasetError
 from pipelines.sources import SourceError
 from pipelines.writing import read_bytes, write_atomically
 from tokenizer.coverage import Coverage, coverage
@@ -275,9 +277,15 @@ def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Cove
 
 
 def write_vocabulary(
-    _: None, vocabularies: Vocabularies, coverages: Iterable[tuple[Coverage, Coverage]], path: str
+    _: None, vocabularies: Vocabularies, coverages: Iterable[tuple[Coverage, Coverage]], path: str, mark: str = ""
 ) -> dict[str, Any]:
-    """Writes the vocabulary file; returns the "vocab" of `corpus.json`."""
+    """Write the vocabulary file; return the "vocab" of `corpus.json`.
+
+    Raises:
+        DatasetError: the file `mark` is missing: somebody has deleted the directory, and may have put another there.
+    """
+    if mark and not FileSystems.exists(mark):
+        raise DatasetError(f"{mark} was removed while the command ran; run the same command again")
     own = other = Coverage()
     for measured in coverages:
         own, other = own + measured[0], other + measured[1]
@@ -307,7 +315,12 @@ def weigh_language(
 
 
 def make_vocabulary(
-    start: beam.PCollection, words: beam.PCollection, options: VocabularyOptions, num_groups: int, path: str
+    start: beam.PCollection,
+    words: beam.PCollection,
+    options: VocabularyOptions,
+    num_groups: int,
+    path: str,
+    mark: str = "",
 ) -> beam.PCollection:
     """Composes the steps from the word counts of parts to the vocabulary file.
 
@@ -317,6 +330,7 @@ def make_vocabulary(
         options: how to make it.
         num_groups: from `num_word_groups`.
         path: the file to write, on any Beam filesystem.
+        mark: a file without which nothing is written, "" for none.
 
     Returns:
         One element, the "vocab" of `corpus.json`: "size" and "sha256" of the file; "learnt_from", numbers of words in
@@ -344,5 +358,5 @@ def make_vocabulary(
     vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
     coverages = held_out | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
     return start | "WriteVocabulary" >> beam.Map(
-        write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path
+        write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path, mark
     )

@@ -70,8 +70,7 @@ def train_and_evaluate(args: argparse.Namespace, plan: Plan) -> int:
     """
     distribution = open_devices(args)
     check_batch_sizes(plan.stages, distribution.replicas, args.gradient_accumulation_steps)
-    files = first_files(plan.vocabulary, plan.config, plan.record)
-    with distribution.machine_errors(), directory_errors(plan.output, files, is_chief=distribution.is_chief):
+    with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
         return PretrainingRun(args, plan, distribution).run()
 
 

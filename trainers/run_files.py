@@ -18,11 +18,10 @@ from trainers.run_record import RunRecord
 from trainers.whole_files import write_whole
 
 _AGAIN = "run the same command again"
-# What a run writes until it ends, but for `run.json`.
-_WRITTEN = {
-    *(native.CHECKPOINTS_NAME, native.VOCAB_FILE_NAME, native.CONFIG_FILE_NAME, native.FILE_NAME),
-    *(native.MODEL_CARD_FILE_NAME, run_record.INITIAL_WEIGHTS_NAME, "logs", "metrics.jsonl", "features"),
-}
+# Directories that a training run makes again where they are missing.
+_MADE_AGAIN = {native.CHECKPOINTS_NAME, "logs"}
+# Encoded rows are kept before there is a run; their files are named by content, so that none is ever replaced.
+_KEPT_BEFORE = {"features"}
 
 
 def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
@@ -60,7 +59,7 @@ def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
 
 
 @contextlib.contextmanager
-def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool) -> Iterator[None]:
+def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.
 
     When somebody deletes the directory during training, the checkpoint or the log that is written next makes it again.
@@ -68,7 +67,7 @@ def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool
 
     Args:
         output: the directory.
-        files: of `first_files`.
+        record: the content of `run.json`.
         is_chief: whether this process writes the files of the run.
 
     Raises:
@@ -78,11 +77,10 @@ def directory_errors(output: Path, files: Mapping[str, bytes], *, is_chief: bool
         yield
     except Exception as error:
         if is_chief and output.is_dir():
-            entries = entries_of(output)
-            # Encoded rows alone are kept before there is a run.
-            if entries - {"features"} and entries <= _WRITTEN:
+            entries = entries_of(output) - _KEPT_BEFORE
+            if entries and entries <= _MADE_AGAIN:
                 with contextlib.suppress(OSError):
-                    write_first_files(output, files)
+                    write_whole(output / run_record.FILE_NAME, record.to_json().encode())
         if not isinstance(error, FileNotFoundError) or output.is_dir():
             raise
         raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deploy.output import begun_work, delete_temporary, require_own_output, require_writable
+from pipelines.dataset import DatasetError
 from pipelines.output_directory import OutputError
+from pipelines.vocabulary import write_vocabulary
 
 # Dies in mid-writing, without a chance to tidy up.
 KILLED = """
@@ -40,9 +42,9 @@ def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writabl
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("foreign", ["", "thesis.txt", "vocab.txt"])
 def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(foreign, tmp_path):
-    """The same command goes on there, unless somebody has put files of his own into the directory."""
+    """The same command resumes there, unless somebody has put files of his own into the directory."""
     output = tmp_path / "data"
 
     def run():
@@ -50,15 +52,20 @@ def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(for
             shutil.rmtree(output)
             (output / "corpus").mkdir(parents=True)
             (output / "corpus" / "train-00000-of-00001.parquet").write_text("")
-            (output / "vocab.txt").write_text("")
             if foreign:
-                (output / "thesis.txt").write_text("")
+                (output / foreign).write_text("")
             raise OutputError("removed")
 
     with pytest.raises(OutputError, match="removed"):
         run()
     if foreign:
-        with pytest.raises(OutputError, match=r"thesis\.txt"):
+        with pytest.raises(OutputError, match=foreign):
             require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
     else:
         require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+
+
+def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile(tmp_path):
+    with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
+        write_vocabulary(None, None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
+    assert not list(tmp_path.iterdir())
