@@ -21,7 +21,7 @@ help:
 	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
 	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
-	@echo "make check   ruff and mypy alone;  make format   let ruff rewrite"
+	@echo "make check   ruff, mypy and the import layers alone;  make format   let ruff rewrite"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
 	@echo "make bench-vocab   the vocabulary learner beside two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
@@ -68,17 +68,17 @@ chaos: setup
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
-	$(BIN)/python -m deploy.flink_cluster up
+	$(BIN)/python -m deploy.flink.local_cluster up
 
 flink-down: setup
-	$(BIN)/python -m deploy.flink_cluster down
+	$(BIN)/python -m deploy.flink.local_cluster down
 
 test-flink: setup
-	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/test_flink*.py
+	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/flink
 
 # With 20 MB of Wikipedia from bucket to bucket, which takes some minutes.
 test-dataflow: setup
-	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/test_dataflow_large.py tests/deploy/test_dataflow.py tests/deploy/test_dataflow_graph.py tests/deploy/test_dataflow_template.py tests/deploy/test_cloud_storage.py
+	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/dataflow/test_dataflow_large.py tests/deploy/dataflow/test_dataflow.py tests/deploy/dataflow/test_dataflow_graph.py tests/deploy/dataflow/test_dataflow_template.py tests/pipelines/io/test_cloud_storage.py
 
 # An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
 # beside TensorFlow's.
@@ -97,6 +97,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: setup
 	$(BIN)/ruff check --fix .
@@ -149,11 +150,11 @@ lock:
 	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
-	uv pip compile setup.py deploy/tpu-requirements.in --extra train --extra convert --override deploy/tpu-overrides.txt \
+	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --override deploy/tpu/overrides.txt \
 		--universal --python-version 3.11 --generate-hashes \
-		--custom-compile-command "make lock" --output-file deploy/tpu-requirements.lock --quiet
-	uv pip compile deploy/tpu-installer.in --python-version 3.10 --python-platform x86_64-manylinux_2_28 --generate-hashes \
-		--custom-compile-command "make lock" --output-file deploy/tpu-installer.lock --quiet
+		--custom-compile-command "make lock" --output-file deploy/tpu/requirements.lock --quiet
+	uv pip compile deploy/tpu/installer.in --python-version 3.10 --python-platform x86_64-manylinux_2_28 --generate-hashes \
+		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet
 
 clean:
 	rm -rf $(VENV) .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo

@@ -1,43 +1,47 @@
 """The command line interface, `beambert COMMAND ...`: find the command's module, read its flags, report errors."""
 
-import beambert_process as process  # First, so that Ctrl-C during the other imports is one line.
+from beambert_common import process  # First, so that Ctrl-C during the other imports is one line.
 
 # isort: split
 import argparse
-import dataclasses
 import difflib
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any, NoReturn
 
-import beambert_arguments as arguments
-import beambert_file_errors as file_errors
-import beambert_packages as packages
-import beambert_terminal as terminal
-from beambert_flags import bad_path, empty_path, places
+from beambert_common import argument_parser as arguments
+from beambert_common import optional_packages as packages
+from beambert_common import terminal
+from beambert_common.command import Command, HelpFormatter, Parser, usage_error
+from beambert_common.command_errors import error_line, interrupted, stream_failed
+from beambert_common.path_flags import bad_path, empty_path, typed_paths
 
 COMMANDS = {
-    "build": ("deploy.build", "raw text to pretraining data: corpus, vocabulary, shards"),
-    "corpus": ("deploy.corpus_flags", "the first half of build: documents, sentences, vocabulary"),
-    "pretraining-data": ("deploy.pretraining_data_flags", "the second half of build: a corpus to masked examples"),
-    "inspect": ("deploy.inspect", "the examples of a shard as text, masked words marked"),
-    "vocab": ("deploy.vocab", "a vocabulary alone, learnt from text"),
-    "pretrain": ("trainers.pretrain", "train and evaluate BERT on what build made"),
-    "finetune": ("trainers.finetune", "train a pretrained model on a task: GLUE, SQuAD, NER, SWAG, your own table"),
-    "tune": ("trainers.tune", "finetune with every combination of batch size, learning rate and epochs"),
-    "predict": ("trainers.predict", "what a fine-tuned model says of your texts"),
-    "features": ("trainers.features", "hidden states of a model for every line of a text file"),
-    "export": ("trainers.export", "a model as a SavedModel that takes text"),
-    "fill-mask": ("trainers.fill_mask", "let a trained model fill the [MASK] in your sentences"),
-    "convert": ("trainers.convert", "a model between TF1, Hugging Face and beambert's own directories"),
-    "plan": ("deploy.plan", "the time, the size and the bill of a build and a training, before they are spent"),
-    "submit flink": ("deploy.flink", "a data command on an Apache Flink cluster"),
-    "submit dataflow": ("deploy.dataflow", "a data command on Google Cloud Dataflow"),
-    "submit tpu": ("deploy.tpu", "a training command on Cloud TPU"),
+    "build": ("pipelines.commands.build", "raw text to pretraining data: corpus, vocabulary, shards"),
+    "corpus": ("pipelines.commands.corpus", "the first half of build: documents, sentences, vocabulary"),
+    "pretraining-data": (
+        "pipelines.commands.pretraining_data",
+        "the second half of build: a corpus to masked examples",
+    ),
+    "inspect": ("pipelines.commands.inspect", "the examples of a shard as text, masked words marked"),
+    "vocab": ("pipelines.commands.vocab", "a vocabulary alone, learnt from text"),
+    "pretrain": ("trainers.commands.pretrain", "train and evaluate BERT on what build made"),
+    "finetune": (
+        "trainers.commands.finetune",
+        "train a pretrained model on a task: GLUE, SQuAD, NER, SWAG, your own table",
+    ),
+    "tune": ("trainers.commands.tune", "finetune with every combination of batch size, learning rate and epochs"),
+    "predict": ("trainers.commands.predict", "what a fine-tuned model says of your texts"),
+    "features": ("trainers.commands.features", "hidden states of a model for every line of a text file"),
+    "export": ("trainers.commands.export", "a model as a SavedModel that takes text"),
+    "fill-mask": ("trainers.commands.fill_mask", "let a trained model fill the [MASK] in your sentences"),
+    "convert": ("trainers.commands.convert", "a model between TF1, Hugging Face and beambert's own directories"),
+    "plan": ("deploy.plan.command", "the time, the size and the bill of a build and a training, before they are spent"),
+    "submit flink": ("deploy.flink.command", "a data command on an Apache Flink cluster"),
+    "submit dataflow": ("deploy.dataflow.command", "a data command on Google Cloud Dataflow"),
+    "submit tpu": ("deploy.tpu.command", "a training command on Cloud TPU"),
     "demo": ("deploy.demo", "all of the above on documents that ship with Python, in a few minutes"),
 }
 _OVERVIEW = """usage: beambert COMMAND [--flags]
@@ -47,61 +51,9 @@ From raw text to a pretrained BERT.
 {}
 
 `beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
-# The flags, and the arguments without one, that name what a command writes.
-_OUTPUTS = ("--output", "--output_file", "DST")
 # Of Linux; to look for the files of a longer pattern may take minutes.
 _HELP = ("help", "--help", "-h")
 _VERSION = ("version", "--version", "-V")
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message, shortened, and the command for help, and exit with 2."""
-        sys.exit(_usage_error(self.prog, message, f"{self.prog} --help"))
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help, and let an error of the stream through, which argparse would hide."""
-        (file or sys.stderr).write(message)
-
-
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Adds the default to a flag's help where there is one to tell and the help does not tell it itself."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        tells = action.default in (None, False, []) or "(default" in (action.help or "")
-        return action.help if tells else super()._get_help_string(action)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keeps a text that has lines as it is."""
-        return text if "\n" in text else super()._fill_text(text, width, indent)
-
-
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """A command with its flags read.
-
-    Attributes:
-        name: such as "build".
-        argv: its flags as they were typed.
-        parser: what read them.
-        module: what runs it: `module.run(args)`, or `module.run(args, beam_flags)` where it takes flags of Beam's.
-        args: its own flags.
-        beam_flags: those of Beam's, as they were typed.
-    """
-
-    name: str
-    argv: list[str]
-    parser: argparse.ArgumentParser
-    module: ModuleType
-    args: argparse.Namespace
-    beam_flags: list[str]
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """(flag, value) of every file or directory that the flags name."""
-        return list(places(self.parser, self.args))
 
 
 def overview() -> str:
@@ -119,12 +71,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _usage_error(prog: str, message: str, see: str) -> int:
-    """Print a mistake in the command line as one line; return the exit code."""
-    terminal.print_error(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}")
-    return 2
-
-
 def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
     """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names.
 
@@ -133,7 +79,7 @@ def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list
     """
     if not rest or not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
         return rest, []
-    from deploy import engine_flags
+    from pipelines.runner import beam_flags as engine_flags
 
     return engine_flags.read(rest)
 
@@ -256,9 +202,16 @@ def _trains(name: str) -> bool:
     return COMMANDS[name][0].startswith("trainers.")
 
 
+def _extras_of(name: str) -> str:
+    """Return the extras of the package that a command needs."""
+    if name in COMMANDS and _trains(name):
+        return "train"
+    return {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
+
+
 def _require_packages(command: Command) -> None:
     """Raise ModuleNotFoundError where a path needs a package that is not installed."""
-    for _, place in command.places:
+    for _, place in command.path_arguments:
         packages.require_for(place)
 
 
@@ -266,7 +219,8 @@ def _require_engine(command: Command) -> None:
     """End the program with a line where Beam's flags contradict each other; check that the engine can be reached."""
     if not command.beam_flags:
         return
-    from deploy import engine_access, engine_flags
+    from pipelines.runner import beam_flags as engine_flags
+    from pipelines.runner import engine_access
 
     try:
         options = engine_flags.options_of(command.beam_flags)
@@ -277,16 +231,16 @@ def _require_engine(command: Command) -> None:
 
 def _require_access(command: Command) -> None:
     """Check that the buckets that a command names can be reached, where it names any."""
-    if any("://" in place for _, place in command.places):
-        from deploy import cloud_access
+    if any("://" in place for _, place in command.path_arguments):
+        from pipelines.io import cloud_access
 
-        cloud_access.require_access(command.places, command.beam_flags)
+        cloud_access.require_access(command.path_arguments, command.beam_flags)
 
 
 def _refuse_buckets(command: Command) -> None:
     """End the program with a line where a command that reads only local files is given others."""
-    for flag, place in command.places:
-        if "://" in place:
+    for flag, place, kind in typed_paths(command.parser, command.args):
+        if "://" in place and not kind.remote:
             command.parser.error(
                 f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
                 "(gcloud storage cp --recursive), or train beside the bucket with beambert submit tpu"
@@ -306,20 +260,20 @@ def _split(argv: list[str]) -> tuple[str, list[str]]:
             message = f"{argv[0]} is before the command; flags follow it: beambert {name} {argv[0]} ..."
         else:
             message = f"unknown argument {argv[0]}{nearest(argv[0], (*_HELP, *_VERSION))}"
-        sys.exit(_usage_error("beambert", message, "beambert --help"))
+        sys.exit(usage_error("beambert", message, "beambert --help"))
     destinations = _destinations(argv[0])
     name = " ".join(argv[: 2 if destinations else 1])
     if name in COMMANDS:
         return name, argv[len(name.split()) :]
     if not destinations:
-        sys.exit(_usage_error("beambert", f"unknown command {name!r}{nearest(name, COMMANDS)}", "beambert --help"))
+        sys.exit(usage_error("beambert", f"unknown command {name!r}{nearest(name, COMMANDS)}", "beambert --help"))
     where = [destination.partition(" ")[2] for destination in destinations]
     choices = f"{', '.join(where[:-1])} or {where[-1]}"
     if len(argv) == 1 or argv[1].startswith("-"):
         message = f"{argv[0]} needs a destination first: {choices}, then its flags and the command"
     else:
         message = f"unknown destination {argv[1]!r}: give {choices}{nearest(argv[1], where)}"
-    sys.exit(_usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))
+    sys.exit(usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))
 
 
 def _print_help(words: list[str]) -> int:
@@ -334,7 +288,7 @@ def _print_help(words: list[str]) -> int:
         return 0
     name, rest = _split(words)
     if rest:
-        return _usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
+        return usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
     make_parser(name)[0].print_help()
     return 0
 
@@ -353,7 +307,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        return _stream_failed(error, "beambert")
+        return stream_failed(error, "beambert")
 
 
 def _main(argv: list[str]) -> int:
@@ -378,63 +332,23 @@ def _main(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return _interrupted(prog)
+        return interrupted(prog)
     except Exception as error:
         if isinstance(error, OSError) and terminal.failed_stream(error):
-            return _stream_failed(error, prog)
-        line = _line_of(error, name, output)
+            return stream_failed(error, prog)
+        line = error_line(error, _extras_of(name), output)
         if line is None:
             if process.is_interrupt(error):
-                return _interrupted(prog)
+                return interrupted(prog)
             raise
         terminal.print_error(f"{prog}: error: {line}")
         return 1
 
 
-def _interrupted(prog: str) -> int:
-    terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
-    return 128 + signal.SIGINT
-
-
-def _stream_failed(error: OSError, prog: str) -> int:
-    """Report output that cannot be written, unless its reader has seen enough; return the exit code."""
-    stream = terminal.failed_stream(error) or "stdout"
-    terminal.silence(stream)
-    if isinstance(error, BrokenPipeError):
-        return 128 + signal.SIGPIPE
-    reason = file_errors.reason_of(error)
-    terminal.print_error(f"{prog}: error: {stream} cannot be written ({reason}); redirect it to another file")
-    return 1
-
-
 def _output_of(command: Command) -> str:
     """Return the flag and the value of what a command writes, or ""."""
-    return next((f"{flag} {place}" for flag, place in command.places if flag in _OUTPUTS), "")
-
-
-def _line_of(error: Exception, name: str, output: str) -> str | None:
-    """Return an error of the user's input or machine as a line; None for a fault in beambert.
-
-    Args:
-        error: what was raised.
-        name: of the command.
-        output: what the command writes, for errors that name no file.
-    """
-    ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
-    if isinstance(error, ImportError):
-        extras = {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
-        return packages.import_failure(error, "train" if name in COMMANDS and _trains(name) else extras)
-    if str(error).startswith("Unable to get filesystem from specified path"):
-        path = str(error).rpartition("Path specified: ")[2]
-        return (
-            f"{path} is neither a path of this machine nor in a known kind of bucket; give a path or gs://BUCKET/NAME"
-        )
-    kind = type(error).__module__
-    if kind.startswith(ours):
-        return file_errors.without_numbers(str(error))
-    if (isinstance(error, OSError) or kind != "builtins") and (line := file_errors.line_of(error, output)):
-        return line
-    return " ".join(file_errors.without_numbers(str(error)).split()) if isinstance(error, OSError) else None
+    paths = typed_paths(command.parser, command.args)
+    return next((f"{flag} {path}" for flag, path, kind in paths if kind.output), "")
 
 
 if __name__ == "__main__":

@@ -48,22 +48,13 @@ setup(
     packages=find_packages(
         include=[
             f"{package}{suffix}"
-            for package in ("tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+            for package in ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
             for suffix in ("", ".*")
         ]
     ),
-    py_modules=[
-        "beambert",
-        "beambert_arguments",
-        "beambert_file_errors",
-        "beambert_flags",
-        "beambert_json",
-        "beambert_packages",
-        "beambert_process",
-        "beambert_terminal",
-    ],
+    py_modules=["beambert"],
     # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
-    package_data={"deploy": ["prices.toml", "tpu-installer.lock", "tpu-requirements.lock"]},
+    package_data={"deploy.plan": ["prices.toml"], "deploy.tpu": ["installer.lock", "requirements.lock"]},
     # Where there is no C compiler the tokenizer runs in Python, with the same results.
     ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
     install_requires=["msgspec>=0.19", "numpy>=1.26", "rich>=13"],

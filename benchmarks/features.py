@@ -16,19 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from trainers.startup import start_tensorflow
+from trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
 import keras  # noqa: E402  (TensorFlow has to be started first)
 
-from bert_model import tf1_checkpoint  # noqa: E402
+from bert_model.checkpoints import tf1  # noqa: E402
+from bert_model.checkpoints.stored_tensors import StoredTensor  # noqa: E402
+from bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
 from bert_model.config import BertConfig  # noqa: E402
-from bert_model.names import variables_by_tf1_name  # noqa: E402
 from bert_model.pretraining import BertForPretraining  # noqa: E402
-from bert_model.stored_tensors import StoredTensor  # noqa: E402
-from trainers.feature_files import FORMATS, FeatureWriter  # noqa: E402
-from trainers.features import FeatureExtractor, split_pair  # noqa: E402
+from trainers.commands.features import FeatureExtractor, split_pair  # noqa: E402
+from trainers.inference.feature_writers import FORMATS, FeatureWriter  # noqa: E402
 
 LAYERS = [-1, -2, -3, -4]
 LENGTH = 128
@@ -42,7 +42,7 @@ def write_model(directory: Path, vocabulary: Path, size: str) -> None:
     keras.utils.set_random_seed(0)
     values = {name: value.numpy() for name, value in variables_by_tf1_name(BertForPretraining(config)).items()}
     tensors = {name: StoredTensor(v.shape, "float32", lambda v=v: v) for name, v in values.items()}
-    tf1_checkpoint.write(directory / "bert_model.ckpt", tensors)
+    tf1.write(directory / "bert_model.ckpt", tensors)
     (directory / "bert_config.json").write_text(config.to_json(), encoding="utf-8")
     (directory / "vocab.txt").write_bytes(vocabulary.read_bytes())
 

@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainers.startup import start_tensorflow
+from trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
 import tensorflow as tf  # noqa: E402  (TensorFlow has to be started first)
 
 from pipelines.dataset import Dataset, load  # noqa: E402
-from trainers.input import train_batches  # noqa: E402
-from trainers.records import parser  # noqa: E402
-from trainers.stages import Stage  # noqa: E402
+from trainers.data.parsing import parser  # noqa: E402
+from trainers.data.pipeline import train_batches  # noqa: E402
+from trainers.optimization.schedule import Stage  # noqa: E402
 
 BATCH_SIZES = (32, 256)
 KINDS = {

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.random_rows import random_features
+from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
 from bert_model.config import PRESETS, BertConfig
-from bert_model.names import variable_names, variables_by_tf1_name
 from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
-from trainers.optimizer_options import OptimizerOptions, is_decayed
-from trainers.throughput import peak_flops
+from trainers.monitoring.throughput import peak_flops
+from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed
 
 Arrays = dict[str, Any]
 State = tuple[Arrays, Arrays, Arrays]
@@ -48,7 +48,7 @@ def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
 
 
 def bert_adam(state: State, gradients: Arrays, rate: float) -> State:
-    """BERT's update of weights and slots, after clipping, as `trainers/optimization.py` describes it.
+    """BERT's update of weights and slots, after clipping, as `trainers/optimization/optimizers.py` describes it.
 
     Args:
         state: weights, m and v, by TF1 name.

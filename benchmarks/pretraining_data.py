@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import memory
-from pipelines import corpus_files, pretraining_data, shard_files, shards, statistics, writing
-from pipelines.corpus_reader import CorpusReader
-from pipelines.passes import Passes
-from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines import build_pretraining_data
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_reader import CorpusReader
+from pipelines.examples import make_shards, shard_writer, statistics
+from pipelines.examples.work_items import WorkItem
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.io import atomic_files
 
 # google-research/bert's create_pretraining_data.py on the same text and with the same options, start-up left out.
 REFERENCE_CPU_SECONDS_A_MB = 3.7
@@ -64,21 +67,21 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         return call
 
     for owner, name, stage in (
-        (pretraining_data, "tokenize_part", "read, tokenise"),
-        (shards, "sample_instances", "sample"),
-        (shards, "lay_out", "lay out"),
-        (shards, "mask_rows", "mask"),
+        (build_pretraining_data, "tokenize_part", "read, tokenise"),
+        (make_shards, "sample_instances", "sample"),
+        (make_shards, "lay_out", "lay out"),
+        (make_shards, "mask_rows", "mask"),
         (statistics.Statistics, "add_instances", "count"),
         (statistics.Statistics, "add_rows", "count"),
-        (shard_files.ShardFile, "write", "encode, checksum"),
-        (writing.HashedFile, "write", "write, SHA-256"),
+        (shard_writer.ShardFile, "write", "encode, checksum"),
+        (atomic_files.HashedFile, "write", "write, SHA-256"),
     ):
         setattr(owner, name, timed(stage, getattr(owner, name)))
 
-    corpus = corpus_files.load(str(corpus_directory))
+    corpus = corpus_manifest.load(str(corpus_directory))
     assert corpus
     options = PretrainingDataOptions(dupe_factor=DUPE_FACTOR)
-    write = pretraining_data.WriteShards(
+    write = build_pretraining_data.WriteShards(
         CorpusReader.of(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
     )
     write.setup()
@@ -86,7 +89,9 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     spent.clear()
     last = time.process_time()
     made = [
-        finished.shards for part in train for finished in write.process(Passes(part, tuple(range(options.dupe_factor))))
+        finished.shards
+        for part in train
+        for finished in write.process(WorkItem(part, tuple(range(options.dupe_factor))))
     ]
     charge()
     examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))

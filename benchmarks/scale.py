@@ -25,32 +25,33 @@ from pathlib import Path
 import numpy as np
 from apache_beam import Pipeline
 
-import deploy.corpus
+from beambert_common.durations import format_duration
 from benchmarks.corpus import memory, run_command
-from deploy import corpus_flags
-from deploy.plan_cloud import CPU_FACTOR, plan_cloud
-from deploy.plan_data import largest_bucket, plan_data
-from deploy.plan_lines import count, hours, size
-from deploy.plan_prices import load_prices
-from deploy.plan_text import text_on_paper
-from pipelines.buckets import choose_num_buckets
-from pipelines.corpus import build_corpus
-from pipelines.corpus_files import Corpus, Part
-from pipelines.corpus_options import CorpusOptions
+from deploy.plan.data import largest_bucket, plan_data
+from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
+from deploy.plan.prices import load_prices
+from deploy.plan.table import count, size
+from deploy.plan.text_estimate import text_on_paper
+from pipelines.build_corpus import build_corpus
+from pipelines.build_pretraining_data import build_pretraining_data
+from pipelines.commands import corpus as corpus_flags
+from pipelines.commands.corpus_config import corpus_options
+from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.corpus.reading import FileSplit, Input, to_record
+from pipelines.corpus.records import Record, to_block
 from pipelines.dataset import Dataset, Shard
-from pipelines.documents import Document, bucket_of
-from pipelines.passes import deal_passes
-from pipelines.pretraining_data import build_pretraining_data
-from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.reading import Input, Unit, to_record
-from pipelines.records import Record, to_block
+from pipelines.examples.work_items import deal_passes
+from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions, read_file
+from pipelines.sources.documents import Document, bucket_of
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary
 from tokenizer.word_counts import count_words, most_frequent
 
 VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
-# Characters that a reader holds before they go out as blocks (`pipelines.reading`).
+# Characters that a reader holds before they go out as blocks (`pipelines.corpus.reading`).
 _FLUSH_CHARACTERS = 32 << 20
 # Sizes of the table in docs/SCALE.md, in bytes of text.
 SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)
@@ -62,7 +63,7 @@ def options() -> CorpusOptions:
     """Those of `beambert corpus` without flags."""
     parser = argparse.ArgumentParser()
     corpus_flags.add_arguments(parser)
-    return deploy.corpus.corpus_options(parser.parse_args(["--output", "-"]), [])
+    return corpus_options(parser.parse_args(["--output", "-"]), [])
 
 
 def wikipedia(data: Path) -> Iterator[Document]:
@@ -214,7 +215,7 @@ def measure_graph(data: Path) -> None:  # noqa: ARG001
         ]
         files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
         corpus = Pipeline(runner="FnApiRunner")
-        build_corpus(corpus, [Unit(each, 0, None) for each in inputs], files, options(), "gs://bucket/out")
+        build_corpus(corpus, [FileSplit(each, 0, None) for each in inputs], files, options(), "gs://bucket/out")
         examples = PretrainingDataOptions()
         start = time.process_time()
         passes = deal_passes(parts, examples, 64)
@@ -285,7 +286,7 @@ def table(data: Path) -> None:  # noqa: ARG001
             size(plan.shard_bytes),
             size(plan.shuffle_bytes),
             f"{cloud.workers}",
-            hours(cloud.hours),
+            format_duration(3600 * cloud.hours),
             f"{plan.cpu_seconds / 3600:,.1f}",
             f"{money:,.2f}",
             f"{kept:,.2f}",

@@ -48,14 +48,14 @@ def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step
 
     from bert_model.config import BertConfig
     from bert_model.pretraining import BertForPretraining
-    from trainers.pretraining_task import pretraining_task
-    from trainers.trainer import Settings, Trainer
+    from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+    from trainers.pretraining.pretraining_objective import pretraining_task
 
     tf.config.experimental.enable_op_determinism()
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     keras.utils.set_random_seed(0)
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
-    settings = Settings(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
+    settings = TrainConfig(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
     trainer = Trainer(pretraining_task(model), settings)
     batches = tf.data.Dataset.from_tensors(random_features(*ROWS)).repeat()
     iterator = iter(trainer.distribution.batches(lambda _: batches))

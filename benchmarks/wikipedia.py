@@ -19,10 +19,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from pipelines.segmentation import split_sentences
+from pipelines.corpus.segmentation import split_sentences
 from pipelines.sources import ReadOptions, read_file, split_file
-from pipelines.sources.wikipedia import _unescape
-from pipelines.sources.wikitext import to_paragraphs
+from pipelines.sources.wikipedia.dump_pages import _unescape
+from pipelines.sources.wikipedia.wikitext import to_paragraphs
 
 SAMPLES = ("enwiki-206-pages.xml.bz2", "enwiki-2022-251-pages-truncated.xml.bz2")
 PAGES_A_STREAM = 100
@@ -234,7 +234,7 @@ def measure_residue(texts: list[tuple[str, str]]) -> None:
 
 def list_templates(texts: list[tuple[str, str]]) -> None:
     """Templates between words of prose that the cleaner shows nothing of, most frequent first."""
-    from pipelines.sources.wiki_templates import has_rule
+    from pipelines.sources.wikipedia.templates import has_rule
 
     counts: Counter[str] = Counter()
     for _, text in texts:

@@ -11,10 +11,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
 from bert_model.encoder import BertEncoder
-from bert_model.names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
 
 Tensor = Any
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.config import BertConfig
 from bert_model.encoder import BertEncoder
 from bert_model.heads import LinearHead, MaskedLanguageModelHead
-from bert_model.names import PRETRAINING
 from bert_model.vocabulary_padding import padded_size
 
 Tensor = Any

@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from beambert_flags import positive_int
-from pipelines.directory_lock import lock_directory
+from beambert_common.flags import positive_int
+from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY
+from pipelines.io.directory_lock import lock_directory
 
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
 it, pretrains a tiny BERT for two minutes, evaluates it on held-out documents and lets it fill masked words."""
@@ -23,7 +24,13 @@ _SENTENCES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert demo`."""
-    parser.add_argument("--output", default="beambert-demo", metavar="DIR", help="directory for data and model")
+    parser.add_argument(
+        "--output",
+        default="beambert-demo",
+        type=LOCAL_OUTPUT_DIRECTORY,
+        metavar="DIR",
+        help="directory for data and model",
+    )
     parser.add_argument("--num_train_steps", type=positive_int, default=2500, help="fewer for a quicker look")
 
 

@@ -6,12 +6,13 @@ The manifest is written last: a directory without it is not a dataset.
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from beambert_json import (
+from beambert_common.typed_json import (
     Count,
     JsonError,
     NonEmpty,
@@ -25,18 +26,15 @@ from beambert_json import (
     shortened,
     shown,
 )
-from pipelines.manifest_schemas import DatasetCounts, RecordedDatasetOptions, Split, TrainingCounts
-from pipelines.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
+from pipelines.errors import DatasetError
+from pipelines.io.manifest_schemas import DatasetCounts, RecordedDatasetOptions, Split, TrainingCounts
+from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
 
 FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
 FORMAT = "beambert-pretraining-data"
 FORMAT_VERSION = 2
 _REMEDY = "restore it from a copy, or build the data again"
-
-
-class DatasetError(ValueError):
-    """A dataset that is missing, incomplete, or not what was asked for; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +79,9 @@ class Dataset:
         vocab_sha256: hex digest of that file.
         do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
         options: every option the data was built with, the random seed among them.
-        counts: the counts of corpus.json; "train" and "validation", the numbers of `pipelines.statistics.Statistics`;
-            "overlap", what held-out text stands in the training text (`pipelines.overlap.Overlap`); "warnings", a
-            line each, as report.html has them.
+        counts: the counts of corpus.json; "train" and "validation", the numbers of
+            `pipelines.examples.statistics.Statistics`; "overlap", validation text in the training text
+            (`pipelines.examples.train_eval_overlap.Overlap`); "warnings", a line each, as report.html has them.
         shards: every file of examples.
         versions: packages and Unicode data the build ran with.
     """
@@ -154,7 +152,7 @@ class Dataset:
 def _require_features(manifest: Dataset) -> None:
     """Raise JsonError where the features are not those of the options: a trainer goes by them."""
     # It imports this file, for the errors.
-    from pipelines.pretraining_options import PretrainingDataOptions
+    from pipelines.instances.options import PretrainingDataOptions
 
     expected = convert(manifest.options, PretrainingDataOptions, "options").names_of_features()
     for name in sorted(expected.keys() | manifest.features.keys()):
@@ -210,3 +208,8 @@ def _missing(directory: Path) -> str:
         return f"{directory} is not a dataset ({FILE_NAME} is missing); give a directory made by `beambert build`"
     there = "is empty" if directory.is_dir() else "does not exist"
     return f"{directory} {there}; build a dataset there with `beambert build --output {directory}`"
+
+
+def sizes_of_dataset(shards: Iterable[Shard]) -> dict[str, int | None]:
+    """Return what `require_written` checks of pretraining data: its shards and its vocabulary."""
+    return {VOCAB_FILE_NAME: None, **{shard.name: shard.bytes for shard in shards}}

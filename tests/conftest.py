@@ -1,7 +1,10 @@
 """What all tests share."""
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 ROOT = Path(__file__).parent.parent
+# Of a small build.
+SMALL = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_buckets", "3"]
 
 # No test depends on the speed of the machine. The environment of tests/parity has no Hypothesis.
 with contextlib.suppress(ImportError):
@@ -29,3 +34,35 @@ def shared_data() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return path
+
+
+@pytest.fixture(scope="session")
+def articles(tmp_path_factory) -> Path:
+    """The language reference as JSON lines in four files, with one document twice and one without text."""
+    from pipelines.sources import ReadOptions, read_file
+
+    folder = tmp_path_factory.mktemp("articles")
+    documents = list(read_file("language_reference", ReadOptions("language_reference")))
+    lines = [json.dumps({"text": "\n".join(d.paragraphs), "title": d.title}) for d in documents]
+    lines += [json.dumps({"text": documents[3].paragraphs[0] + "\n" + "  \n".join(documents[3].paragraphs[1:])})]
+    lines += [json.dumps({"text": " \n "})]
+    for number in range(4):
+        (folder / f"{number}.jsonl").write_text("\n".join(lines[number::4]))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built(articles, tmp_path_factory) -> Path:
+    """A dataset made from `articles` by `beambert build`; to be read, not changed."""
+    import beambert
+
+    output = tmp_path_factory.mktemp("built") / "data"
+    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]) == 0
+    return output
+
+
+def command(*argv: object, **options) -> subprocess.CompletedProcess:
+    """Run beambert in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "beambert", *map(str, argv)], capture_output=True, text=True, check=False, **options
+    )

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.corpus_files import Corpus, Part
-from pipelines.corpus_options import CorpusOptions
+from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.options import CorpusOptions
 from pipelines.sources import ReadOptions
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import beambert
-from trainers import convert
+from trainers.commands import convert
 
 
 def run(capsys, *argv: str) -> tuple[int, str, str]:
@@ -93,7 +93,7 @@ def test_a_text_may_look_like_a_bucket(capsys):
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
-    from deploy import build
+    from pipelines.commands import build
 
     def fails(args, beam_flags):
         raise ValueError("a fault in beambert")

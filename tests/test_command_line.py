@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beambert
-import beambert_arguments
-import beambert_packages
+from beambert_common import argument_parser, optional_packages
 from tests.conftest import ROOT
 from tests.test_beambert import run
 
@@ -189,7 +188,7 @@ def test_values_named_like_commands_are_values_for_every_destination():
             if action.nargs is None:
                 for word in module.RUNS:
                     argv = [action.option_strings[0], word, module.RUNS[0], "--output", "x"]
-                    words = list(beambert_arguments.words(parser, argv, stop=module.RUNS))
+                    words = list(argument_parser.words(parser, argv, stop=module.RUNS))
                     assert next(word.values[0] for word in words if not word.flag) == module.RUNS[0]
                     assert (words[0].action, words[0].values) == (action, [word])
 
@@ -232,7 +231,7 @@ def test_a_flag_on_the_wrong_side_of_the_command_is_explained(capsys, argv, says
 def test_a_list_before_the_command_ends_at_the_command():
     parser, module = beambert.make_parser("submit dataflow")
     argv = ["--labels", "a=1", "b=2", "build", "--labels_of_mine"]
-    labels, command, *_ = beambert_arguments.words(parser, argv, stop=module.RUNS)
+    labels, command, *_ = argument_parser.words(parser, argv, stop=module.RUNS)
     assert labels.values == ["a=1", "b=2"]
     assert command.values == ["build"]
 
@@ -263,20 +262,20 @@ def test_flags_have_the_values_that_argparse_gives_them(argv):
         args, rest = parser.parse_known_args(argv)
     except ValueError:
         return
-    words = list(beambert_arguments.words(parser, argv))
+    words = list(argument_parser.words(parser, argv))
     assert [word.values[0] for word in words if word.flag == "--one"] == (args.one or [])
     assert [word.values for word in words if word.flag == "--many"] == (args.many or [])
     assert any(word.flag == "--flag" for word in words) == args.flag
     assert [word.values[0] for word in words if not word.flag] == rest
 
 
-def test_every_module_of_the_command_line_is_packed():
-    """Installed and in an image, the command line has all its modules."""
-    modules = {path.stem for path in ROOT.glob("beambert*.py")}
-    packed = re.search(r"py_modules=\[([^\]]+)\]", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
-    assert set(re.findall(r'"(\w+)"', packed)) == modules
+def test_every_package_is_installed_and_in_the_images():
+    """Installed and in an image, beambert has all its packages."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages >= {"beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy"}
+    packed = re.search(r"for package in \(([^)]+)\)", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
+    assert set(re.findall(r'"(\w+)"', packed)) == packages
     for image in ("Dockerfile", "tpu.Dockerfile"):
-        text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8").replace("\\\n", " ")
-        copied = re.search(r"^COPY pyproject\.toml (.*) \./$", text, re.MULTILINE)
-        assert {name.removesuffix(".py") for name in copied[1].split() if name.startswith("beambert")} == modules
-    assert beambert_packages.version()
+        text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8")
+        assert set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)) == packages
+    assert optional_packages.version()

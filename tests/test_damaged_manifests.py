@@ -10,33 +10,35 @@ from typing import Any
 import pytest
 
 import beambert
-from bert_model import hugging_face, native
+from bert_model.checkpoints import hugging_face_config, native
 from bert_model.config import BertConfig
-from pipelines import corpus_files, dataset
+from pipelines import dataset
+from pipelines.corpus import corpus_manifest
 from tests.damaged_json import FILES, changed, damages, paths, write_damaged
 from tests.test_output_matrix import command_of, outputs  # noqa: F401  (a fixture)
 from tokenizer.tokenizer import Tokenizer
-from trainers import best_checkpoint, checkpointing, run_record
-from trainers.finetuning import several_runs
-from trainers.watching import WatchState
+from trainers.checkpoints import best_checkpoint, checkpoint_manager
+from trainers.finetuning import sweep
+from trainers.monitoring.training_monitor import MonitorState
+from trainers.training import run_manifest
 
 _OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
 
 
 def read_hugging_face(directory: Path) -> object:
-    return hugging_face.describe(directory), hugging_face.do_lower_case(directory)
+    return hugging_face_config.describe(directory), hugging_face_config.do_lower_case(directory)
 
 
 def read_tokenizer(directory: Path) -> object:
-    return Tokenizer.load(directory).do_lower_case, hugging_face.do_lower_case(directory)
+    return Tokenizer.load(directory).do_lower_case, hugging_face_config.do_lower_case(directory)
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "corpus/corpus.json": lambda directory: corpus_files.load(str(directory)),
+    "corpus/corpus.json": lambda directory: corpus_manifest.load(str(directory)),
     "dataset/dataset.json": dataset.load,
-    "run/run.json": run_record.load,
-    "finetuned/run.json": run_record.load,
-    "runs/runs.json": several_runs._done,
+    "run/run.json": run_manifest.load,
+    "finetuned/run.json": run_manifest.load,
+    "runs/runs.json": sweep._done,
     "run/beambert.json": native.load,
     "finetuned/beambert.json": native.load,
     "converted/beambert.json": native.load,
@@ -44,8 +46,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "hugging_face/config.json": read_hugging_face,
     "hugging_face/tokenizer_config.json": read_tokenizer,
     "run/checkpoints/best.json": best_checkpoint.best,
-    "run/checkpoints/model.ckpt-2.state.json": lambda directory: checkpointing.state_of(
-        checkpointing.Checkpoint(2, directory / "model.ckpt-2"), WatchState
+    "run/checkpoints/model.ckpt-2.state.json": lambda directory: checkpoint_manager.state_of(
+        checkpoint_manager.Checkpoint(2, directory / "model.ckpt-2"), MonitorState
     ),
 }
 # What a reader may take: null where a value need not be known, a negative metric, fields of other programs. A missing
@@ -154,7 +156,7 @@ def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_pat
     for problem, changed_content in problems.items():
         write_damaged(file, json.dumps(changed_content).encode())
         with pytest.raises(ValueError, match=re.escape(problem)):
-            corpus_files.load(str(directory))
+            corpus_manifest.load(str(directory))
     directory, file = _copy(outputs, tmp_path, "dataset/dataset.json")
     content = json.loads(file.read_text())
     del content["features"]["masked_lm_ids"]

@@ -9,21 +9,23 @@ import numpy as np
 import pytest
 
 import beambert
-from bert_model import hugging_face, native, safetensors_file
+from bert_model.checkpoints import hugging_face, native, safetensors
+from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.config import BertConfig, ConfigError
-from bert_model.stored_tensors import CheckpointError
-from pipelines import directory_lock, output_directory, parts, passes, records
-from pipelines.corpus_files import Part
+from pipelines.cleaning.decontamination import read_evaluation_texts
+from pipelines.corpus import records, write_shards
+from pipelines.corpus.corpus_manifest import Part
 from pipelines.dataset import Shard
-from pipelines.decontamination import read_evaluation_texts
+from pipelines.examples import work_items
+from pipelines.examples.statistics import Statistics
+from pipelines.io import directory_lock, output_directory
 from pipelines.sources import SourceError
-from pipelines.statistics import Statistics
 from tests.damaged_json import FILES, damages
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from trainers import metrics_log
+from trainers.config.recorded_options import RecordedOptions
 from trainers.errors import TrainingError
-from trainers.finetuning import several_runs
-from trainers.recorded_options import RecordedOptions
+from trainers.finetuning import sweep
+from trainers.monitoring import metrics_jsonl
 
 SHA256 = "0" * 64
 PART = Part("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
@@ -33,8 +35,8 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
     shard = Shard("shards/a.tfrecord", "train", 0, 10, 4, SHA256, 128, 20)
     statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
     path = tmp_path / "note.json"
-    passes.write_note(str(path), passes.Finished("train", [shard], statistics))
-    assert passes.read_note(str(path)).statistics.rows == 10
+    work_items.write_note(str(path), work_items.ShardResult("train", [shard], statistics))
+    assert work_items.read_note(str(path)).statistics.rows == 10
     content = json.loads(path.read_text())
     texts = [
         *FILES.values(),
@@ -42,7 +44,7 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
     ]
     for text in [*texts, json.dumps([content[0], [], content[2]]).encode()]:
         path.write_bytes(text)
-        found = passes.read_note(str(path))
+        found = work_items.read_note(str(path))
         assert found is None or found.statistics.rows == 10
 
 
@@ -60,16 +62,16 @@ def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
     path = tmp_path / "train-00000-of-00001.json"
     content = [vars(PART), counts, words]
     path.write_text(json.dumps(content))
-    whole = parts.read_note(str(path))
+    whole = write_shards.read_note(str(path))
     assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0))])
     fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0]]]]).encode()
     for text in [*FILES.values(), fewer, *(text for _, _, text in damages(content))]:
         path.write_bytes(text)
-        found = parts.read_note(str(path))
+        found = write_shards.read_note(str(path))
         assert found is None or isinstance(found.counts["inputs"], dict)
     for text in (*FILES.values(), fewer):
         path.write_bytes(text)
-        assert parts.read_note(str(path)) is None
+        assert write_shards.read_note(str(path)) is None
 
 
 def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
@@ -118,14 +120,14 @@ def test_a_damaged_line_of_the_log_is_named_and_a_torn_one_left_out(tmp_path):
     line = {"split": "train", "step": 5, "loss": 1.5, "filled_masks": ["a"]}
     whole = json.dumps(line) + "\n"
     path.write_text(whole + whole[:-9])
-    assert metrics_log.read(path) == [line]
+    assert metrics_jsonl.read(path) == [line]
     path.write_bytes(whole.encode() + b"\0" * 50)
-    assert metrics_log.read(path) == [line]
+    assert metrics_jsonl.read(path) == [line]
     texts = [text for name, text in FILES.items() if name not in ("UTF-16", "noise")]
     for text in [*texts, *(text for damage, _, text in damages(line) if damage not in ("null", "-1", "missing"))]:
         path.write_bytes(whole.encode() + text + b"\n" + whole.encode())
         with pytest.raises(TrainingError, match=r"metrics\.jsonl, line 2: .*; remove the line") as caught:
-            metrics_log.read(path)
+            metrics_jsonl.read(path)
         assert len(str(caught.value)) - len(str(tmp_path)) < 400
 
 
@@ -134,14 +136,14 @@ def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
     for name in ("../other", "/other", "a/b", "."):
         (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
         with pytest.raises(TrainingError, match=r"runs\.json: .* is not the name of a run; move it"):
-            several_runs._done(tmp_path)
+            sweep._done(tmp_path)
 
 
 def test_metrics_that_are_not_finite_are_read_back(tmp_path):
     outcomes = {"seed-1": {"options": {}, "metrics": {"eval_loss": math.inf, "eval_f1": 0.5}, "problem": None}}
-    several_runs._write(tmp_path, outcomes)
+    sweep._write(tmp_path, outcomes)
     json.loads((tmp_path / "runs.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert math.isnan(several_runs._done(tmp_path)["seed-1"]["metrics"]["eval_loss"])
+    assert math.isnan(sweep._done(tmp_path)["seed-1"]["metrics"]["eval_loss"])
     record = native.ModelRecord("pretraining", metrics={"loss": math.inf, "accuracy": 0.5})
     (tmp_path / native.FILE_NAME).write_text(record.to_json())
     assert native.load(tmp_path).metrics == {"accuracy": 0.5}
@@ -155,14 +157,14 @@ def test_a_damaged_header_of_safetensors_is_named(tmp_path):
         path.write_bytes(struct.pack("<Q", len(text)) + text + b"\0" * 8)
 
     write(json.dumps(header).encode())
-    assert safetensors_file.read(path)["a"].shape == (2, 1)
+    assert safetensors.read(path)["a"].shape == (2, 1)
     tensor = {"a": header["a"]}
     texts = [text for name, text in FILES.items() if name != "UTF-16"]
     texts += [text for damage, place, text in damages(tensor) if damage not in ('{"@": []}', "missing")]
     for text in texts:
         write(text)
         with pytest.raises(CheckpointError, match=r"model\.safetensors .*; copy it again") as caught:
-            safetensors_file.read(path)
+            safetensors.read(path)
         assert len(str(caught.value)) - len(str(tmp_path)) < 300
 
 
@@ -228,7 +230,7 @@ def test_inspect_names_a_damaged_part(tmp_path, capsys, damage):
 
 
 def damage_part(part: Path, damage: str) -> None:
-    """Damage a file of a corpus."""
+    """Corrupt a file of a corpus."""
     size = part.stat().st_size
     if damage in ("missing", "directory"):
         part.unlink()

@@ -13,7 +13,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beambert
 from tests.conftest import ROOT
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+# Of google-research/bert.
+RELEASED_SCRIPTS = {"create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_squad.py"}
 
 
 def commands(text: str) -> list[list[str]]:
@@ -65,7 +70,9 @@ def test_every_flag_in_the_documents_exists(capsys):
 
 def test_every_flag_that_a_sentence_names_exists():
     """In the documents and in the warnings; those of ours, which have an underscore, and of Beam's."""
-    known = set(re.findall(r"""add_argument\(\s*"(--\w+)\"""", "".join(map(Path.read_text, ROOT.glob("deploy/*.py")))))
+    known = set(
+        re.findall(r"""add_argument\(\s*"(--\w+)\"""", "".join(map(Path.read_text, ROOT.glob("deploy/**/*.py"))))
+    )
     for name in beambert.COMMANDS:
         known |= set(beambert.make_parser(name)[0]._option_string_actions)
     for options in PipelineOptions.__subclasses__():
@@ -74,7 +81,7 @@ def test_every_flag_that_a_sentence_names_exists():
         known |= set(parser._option_string_actions)
     named = {
         (path.name, flag)
-        for path in [*DOCUMENTS, *ROOT.glob("deploy/*warnings.py"), *ROOT.glob("pipelines/reporting/warnings.py")]
+        for path in [*DOCUMENTS, *ROOT.glob("deploy/plan/*warnings.py"), *ROOT.glob("pipelines/*/*warnings.py")]
         for flag in re.findall(r"(?<=[` \"(])--[a-z]+(?:_[a-z]+)+(?![\w-])", path.read_text(encoding="utf-8"))
     }
     assert len(named) > 100
@@ -94,6 +101,25 @@ def test_links_and_folders_in_the_documents_exist():
             assert (document.parent / target).exists(), f"{document.name}: {target}"
         for folder in re.findall(r"^\| `([a-z_/]+/)` \|", text, re.MULTILINE):
             assert Path(ROOT / folder).is_dir(), f"{document.name}: {folder}"
+
+
+def test_files_that_the_documents_name_exist():
+    """Files with their folders or by name alone, folders, and modules, whose last part may be a name in them."""
+    folders = ("beambert_common", "benchmarks", "bert_model", "deploy", "pipelines", "tests", "tokenizer", "trainers")
+    roots = "|".join(folders)
+    names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    names |= {"beambert.py", "setup.py", *RELEASED_SCRIPTS}
+    missing = set()
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        paths = set(re.findall(rf"(?<![\w./-])(?:{roots}|docs)/[\w./-]*\w", text))
+        paths |= {path for path in re.findall(r"(?<![\w./<>*-])\w+\.py\b", text) if path not in names}
+        for module in re.findall(rf"(?<![\w./-])(?:{roots})(?:\.(?!ckpt)[a-z]\w*)+(?![\w/])", text):
+            path = ROOT / module.replace(".", "/")
+            if not (path.parent.is_dir() or path.parent.with_suffix(".py").is_file()):
+                paths.add(module)
+        missing |= {(document.name, path) for path in paths if not (ROOT / path).exists()}
+    assert not missing
 
 
 def test_the_tokenizer_page_prints_what_it_says(tmp_path, monkeypatch, shared_data):

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import beambert
-from pipelines.input_formats import FORMATS
 from pipelines.sources import READERS
+from pipelines.sources.input_formats import FORMATS
 
 _SLOW = ("apache_beam", "google.cloud.storage", "keras", "pyarrow", "tensorflow")
 _CODE = """

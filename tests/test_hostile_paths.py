@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import beambert
-from beambert_flags import is_path
+from beambert_common.path_flags import path_type
 from tests.cpu_time import seconds
 
 NAMES = [name for name in beambert.COMMANDS if not name.startswith("submit")]
@@ -49,7 +49,7 @@ def _path_flags(name: str) -> list[str]:
     return [
         action.option_strings[-1]
         for action in parser._actions
-        if is_path(action)
+        if path_type(action)
         and action.option_strings
         and not (action.metavar == "FILE" and action.dest.startswith("output"))
     ]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from deploy import dataflow_flags
-from pipelines.sources import wikipedia
+from deploy.dataflow import flags as dataflow_flags
+from pipelines.sources.wikipedia import dump_pages
 from tests import patterns
 from tests.cpu_time import seconds
 from tokenizer.tokenizer import Tokenizer
@@ -21,14 +21,14 @@ _LIMIT = 20.0
 
 # Patterns that are used on bounded text alone: the most characters, and what bounds it.
 BOUNDED = {
-    "pipelines.cleaning._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
-    "pipelines.sentence_boundaries._WORD_AND_PERIOD": (12, "_ends_in_abbreviation cuts the text before"),
+    "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
+    "pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (12, "_ends_in_abbreviation cuts the text before"),
 }
 # Another method than the source shows.
 METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses it so.
 # Of patterns made at run time, examples; none with the reason why their text is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
-    "deploy.dataflow_flags._matching.parse": (
+    "deploy.dataflow.flags._matching.parse": (
         "fullmatch",
         lambda: [
             re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
@@ -36,15 +36,18 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
             if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
         ],
     ),
-    "deploy.dataflow_flags.require_cloud_paths": ("fullmatch", lambda: [re.compile(dataflow_flags.CLOUD_PATH)]),
-    "deploy.dataflow_template._parameter": ("the defaults of our own flags", list),
+    "deploy.dataflow.flags.require_cloud_paths": ("fullmatch", lambda: [re.compile(dataflow_flags.CLOUD_PATH)]),
+    "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is a name of the module.
-    "pipelines.sentence_boundaries._pair_pattern": ("sub", list),
-    "pipelines.sources.wikipedia._disambiguation": (
+    "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
+    "pipelines.sources.wikipedia.dump_pages._disambiguation": (
         "search",
-        lambda: [wikipedia._disambiguation(language) for language in ("en", "de", "ja")],
+        lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],
     ),
-    "pipelines.sources.wikitext._without_tags.end_of": ("search", lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)]),
+    "pipelines.sources.wikipedia.wikitext._without_tags.end_of": (
+        "search",
+        lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
+    ),
     "tokenizer.tokenizer.__init__": (
         "split",
         lambda: [
@@ -52,9 +55,9 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
             for never_split in ((), ("[MASK]", "a"))
         ],
     ),
-    "trainers.optimizer_flags._lr_multiplier": ("names of variables", list),
-    "trainers.optimizer_options.rate_factors": ("names of variables", list),
-    "trainers.throughput.peak_flops": ("names of devices", list),
+    "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
+    "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
+    "trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import beambert
-from pipelines.directory_lock import lock_destination, lock_directory
-from pipelines.output_directory import LOCK_NAME
+from pipelines.io.directory_lock import lock_destination, lock_directory
+from pipelines.io.output_directory import LOCK_NAME
 from tests.test_output_matrix import command_of, outputs, tree_of  # noqa: F401
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")

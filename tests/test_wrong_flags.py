@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beambert
-import beambert_flags
-from beambert_flags import WholeNumber
+from beambert_common import flags as beambert_flags
+from beambert_common.flags import WholeNumber
 from tests.test_beambert import run
+from trainers.commands.features import parse_layers
 from trainers.errors import TrainingError
-from trainers.features import parse_layers
-from trainers.stages import plan_stages, scheduled_lengths
+from trainers.optimization.schedule import plan_stages, scheduled_lengths
 
 # For a number of any kind, but for its range. The fourth and fifth are digits of Arabic and of mathematics.
 NO_NUMBERS = [
@@ -221,7 +221,7 @@ def test_a_pattern_that_is_none_is_refused(pattern):
 
 
 def beam_flags() -> list[argparse.Action]:
-    from deploy import engine_flags
+    from pipelines.runner import beam_flags as engine_flags
 
     return [action for action in engine_flags._parser()._actions if action.nargs != 0]
 

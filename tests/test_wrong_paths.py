@@ -135,8 +135,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(folder, cases):
 
 def test_a_wrong_checkpoint_to_pretrain_from(folder):
     data = folder / "data"
-    sys.path.append(str(ROOT / "tests/trainers"))
-    from pretraining_shards import write_dataset
+    from tests.trainers.pretraining_shards import write_dataset
 
     write_dataset(data)
     argv = ["pretrain", "--data", str(data), "--output", str(folder / "run"), "--num_train_steps", "4"]

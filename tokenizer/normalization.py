@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 # Names what the Unicode database of this Python makes of characters: equal names, equal words for every text. Python
 # 3.11 (Unicode 14.0) differs from 3.12 (15.0) on 66 characters uncased and 30 cased, all unassigned in 14.0 and hardly
-# ever met; 3.12 and 3.13 (15.1) agree. Builds record it and refuse to mix (`pipelines.versions.require_same_rules`).
+# ever met; 3.12 and 3.13 (15.1) agree. Builds record it and refuse to mix (`pipelines.io.versions.require_same_rules`).
 _AGREEING = {"15.1.0": "15.0.0"}
 CHARACTER_RULES = f"Unicode {_AGREEING.get(unicodedata.unidata_version, unicodedata.unidata_version)}"
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from tokenizer.normalization import replace_character, split_words_with_sources
+from tokenizer.pair_truncation import truncated_lengths
 from tokenizer.python_encoder import PythonEncoder
 from tokenizer.vocabulary import Vocabulary, VocabularyError
 from tokenizer.wordpiece import CONTINUATION
 
 try:
-    from tokenizer import _native
+    import tokenizer._native as _native
 except ImportError:  # Installed on a machine without a C compiler.
     _native = None  # type: ignore[assignment]
 
@@ -215,8 +216,8 @@ class Tokenizer:
         room = max_seq_length - special
         if room < 0:
             raise ValueError(f"max_seq_length {max_seq_length} has no room for [CLS] and [SEP]; use {special} or more")
-        while len(first) + len(second) > room:
-            (first if len(first) > len(second) else second).pop()
+        kept_first, kept_second = truncated_lengths(len(first), len(second), room)
+        first, second = first[:kept_first], second[:kept_second]
         vocabulary = self.vocabulary
         input_ids = [vocabulary.cls_id, *first, vocabulary.sep_id]
         segment_ids = [0] * len(input_ids)
@@ -248,7 +249,7 @@ class Tokenizer:
 
 def _configured_lower_case(path: Path) -> bool | None:
     # Imported where it is needed: a tokenizer without such a file is ready sooner.
-    from beambert_json import JsonError, convert, read
+    from beambert_common.typed_json import JsonError, convert, read
 
     try:
         content = read(path, dict[str, Any])

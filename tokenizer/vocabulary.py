@@ -94,7 +94,7 @@ class Vocabulary:
             VocabularyError: not such a file, another kind of tokenizer, or ids that are not 0, 1, 2, ...
         """
         # Imported where it is needed: a vocabulary of one piece a line is ready sooner.
-        from beambert_json import JsonError, convert, decode, shortened
+        from beambert_common.typed_json import JsonError, convert, decode, shortened
 
         try:
             content = decode(data, TokenizerJson)

@@ -1,0 +1,51 @@
+"""Pretrain, fine-tune and use BERT: one training loop, the objectives that it trains, inference with the results.
+
+A name is imported when it is first used, so that reading flags does not wait for TensorFlow.
+"""
+
+from typing import TYPE_CHECKING
+
+from beambert_common.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from trainers.errors import TaskDataError, TrainingError
+    from trainers.finetuning.finetuning_task import FinetuningTask
+    from trainers.inference.model_loading import InferenceModel, load_model
+    from trainers.inference.predictor import Predictor
+    from trainers.objective import Objective
+    from trainers.optimization.optimizer_options import OptimizerOptions
+    from trainers.optimization.optimizers import Optimizer
+    from trainers.training.loop import LoopConfig, TrainData, train
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "TaskDataError": "trainers.errors",
+            "TrainingError": "trainers.errors",
+            "FinetuningTask": "trainers.finetuning.finetuning_task",
+            "InferenceModel": "trainers.inference.model_loading",
+            "load_model": "trainers.inference.model_loading",
+            "Predictor": "trainers.inference.predictor",
+            "Objective": "trainers.objective",
+            "OptimizerOptions": "trainers.optimization.optimizer_options",
+            "Optimizer": "trainers.optimization.optimizers",
+            "LoopConfig": "trainers.training.loop",
+            "TrainData": "trainers.training.loop",
+            "train": "trainers.training.loop",
+        },
+    )
+
+__all__ = [
+    "FinetuningTask",
+    "InferenceModel",
+    "LoopConfig",
+    "Objective",
+    "Optimizer",
+    "OptimizerOptions",
+    "Predictor",
+    "TaskDataError",
+    "TrainData",
+    "TrainingError",
+    "load_model",
+    "train",
+]

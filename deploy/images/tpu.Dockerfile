@@ -10,8 +10,8 @@ FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir setuptools==80.9.0 wheel==0.45.1
 WORKDIR /source
-COPY pyproject.toml setup.py README.md LICENSE beambert.py beambert_arguments.py beambert_file_errors.py beambert_flags.py \
-    beambert_json.py beambert_packages.py beambert_process.py beambert_terminal.py ./
+COPY pyproject.toml setup.py README.md LICENSE beambert.py ./
+COPY beambert_common beambert_common
 COPY tokenizer tokenizer
 COPY bert_model bert_model
 COPY pipelines pipelines
@@ -20,7 +20,7 @@ COPY deploy deploy
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM ${PYTHON_IMAGE}
-COPY deploy/tpu-requirements.lock /tmp/requirements.lock
+COPY deploy/tpu/requirements.lock /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock && rm /tmp/requirements.lock
 COPY --from=build /wheels /tmp/wheels
 RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl && rm -r /tmp/wheels && python -c "import tokenizer._native"

@@ -144,3 +144,8 @@ def _decades(start: float, end: float) -> list[tuple[float, str]]:
     powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
     values = [factor * 10**power for power in powers if power >= 0 for factor in factors]
     return [(float(value), axes.number(value)) for value in values if start <= value <= end]
+
+
+def figures(plots: list[str]) -> str:
+    """Return plots beside each other."""
+    return f'<div class="figures">{"".join(plots)}</div>'

@@ -3,10 +3,10 @@
 import itertools
 from html import escape
 
-from pipelines import inspection
-from pipelines.inspection import SAME, InstanceText, Span
-from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.record_reader import read_examples
+from pipelines.examples import inspection
+from pipelines.examples.example_reader import read_examples
+from pipelines.examples.inspection import SAME, InstanceText, Span
+from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
 
 _SAMPLES = 8

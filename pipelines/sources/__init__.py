@@ -1,173 +1,50 @@
-"""Readers: one file a format, each a plain function from a file's bytes to documents.
+"""Read documents from files: one module for each format, each with a function from a file's bytes to documents.
 
-`read_file` opens a file on any Beam filesystem, undoes its compression, and hands it to the reader of its format.
-To add a source, write `pipelines/sources/<format>.py` with a `read_documents` and name it in `READERS`
-(CONTRIBUTING.md shows one).
+`read_file` opens a file on any Beam filesystem, decompresses it, and passes it to the reader of its format.
+CONTRIBUTING.md shows how to add a source. A name is imported when it is first used, so that flags do not wait for Beam.
 """
 
-import io
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from pipelines.documents import Document
-from pipelines.input_formats import FORMATS, SourceError
-from pipelines.sources import (
-    bookcorpus,
-    gutenberg,
-    json_values,
-    jsonl,
-    language_reference,
-    parquet,
-    sentences,
-    table,
-    text,
-    wikiextractor,
-    wikipedia,
-)
-from pipelines.sources.files import ReadOptions, open_decompressed
-from pipelines.sources.kinds import kind_of, stem_of
+from beambert_common.lazy_exports import lazy_exports
 
-READERS = {
-    "sentences": sentences.read_documents,
-    "text": text.read_documents,
-    "bookcorpus": bookcorpus.read_documents,
-    "gutenberg": gutenberg.read_documents,
-    "jsonl": jsonl.read_documents,
-    "json": json_values.read_documents,
-    "csv": table.read_csv,
-    "tsv": table.read_tsv,
-    "parquet": parquet.read_documents,
-    "wikiextractor": wikiextractor.read_documents,
-    "wikipedia": wikipedia.read_documents,
-    "language_reference": language_reference.read_documents,
-}
-# Formats whose documents never state their language.
-WITHOUT_LANGUAGES = ("sentences", "text", "bookcorpus", "gutenberg", "wikiextractor", "language_reference")
-# Those whose reader takes --text_field; WikiExtractor's files have fields if they are of its --json.
-_WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
-# Those whose reader itself says what is wrong with a file of another kind.
-_CHECKED_BY_READER = ("parquet", "wikipedia")
-
-# Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
-_PEEK = 4096
-
-
-def recognise(name: str, head: bytes) -> str:
-    """The format of a file from its name and its first decompressed bytes; "text" when nothing else fits."""
-    stem = stem_of(name)
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if wikipedia.is_dump(head):
-        return "wikipedia"
-    start = head[:_PEEK].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"<doc ") or wikiextractor.is_json(start):
-        return "wikiextractor"
-    if json_values.is_json(stem, start):
-        return "json"
-    if start.startswith(b"{") or stem.endswith((".jsonl", ".ndjson")):
-        return "jsonl"
-    if stem.endswith(".csv"):
-        return "csv"
-    if stem.endswith((".tsv", ".tab")):
-        return "tsv"
-    if gutenberg.is_gutenberg(head[:_PEEK]):
-        return "gutenberg"
-    return "text"
-
-
-def _format_of(path: str, head: bytes, options: ReadOptions) -> str:
-    """The format that a file is read as.
-
-    Raises:
-        SourceError: it is of a kind that holds no text as it is; the message says which, and what to do.
-    """
-    asked = options.input_format
-    input_format = recognise(path, head) if asked == "auto" else asked
-    kind = kind_of(path, head) if input_format not in _CHECKED_BY_READER else None
-    # Who names a format has decided how text is read; no name makes text of an image.
-    if kind and (kind.binary or asked == "auto"):
-        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
-    return input_format
-
-
-def check_file(path: str, options: ReadOptions) -> bool:
-    """Look at the first bytes of a file: whether it is of a format with fields, which `--text_field` chooses from.
-
-    Raises:
-        SourceError: it cannot be opened, or is of a kind that holds no text as it is.
-    """
-    if options.input_format == "wikipedia":
-        return False
-    if options.input_format == "auto" and wikipedia.can_split(path) and wikipedia.is_dump(wikipedia.read_head(path)):
-        return False
-    with open_decompressed(path, 2 * _PEEK) as stream:
-        head = stream.peek(_PEEK)
-        input_format = _format_of(path, head, options)
-        return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and head.startswith(b"{"))
-
-
-def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
-    """Parts (path, start, stop) of a file, for several workers to read with `read_file`.
-
-    Goes by the name alone: a part but the first of a file that turns out to be no Wikipedia dump is empty.
-
-    Args:
-        path: of the file.
-        size: in bytes, as it is stored.
-        options: how it will be read.
-    """
-    if options.input_format not in ("auto", "wikipedia"):
-        return [(path, 0, None)]
-    return [(path, start, stop) for start, stop in wikipedia.split(path, size)]
-
-
-def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-    """Reads the documents of one file, or of one of the parts that `split_file` makes of it.
-
-    Args:
-        path: a path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` are undone.
-        options: format, encoding and field names.
-        start, stop: bytes of the file as it is stored; None is its end.
-
-    Raises:
-        SourceError: the file is missing, corrupt, wrongly encoded or not of its format; the message names it.
-    """
-    if options.input_format == "language_reference":
-        yield from language_reference.read_documents(io.BytesIO(), path, options)
-        return
-    input_format = options.input_format
-    if input_format in ("auto", "wikipedia") and wikipedia.can_split(path):
-        if input_format == "wikipedia" or wikipedia.is_dump(wikipedia.read_head(path)):
-            yield from wikipedia.read_part(path, start, stop)
-            return
-        if start:
-            return
-    with open_decompressed(path) as stream:
-        if input_format not in _CHECKED_BY_READER:
-            input_format = _format_of(path, stream.peek(_PEEK), options)
-        yield from READERS[input_format](stream, path, options)
-
-
-def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is known to be a single document before it is read: plain text.
-
-    Args:
-        path: a path on any Beam filesystem.
-        options: how it will be read.
-
-    Raises:
-        SourceError: the file cannot be opened.
-    """
-    input_format = options.input_format
-    if input_format == "auto":
-        with open_decompressed(path) as stream:
-            input_format = recognise(path, stream.peek(_PEEK))
-    return input_format == "text"
-
+if TYPE_CHECKING:
+    from pipelines.errors import SourceError
+    from pipelines.sources.documents import Document
+    from pipelines.sources.files import ReadOptions
+    from pipelines.sources.input_formats import FORMATS
+    from pipelines.sources.readers import (
+        READERS,
+        WITHOUT_LANGUAGES,
+        check_file,
+        is_one_document,
+        read_file,
+        recognise,
+        split_file,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "SourceError": "pipelines.errors",
+            "Document": "pipelines.sources.documents",
+            "ReadOptions": "pipelines.sources.files",
+            "FORMATS": "pipelines.sources.input_formats",
+            "READERS": "pipelines.sources.readers",
+            "WITHOUT_LANGUAGES": "pipelines.sources.readers",
+            "check_file": "pipelines.sources.readers",
+            "is_one_document": "pipelines.sources.readers",
+            "read_file": "pipelines.sources.readers",
+            "recognise": "pipelines.sources.readers",
+            "split_file": "pipelines.sources.readers",
+        },
+    )
 
 __all__ = [
     "FORMATS",
     "READERS",
     "WITHOUT_LANGUAGES",
+    "Document",
     "ReadOptions",
     "SourceError",
     "check_file",

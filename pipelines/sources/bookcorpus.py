@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 
-from pipelines.documents import Document
+from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, decode_lines
 
 # The large files of BookCorpus (books_large_p1.txt) do not mark where a book ends. Its books average 6,700 sentences

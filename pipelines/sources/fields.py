@@ -6,8 +6,9 @@ A bad record ends the job (`--on_bad_record stop`), or is left out, counted and 
 import re
 from typing import Any
 
-from pipelines.documents import Document
-from pipelines.sources.files import ReadOptions, SourceError
+from pipelines.errors import SourceError
+from pipelines.sources.documents import Document
+from pipelines.sources.files import ReadOptions
 
 # Why a record is no document; counted in corpus.json, listed in rejected/*.jsonl.
 NULL_TEXT = "null_text"

@@ -13,9 +13,9 @@ import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.input_formats import SourceError as SourceError
-from pipelines.wide_encodings import wide_encoding
-from pipelines.writing import storage_errors
+from pipelines.errors import SourceError
+from pipelines.io.atomic_files import storage_errors
+from pipelines.sources.wide_encodings import wide_encoding
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
@@ -33,7 +33,7 @@ class ReadOptions:
         language_field: the field or column that states a document's language; "" for "language" where there is one.
         document_unit: "book" or "chapter": what a document of a Gutenberg book is.
         id_field: the field or column that identifies a document for the user, or "".
-        on_bad_record: one of `pipelines.input_formats.BAD_RECORD_ACTIONS`:
+        on_bad_record: one of `pipelines.sources.input_formats.BAD_RECORD_ACTIONS`:
             what becomes of a record that cannot be read or has no text in its
             field.
     """

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipelines.documents import Document
+from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
 from pipelines.sources.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
 

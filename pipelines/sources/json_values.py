@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.documents import Document
+from pipelines.errors import SourceError
+from pipelines.sources.documents import Document
 from pipelines.sources.fields import FieldReader
-from pipelines.sources.files import ReadOptions, SourceError, invalid_byte
+from pipelines.sources.files import ReadOptions, invalid_byte
 from pipelines.sources.jsonl import json_problem
 
 _PIECE_BYTES = 256 << 10

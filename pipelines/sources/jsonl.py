@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 
-from pipelines.documents import Document
+from pipelines.sources.documents import Document
 from pipelines.sources.fields import BROKEN_RECORD, FieldReader
 from pipelines.sources.files import ReadOptions, invalid_byte, raw_lines
 

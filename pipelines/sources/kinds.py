@@ -8,7 +8,7 @@ import codecs
 import dataclasses
 import re
 
-from pipelines.wide_encodings import wide_encoding
+from pipelines.sources.wide_encodings import wide_encoding
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
 _LOOKED_AT = 4096

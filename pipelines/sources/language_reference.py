@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from pipelines.documents import Document
+from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
 
 # A line of one repeated character below a heading.

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from pipelines.documents import Document
+from pipelines.errors import SourceError
+from pipelines.sources.documents import Document
 from pipelines.sources.fields import BROKEN_RECORD, NULL_TEXT, FieldReader, source_id, stated_language
-from pipelines.sources.files import ReadOptions, SourceError, invalid_byte
+from pipelines.sources.files import ReadOptions, invalid_byte
 
 _BATCH_ROWS = 256
 

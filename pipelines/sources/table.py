@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.documents import Document
+from pipelines.errors import SourceError
+from pipelines.sources.documents import Document
 from pipelines.sources.fields import BROKEN_RECORD, FieldReader
-from pipelines.sources.files import ReadOptions, SourceError, decode_lines
+from pipelines.sources.files import ReadOptions, decode_lines
 
 # A C long has no more on every machine.
 _LARGEST_FIELD = 2**31 - 1

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator
 
-from pipelines.documents import Document
+from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, decode_lines
 
 

@@ -7,12 +7,12 @@ import sys
 
 import keras
 import numpy as np
-from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
+from bert_model.checkpoints.variable_names import TASKS
+from bert_model.finetuning_models import BertForTask
 from bert_model.heads import cls_embedding, mean_embedding
-from bert_model.names import TASKS
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-from bert_model.tasks import BertForTask
+from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 
 def every_output() -> dict[str, np.ndarray]:

@@ -1,13 +1,13 @@
 import keras
 import numpy as np
 import pytest
-import reference
 import tensorflow as tf
 
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
-from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining
+from tests.bert_model import reference
 
 
 def test_rate_scale_and_mean():

@@ -3,14 +3,14 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-import reference
 import tensorflow as tf
-from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 from bert_model.config import BertConfig
 from bert_model.heads import cls_embedding, mean_embedding
 from bert_model.layers import gelu
 from bert_model.pretraining import BertForPretraining
+from tests.bert_model import reference
+from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 SEED = np.array([5, 0])
 

@@ -4,17 +4,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import CONFIG, encoder_inputs, randomise
 
-from bert_model import native, tf1_checkpoint
+from bert_model.checkpoints import native, tf1
+from bert_model.checkpoints.stored_tensors import StoredTensor
+from bert_model.checkpoints.variable_names import FEATURE_BASED, variable_names, variables_by_tf1_name
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
 from bert_model.feature_based import BidirectionalLstm
-from bert_model.names import FEATURE_BASED, variable_names, variables_by_tf1_name
-from bert_model.stored_tensors import StoredTensor
-from bert_model.tasks import BertForTask
+from bert_model.finetuning_models import BertForTask
+from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.inference import load_model
+from trainers.inference.model_loading import load_model
 
 SEED = np.array([5, 0])
 
@@ -152,7 +152,7 @@ def test_saved_and_opened_again(model, tmp_path):
         name: StoredTensor(value.shape, "float32", lambda value=value: value.astype(np.float32))
         for name, value in weights.items()
     }
-    tf1_checkpoint.write(tmp_path / native.CHECKPOINT_NAME, tensors)
+    tf1.write(tmp_path / native.CHECKPOINT_NAME, tensors)
     (tmp_path / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
     record = native.ModelRecord(task=FEATURE_BASED, num_labels=4, labels=("O", "B-X", "I-X", "B-Y"), do_lower_case=True)
     (tmp_path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")

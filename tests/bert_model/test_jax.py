@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from every_output import every_output
 
+from tests.bert_model.every_output import every_output
 from tests.conftest import ROOT
 
 

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from benchmarks.jax_step import random_weights
 from benchmarks.random_rows import random_features
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
-from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, pretraining_losses
 from tests.conftest import ROOT
-from trainers.optimization import Optimizer, clip_by_global_norm
-from trainers.optimizer_options import OptimizerOptions
+from trainers.optimization.optimizer_options import OptimizerOptions
+from trainers.optimization.optimizers import Optimizer, clip_by_global_norm
 
 SHAPE = {"batch_size": 4, "max_seq_length": 16, "max_predictions_per_seq": 5}
 UPDATES = 3

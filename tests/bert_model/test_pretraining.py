@@ -1,14 +1,14 @@
 import keras
 import numpy as np
 import pytest
-import reference
 import tensorflow as tf
-from small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
-from bert_model.names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, cross_entropy, pretraining_losses
 from bert_model.vocabulary_padding import padded_size
+from tests.bert_model import reference
+from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 
 def make_model(config=CONFIG, seed=1):

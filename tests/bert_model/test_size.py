@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from bert_model.checkpoints.variable_names import TASKS
 from bert_model.config import BertConfig
-from bert_model.names import TASKS
+from bert_model.finetuning_models import BertForTask
 from bert_model.pretraining import BertForPretraining
 from bert_model.size import (
     forward_flops_per_token,
@@ -10,7 +11,6 @@ from bert_model.size import (
     skipped_training_flops_per_token,
     training_flops_per_token,
 )
-from bert_model.tasks import BertForTask
 
 SMALL = BertConfig(
     vocab_size=11, hidden_size=6, num_hidden_layers=3, num_attention_heads=2, intermediate_size=10, type_vocab_size=3

@@ -225,7 +225,7 @@ def _damage_leftover(scene: Scene) -> None:
 
 
 def damage(path: Path, how: str, source: random.Random) -> None:
-    """Damage a file in place.
+    """Corrupt a file in place.
 
     Args:
         path: the file.

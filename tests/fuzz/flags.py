@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import beambert
+from beambert_common.path_flags import PathType
 from tests.fuzz.base import Base, place
 from tests.fuzz.case import Case
 
@@ -74,7 +75,6 @@ _STOPPING = {
     "convert": ("convert", "--to", "native", "missing", "out"),
     "plan": ("plan", "--words", "1000000"),
 }
-_PATH_METAVARS = ("DIR", "DST", "FILE", "GLOB", "PATH", "SHARD", "SRC", "NAME|FILE.json")
 
 
 def flag(random: Random, base: Base, folder: Path) -> Case:
@@ -121,7 +121,7 @@ def _wrong_value(random: Random, command: str, argv: list[str]) -> tuple[list[st
 
 
 def _values(action: argparse.Action) -> tuple[str, ...]:
-    if action.metavar in _PATH_METAVARS or action.type is Path:
+    if isinstance(action.type, PathType):
         return _PATHS
     number = isinstance(action.default, int | float) or action.type not in (None, str)
     return _NUMBERS if number or "," in str(action.metavar) else _TEXTS

@@ -123,14 +123,14 @@ def preload() -> None:
         importlib.import_module(module)
     for name in (
         "apache_beam.runners.portability.fn_api_runner.fn_runner",
-        "deploy.embedded",
+        "pipelines.runner.pipeline_runner",
         "keras",
-        "pipelines.corpus",
-        "pipelines.pretraining_data",
+        "pipelines.build_corpus",
+        "pipelines.build_pretraining_data",
         "pyarrow.parquet",
         "tensorflow",
-        "trainers.finetuning.run",
-        "trainers.inference",
-        "trainers.pretraining_run",
+        "trainers.finetuning.finetuning_run",
+        "trainers.inference.model_loading",
+        "trainers.pretraining.pretraining_run",
     ):
         importlib.import_module(name)

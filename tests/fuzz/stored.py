@@ -1,4 +1,4 @@
-"""Damage to what commands wrote and read again: manifests, corpora, shards, checkpoints, vocabularies."""
+"""Corruption of what commands wrote and read again: manifests, corpora, shards, checkpoints, vocabularies."""
 
 import dataclasses
 import json

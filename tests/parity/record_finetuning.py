@@ -13,10 +13,10 @@ import torch
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "trainers" / "finetuning"))
 
 from torch_finetuning import converted_model, their_trajectory
-from trajectories import CASES, COURSES, RECORDED, TINY, write_weights
+
+from tests.trainers.finetuning.trajectories import CASES, COURSES, RECORDED, TINY, write_weights
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "finetuning.json"
 

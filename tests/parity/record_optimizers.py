@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/optimizers.json: what other people's optimizers make of tests/trainers/optimizer_problem.py.
+"""Writes tests/fixtures/optimizers.json: results of other optimizers on optimizer_problem.py.
 
 bert_adam is `create_optimizer` of the released BERT itself; adamw and lamb are put together of optax's own parts.
 Needs TensorFlow, `pip install optax`, and optimization.py of google-research/bert, which it is given the path of:
@@ -17,7 +17,7 @@ import optax
 import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.trainers.optimizer_problem import (
+from tests.trainers.optimization.optimizer_problem import (
     DECAYED,
     PEAK_RATE,
     SHAPES,

@@ -8,29 +8,25 @@ import csv
 import dataclasses
 import itertools
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
-
-sys.path.append(str(Path(__file__).parent.parent / "trainers" / "finetuning"))
-
 from torch_finetuning import converted_model, prepared, their_trajectory, train
-from trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
 
 import beambert
+from tests.trainers.finetuning.trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers import metrics_log
-from trainers.finetune_options import add_arguments
+from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.batches import EpochOrder
-from trainers.finetuning.contract import DEV, TRAIN
-from trainers.finetuning.tasks import module_of
+from trainers.finetuning.finetune_flags import add_arguments
+from trainers.finetuning.finetuning_task import DEV, TRAIN
+from trainers.finetuning.tasks.task_names import module_of
+from trainers.monitoring import metrics_jsonl
 
 # Of the first loss; of all losses and logits; of what the whole command makes of 40 updates.
 FIRST, LATER, COMMAND = 1e-6, 1e-4, 1e-4
@@ -91,8 +87,8 @@ def opened(task, *flags):
     """A task with its train and dev rows read."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    args = parser.parse_args([task, "--output", "unused", *map(str, flags)])
-    return module_of(task).open_task(args, {TRAIN, DEV}, None)
+    config = FinetuneConfig.from_args(parser.parse_args([task, "--output", "unused", *map(str, flags)]))
+    return module_of(task).open_task(config, {TRAIN, DEV}, None)
 
 
 def compare_on_real_rows(tmp_path, task, texts, case, length, course):
@@ -208,7 +204,7 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
     results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
     probabilities = np.loadtxt(output / "test_results.tsv")
     theirs = test.logits.softmax(-1).numpy()
-    logged = [line for line in metrics_log.read(output / metrics_log.FILE_NAME) if line["split"] == "train"]
+    logged = [line for line in metrics_jsonl.read(output / metrics_jsonl.FILE_NAME) if line["split"] == "train"]
     print(
         f"\nbeambert finetune mrpc: losses {losses[0]:.4f} to {losses[-1]:.4f}; eval_loss {results['eval_loss']:.6f}, "
         f"theirs {dev.loss:.6f}; probabilities of {scored} test rows, largest |difference| "

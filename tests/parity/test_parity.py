@@ -13,9 +13,9 @@ import transformers
 from tiny_models import LENGTH, MODELS, PIECES, outputs, random_inputs, random_model, write_vocabulary
 
 import beambert
-from bert_model import tf1_checkpoint
+from bert_model.checkpoints import tf1
+from bert_model.checkpoints.variable_names import variable_names
 from bert_model.config import BertConfig
-from bert_model.names import variable_names
 from tests.converted_models import assert_same_bytes, our_outputs, stored_values
 
 CONFIG = BertConfig(
@@ -99,7 +99,7 @@ def test_tf1_to_native_to_transformers_and_back(tmp_path, task, hidden_act):
     model.save_pretrained(tmp_path / "saved")
     write_vocabulary(tmp_path / "saved")
     convert(tmp_path / "saved", tmp_path / "again", "tf1")
-    again = stored_values(tf1_checkpoint.find(tmp_path / "again"))
+    again = stored_values(tf1.find(tmp_path / "again"))
     assert_same_bytes(again, {name: value for name, value in values.items() if name in again})
     assert len(values) - len(again) in (0, 2 if task in ("span", "token_classification") else 0)
 
@@ -149,7 +149,7 @@ def test_auto_classes_find_model_and_tokenizer(tmp_path, do_lower_case):
     )
     fill = transformers.pipeline("fill-mask", model=str(tmp_path / "model"), top_k=3)
     theirs = [(answer["token_str"], answer["score"]) for answer in fill("b [MASK] c")]
-    from trainers.fill_mask import fill_masks
+    from trainers.commands.fill_mask import fill_masks
 
     ours = [(filling.piece, filling.probability) for filling in fill_masks(tmp_path / "model", ["b [MASK] c"], 3)[0][0]]
     assert [piece for piece, _ in ours] == [piece for piece, _ in theirs]

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from trajectories import Case, Course, Trajectory
 
 import beambert
+from tests.trainers.finetuning.trajectories import Case, Course, Trajectory
 from trainers.finetuning.batches import EpochOrder
-from trainers.finetuning.contract import Rows
+from trainers.finetuning.finetuning_task import Rows
 
 KINDS = {
     "classification": "BertForSequenceClassification",

@@ -4,13 +4,13 @@ import hashlib
 
 import apache_beam as beam
 
-from pipelines.corpus import build_corpus
-from pipelines.corpus_files import Corpus, Part
-from pipelines.corpus_options import CorpusOptions
-from pipelines.passes import deal_passes
-from pipelines.pretraining_data import build_pretraining_data
-from pipelines.pretraining_options import PretrainingDataOptions
-from pipelines.reading import Input, Unit
+from pipelines.build_corpus import build_corpus
+from pipelines.build_pretraining_data import build_pretraining_data
+from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.reading import FileSplit, Input
+from pipelines.examples.work_items import deal_passes
+from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions
 
 OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
@@ -29,7 +29,7 @@ def corpus_job(number: int) -> int:
         Input(f"gs://crawl/{name[:14]}.wet.gz", 150_000_000, 1.7e9 + n, "gs://*", 1.0) for n, name in enumerate(names)
     ]
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
-    units = [Unit(each, 0, None) for each in inputs]
+    units = [FileSplit(each, 0, None) for each in inputs]
     return job_bytes(lambda pipeline: build_corpus(pipeline, units, files, OPTIONS, "gs://out"))
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bert_model.config import BertConfig
-from trainers.finetuning.glue import TASKS
-from trainers.finetuning.glue_files import TsvFile
+from trainers.finetuning.tasks.text.glue import TASKS
+from trainers.finetuning.tasks.text.glue_files import TsvFile
 
 # What pretraining must at least be worth on SST-2 after 3 epochs of 1,000 rows; docs/FINETUNING.md has 0.130 and 0.149.
 MARGIN = 0.10

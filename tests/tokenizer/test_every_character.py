@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixed_scripts import ARTICLE_1
-from reference_tokenizer import published_pieces, published_words
 
+from tests.tokenizer.mixed_scripts import ARTICLE_1
+from tests.tokenizer.reference_tokenizer import published_pieces, published_words
 from tokenizer.normalization import split_words, split_words_with_sources
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixed_scripts import ARTICLE_1
 
+from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer

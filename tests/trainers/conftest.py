@@ -3,12 +3,12 @@ from argparse import ArgumentParser, Namespace
 import pytest
 
 from bert_model.config import BertConfig
-from trainers.pretrain_options import add_arguments
-from trainers.startup import start_tensorflow
+from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.pretraining.pretrain_flags import add_arguments
 
 start_tensorflow()
 
-from pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402  (it needs TensorFlow started)
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402  (it needs TensorFlow started)
 
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["tensorflow", "keras", "pytest", "hypothesis", "beambert", "trainers.pretrain", "trainers.loop"]
+    ["tensorflow", "keras", "pytest", "hypothesis", "beambert", "trainers.commands.pretrain", "trainers.training.loop"]
 )
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_model.config import BertConfig
 from pipelines.dataset import FILE_NAME, Dataset, Shard
-from pipelines.pretraining_options import PretrainingDataOptions
+from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
 
 LENGTH = 32

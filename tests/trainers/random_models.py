@@ -1,21 +1,17 @@
 """Writes models with random weights, of every task, that read some thirty scripts."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from bert_model import native, tf1_checkpoint
+from bert_model.checkpoints import native, tf1
+from bert_model.checkpoints.stored_tensors import StoredTensor
+from bert_model.checkpoints.variable_names import variable_names
 from bert_model.config import BertConfig
-from bert_model.names import variable_names
-from bert_model.stored_tensors import StoredTensor
+from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tokenizer.normalization import split_words
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tokenizer.wordpiece import CONTINUATION
-
-sys.path.append(str(Path(__file__).parent.parent / "tokenizer"))
-
-from mixed_scripts import ARTICLE_1
 
 TEXTS = list(ARTICLE_1.values())
 _CHARACTERS = sorted({c for text in TEXTS for word in split_words(text, True) for c in word} - set("qz"))
@@ -57,7 +53,7 @@ def write_model(
         value = generator.normal(0, 0.5, name.shape).astype(np.float32)
         if not name.tf1.startswith(without or ("-",)):
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
-    tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
+    tf1.write(directory / native.CHECKPOINT_NAME, tensors)
     record = native.ModelRecord(
         task=task,
         num_labels=num_labels,

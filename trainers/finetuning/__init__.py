@@ -1,0 +1,1 @@
+"""Fine-tune a model on a task: flags, checks, batches, losses, one run or a sweep of several."""

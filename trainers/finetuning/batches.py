@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from trainers.counter_random import hashed, permutation
-from trainers.distribution import Share
-from trainers.finetuning.contract import Rows
-from trainers.stages import Stage
+from trainers.backends.tensorflow.distribution import InputShard
+from trainers.data.stateless_random import permutation, stateless_hash
+from trainers.finetuning.finetuning_task import Rows
+from trainers.optimization.schedule import Stage
 
 # Matrix products like whole numbers of vectors, and few shapes.
 WIDTH_MULTIPLE = 8
@@ -41,7 +41,7 @@ class EpochOrder:
         while size > 0:
             epoch, place = divmod(first, self.count)
             if epoch != self._epoch:
-                self._epoch, self._order = epoch, permutation(int(hashed(self.seed, epoch)[0]), self.count)
+                self._epoch, self._order = epoch, permutation(int(stateless_hash(self.seed, epoch)[0]), self.count)
             taken.append(self._order[place : place + size])
             first, size = first + len(taken[-1]), size - len(taken[-1])
         return np.concatenate(taken)
@@ -68,7 +68,7 @@ class Width(NamedTuple):
 
 
 def train_batches(
-    rows: Rows, head: str, seed: int, stage: Stage, step: int, share: Share, width: Width
+    rows: Rows, head: str, seed: int, stage: Stage, step: int, share: InputShard, width: Width
 ) -> tf.data.Dataset:
     """The batches from an update to the end of its stage, an element [batch_size / replicas, ...] a replica.
 
@@ -100,7 +100,7 @@ def evaluation_order(rows: Rows) -> np.ndarray:
     return np.argsort(-lengths, kind="stable")
 
 
-def evaluation_batches(rows: Rows, head: str, batch_size: int, share: Share, width: Width) -> tf.data.Dataset:
+def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard, width: Width) -> tf.data.Dataset:
     """All rows in the order of `evaluation_order`, without targets.
 
     Args:

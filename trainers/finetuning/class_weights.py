@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from beambert_flags import real_number, shortened
+from beambert_common.flags import real_number, shortened
 from trainers.errors import TrainingError
-from trainers.finetuning.contract import FinetuningTask, Rows
+from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 BALANCED = "balanced"
 

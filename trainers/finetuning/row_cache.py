@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-import beambert_file_errors as file_errors
+from beambert_common import file_errors
+from beambert_common.atomic_files import open_atomic, remove_unfinished
 from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.contract import FinetuningTask, Rows
-from trainers.whole_files import remove_unfinished, whole_file
+from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 # To be raised whenever the same texts become other rows.
 _FORMAT = 1
@@ -69,7 +69,7 @@ def _write(path: Path, rows: Rows) -> None:
     with file_errors.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_unfinished(path.parent)
-        with whole_file(path) as file:
+        with open_atomic(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
 

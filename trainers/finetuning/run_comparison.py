@@ -3,7 +3,6 @@
 This file imports neither Keras nor TensorFlow.
 """
 
-import argparse
 import functools
 import hashlib
 import json
@@ -11,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_model import native
-from trainers import finetune_options, run_record
+from bert_model.checkpoints import native
+from trainers.config.finetune_config import FinetuneConfig
 from trainers.errors import TaskDataError
-from trainers.finetuning.contract import DEV, TRAIN
-from trainers.finetuning.tasks import module_of
+from trainers.finetuning.finetuning_task import DEV, TRAIN
+from trainers.finetuning.tasks.task_names import module_of
 
 # Options that no score depends on.
 _FREE = frozenset(
@@ -23,6 +22,8 @@ _FREE = frozenset(
         *("output", "cache_dir", "seeds", "keep_runs", "do_train", "do_eval", "do_predict", "max_predict_samples"),
         *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
         *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
+        # They follow from the number of examples.
+        *("num_train_steps", "num_warmup_steps"),
     }
 )
 # Options that change how numbers are rounded alone.
@@ -41,11 +42,11 @@ Options = Mapping[str, Any]
 Contents = Mapping[str, str | None]
 
 
-def contents_of(args: argparse.Namespace, required: bool) -> dict[str, str | None]:
+def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]:
     """Return a digest of the content of what path options name.
 
     Args:
-        args: the options of `finetune`.
+        config: the options of `finetune`.
         required: whether data that cannot be read is an error.
 
     Returns:
@@ -54,9 +55,9 @@ def contents_of(args: argparse.Namespace, required: bool) -> dict[str, str | Non
     Raises:
         TaskDataError: the files of the task cannot be read, where they are required.
     """
-    contents = {name: _model_digest(value) for name in _MODEL if (value := getattr(args, name)) is not None}
+    contents = {name: _model_digest(value) for name in _MODEL if (value := getattr(config, name)) is not None}
     try:
-        task = module_of(args.task).open_task(args, {TRAIN, DEV}, None)
+        task = module_of(config.task).open_task(config, {TRAIN, DEV}, None)
         prints = [task.fingerprint(split) for split in sorted(task.splits)]
         contents["data"] = hashlib.sha256("\n".join(prints).encode()).hexdigest()
     except TaskDataError:
@@ -134,9 +135,7 @@ def _value(options: Options, name: str) -> Any:
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    parser = argparse.ArgumentParser()
-    finetune_options.add_arguments(parser)
-    return run_record.options_of(argparse.Namespace(**{action.dest: action.default for action in parser._actions}))
+    return FinetuneConfig(output="", task="").to_json()
 
 
 def _path_difference(name: str, there: Options, before: str | None, asked: Options, now: str | None) -> Iterator[str]:

@@ -1,8 +1,8 @@
 import pytest
-from random_models import write_model
-from task_files import TEXTS, write_pairs
 
 import beambert
+from tests.trainers.finetuning.task_files import TEXTS, write_pairs
+from tests.trainers.random_models import write_model
 
 
 @pytest.fixture(scope="module")

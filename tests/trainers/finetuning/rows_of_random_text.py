@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_model.config import BertConfig
-from trainers.finetuning.contract import Rows
+from trainers.finetuning.finetuning_task import Rows
 
 LABELS = 3
 CHOICES = 4

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from random_models import write_model
-from task_files import write_task
 
 import beambert
-from bert_model import native
-from trainers.best_checkpoint import lower_is_better
-from trainers.finetuning.tasks import TASKS
+from bert_model.checkpoints import native
+from tests.trainers.finetuning.task_files import write_task
+from tests.trainers.random_models import write_model
+from trainers.checkpoints.best_checkpoint import lower_is_better
+from trainers.finetuning.tasks.task_names import TASKS
 
 RESULTS = {
     "cola": {"eval_matthews", "eval_accuracy"},

@@ -7,16 +7,16 @@ import signal
 
 import numpy as np
 import pytest
-from forked import run
-from random_models import CONFIG, VOCABULARY, write_model
-from task_files import write_pairs
 
 import beambert
-from bert_model import native, tf1_checkpoint
-from trainers import checkpointing
-from trainers.best_checkpoint import best
-from trainers.finetuning import run as finetuning_run
-from trainers.watching import Watch
+from bert_model.checkpoints import native, tf1
+from tests.trainers.finetuning.task_files import write_pairs
+from tests.trainers.forked import run
+from tests.trainers.random_models import CONFIG, VOCABULARY, write_model
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.best_checkpoint import best
+from trainers.finetuning import finetuning_run
+from trainers.monitoring.training_monitor import TrainingMonitor
 
 
 def results(output):
@@ -118,7 +118,7 @@ def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path
 
 def stopped(argv, step):
     """What the process does: gets SIGTERM when so many updates are made, but for step 0."""
-    update = Watch.update
+    update = TrainingMonitor.update
 
     def updated(self, made, *arguments, **named):
         result = update(self, made, *arguments, **named)
@@ -126,7 +126,7 @@ def stopped(argv, step):
             os.kill(os.getpid(), signal.SIGTERM)
         return result
 
-    Watch.update = updated
+    TrainingMonitor.update = updated
     return beambert.main(argv)
 
 
@@ -144,7 +144,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(rte, initial, tmp_path):
     assert run(log, stopped, [*given, "--output", str(outputs[0])], 0) == 0, log.read_text()
     for step in (3, 8):
         assert run(log, stopped, [*given, "--output", str(outputs[1])], step) == 143, log.read_text()
-        (saved,) = checkpointing.checkpoints(outputs[1] / "checkpoints")[-1:]
+        (saved,) = checkpoint_manager.checkpoints(outputs[1] / "checkpoints")[-1:]
         assert saved.step == step
     assert run(log, stopped, [*given, "--output", str(outputs[1])], 0) == 0, log.read_text()
     assert weights(outputs[0], 15) == weights(outputs[1], 15)
@@ -200,7 +200,7 @@ def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetu
     assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
     output = tmp_path / "output"
     # Best at step 4; steps 6 and 8 are no better, nor is the same value again.
-    assert [checkpoint.step for checkpoint in checkpointing.checkpoints(output / "checkpoints")][-1] == 8
+    assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(output / "checkpoints")][-1] == 8
     assert best(output / "checkpoints").step == 4
     said = capsys.readouterr().out
     assert "Ended after step 8: 2 evaluations without a better eval_accuracy" in said
@@ -212,7 +212,7 @@ def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetu
     assert [line["step"] for line in logged if line["split"] == "validation"] == [2, 4, 6, 8]
     # The same command again finds it ended.
     assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
-    assert checkpointing.checkpoints(output / "checkpoints")[-1].step == 8
+    assert checkpoint_manager.checkpoints(output / "checkpoints")[-1].step == 8
 
 
 def test_without_evaluations_on_the_way_the_last_checkpoint_is_the_model(finetune, tmp_path):
@@ -267,5 +267,5 @@ def test_a_model_of_several_labels_goes_on_as_one(table, initial, tmp_path, caps
 
 def test_class_weights_change_what_is_learnt(finetune, tmp_path):
     assert finetune("--class_weights", "entailment=0", "--learning_rate", "0.01") == 0
-    head = tf1_checkpoint.read(tmp_path / "output/checkpoints/model.ckpt-12")["output_bias"].read()
+    head = tf1.read(tmp_path / "output/checkpoints/model.ckpt-12")["output_bias"].read()
     assert head[1] > head[0] + 0.01

@@ -2,12 +2,11 @@
 
 import json
 
-from random_models import write_model
-from task_files import write_pairs
-
 import beambert
-from bert_model import native
-from trainers.best_checkpoint import FILE_NAME
+from bert_model.checkpoints import native
+from tests.trainers.finetuning.task_files import write_pairs
+from tests.trainers.random_models import write_model
+from trainers.checkpoints.best_checkpoint import FILE_NAME
 
 
 def write_reviews(path, count, word):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows_of_random_text import CHOICES, HEADS, random_rows
 
-from trainers.distribution import Share
+from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random_rows
+from trainers.backends.tensorflow.distribution import InputShard
 from trainers.finetuning.batches import (
     EpochOrder,
     Width,
@@ -14,7 +14,7 @@ from trainers.finetuning.batches import (
     mean_width,
     train_batches,
 )
-from trainers.stages import Stage
+from trainers.optimization.schedule import Stage
 
 DYNAMIC, FIXED = Width(24, False), Width(24, True)
 
@@ -78,10 +78,10 @@ def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
             for batch in train_batches(rows, "classification", 3, stage, step, share, width)
         ]
 
-    whole = read(0, Share())
+    whole = read(0, InputShard())
     assert len(whole) == 6
-    parts = [read(0, Share(2, replica, 1)) for replica in range(2)]
-    both = read(0, Share(2, 0, 2))
+    parts = [read(0, InputShard(2, replica, 1)) for replica in range(2)]
+    both = read(0, InputShard(2, 0, 2))
     for step, batch in enumerate(whole):
         for name, values in batch.items():
             halves = [part[step][name] for part in parts]
@@ -89,14 +89,14 @@ def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
             assert np.array_equal(both[2 * step][name], halves[0])
             assert np.array_equal(both[2 * step + 1][name], halves[1])
     for step in (1, 4, 5):
-        for batch, later in zip(whole[step:], read(step, Share()), strict=True):
+        for batch, later in zip(whole[step:], read(step, InputShard()), strict=True):
             assert all(np.array_equal(values, later[name]) for name, values in batch.items())
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(10, 4), (3, 8), (8, 8)])
 def test_evaluation_has_every_row_once_the_longest_first_and_full_batches(count, batch_size):
     rows = random_rows("multiple_choice", count)
-    batches = list(evaluation_batches(rows, "multiple_choice", batch_size, Share(), DYNAMIC))
+    batches = list(evaluation_batches(rows, "multiple_choice", batch_size, InputShard(), DYNAMIC))
     assert all(batch["input_ids"].shape[:2] == (batch_size, CHOICES) for batch in batches)
     assert all("label_ids" not in batch for batch in batches)
     order = evaluation_order(rows)

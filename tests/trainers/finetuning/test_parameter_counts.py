@@ -5,11 +5,11 @@ import re
 
 import pytest
 import tensorflow as tf
-from random_models import write_model
-from task_files import write_task
 
 import beambert
-from bert_model import native
+from bert_model.checkpoints import native
+from tests.trainers.finetuning.task_files import write_task
+from tests.trainers.random_models import write_model
 
 
 def counted(output) -> int:

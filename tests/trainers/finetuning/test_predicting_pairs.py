@@ -5,13 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from random_models import write_model
 
 import beambert
-from bert_model import native
-from trainers.finetuning.contract import Rows
-from trainers.run_record import RunRecord
-from trainers.text_pairs import pairs_in
+from bert_model.checkpoints import native
+from tests.trainers.random_models import write_model
+from trainers.finetuning.finetuning_task import Rows
+from trainers.finetuning.text_pairs import pairs_in
+from trainers.training.run_manifest import RunRecord
 
 SINGLE, PAIR = "the ferry left", "the ferry left ||| nobody stayed"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trajectories import CASES, COURSES, RECORDED, Trajectory, our_trajectory
+
+from tests.trainers.finetuning.trajectories import CASES, COURSES, RECORDED, Trajectory, our_trajectory
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
 

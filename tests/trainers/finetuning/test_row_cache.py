@@ -2,9 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from random_models import VOCABULARY
-from rows_of_random_text import random_rows
 
+from tests.trainers.finetuning.rows_of_random_text import random_rows
+from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TrainingError
 from trainers.finetuning.class_weights import class_weights_of

@@ -4,10 +4,10 @@ import dataclasses
 import os
 
 import numpy as np
-from random_models import VOCABULARY
-from rows_of_random_text import random_rows
 
 from tests.processes_at_once import run_at_once
+from tests.trainers.finetuning.rows_of_random_text import random_rows
+from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.row_cache import encoded, fingerprint
 

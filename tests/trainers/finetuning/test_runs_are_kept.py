@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 import beambert
-from trainers import finetune_options, run_record
-from trainers.finetuning import run_comparison
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.finetuning import finetune_flags, run_comparison
 
 EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
 
@@ -142,8 +142,9 @@ def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_pat
 
 def asked(*flags):
     parser = argparse.ArgumentParser()
-    finetune_options.add_arguments(parser)
-    return run_record.options_of(parser.parse_args(["rte", "--data_dir", "d", "--output", "o", *flags]))
+    finetune_flags.add_arguments(parser)
+    args = parser.parse_args(["rte", "--data_dir", "d", "--output", "o", *flags])
+    return FinetuneConfig.from_args(args).to_json()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from random_models import VOCABULARY
 
 import beambert
 from bert_model.config import BertConfig
+from tests.trainers.random_models import VOCABULARY
 
 GOOD, BAD = ("human rights", "all rights", "rights for all"), ("a b c", "no one is", "d e f")
 SMALL = BertConfig(

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from saved_checkpoints import after_save
 
-from trainers import loop
+from tests.trainers.checkpoints.saved_checkpoints import after_save
+from trainers.training import loop
 
 
 @pytest.mark.parametrize(

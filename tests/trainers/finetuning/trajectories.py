@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from rows_of_random_text import CONFIG, LABELS, random_rows
 
-from bert_model import native, tf1_checkpoint
+from bert_model.checkpoints import native, tf1
+from bert_model.checkpoints.stored_tensors import StoredTensor
+from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
 from bert_model.config import BertConfig
-from bert_model.names import variable_names, variables_by_tf1_name
-from bert_model.stored_tensors import StoredTensor
-from bert_model.tasks import BertForTask
+from bert_model.finetuning_models import BertForTask
+from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.distribution import Share
+from trainers.backends.tensorflow.distribution import InputShard
+from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
 from trainers.finetuning.batches import Width, features_of, train_batches
-from trainers.finetuning.contract import Rows
-from trainers.finetuning.losses import finetuning_task
-from trainers.optimizer_options import OptimizerOptions
-from trainers.stages import Stage
-from trainers.trainer import Settings, Trainer
+from trainers.finetuning.finetuning_objectives import finetuning_task
+from trainers.finetuning.finetuning_task import Rows
+from trainers.optimization.optimizer_options import OptimizerOptions
+from trainers.optimization.schedule import Stage
 
 # Without dropout, which no two libraries draw alike; wide enough a spread that the first update is felt.
 TINY = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -85,9 +85,9 @@ class Course(NamedTuple):
     clip_norm: float = 1.0
     seed: int = 7
 
-    def settings(self, **changes: int) -> Settings:
+    def settings(self, **changes: int) -> TrainConfig:
         """For our loop."""
-        return Settings(
+        return TrainConfig(
             num_train_steps=self.steps,
             num_warmup_steps=self.warmup_steps,
             learning_rate=self.learning_rate,
@@ -175,7 +175,7 @@ def write_weights(
     num_labels = len(labels) if labels else None
     values = weights(config, case.head, num_labels)
     tensors = {name: StoredTensor(value.shape, "float32", lambda value=value: value) for name, value in values.items()}
-    tf1_checkpoint.write(directory / native.CHECKPOINT_NAME, tensors)
+    tf1.write(directory / native.CHECKPOINT_NAME, tensors)
     record = native.ModelRecord(
         task=case.head,
         num_labels=num_labels,
@@ -225,7 +225,7 @@ def our_trajectory(
     trainer = Trainer(task, course.settings(gradient_accumulation_steps=gradient_accumulation_steps))
     stage = Stage(0, course.batch_size, 0, course.steps, 0)
     width = Width(config.max_position_embeddings, case.head == "span")
-    iterator = iter(train_batches(rows, case.head, course.seed, stage, 0, Share(), width))
+    iterator = iter(train_batches(rows, case.head, course.seed, stage, 0, InputShard(), width))
     loop = trainer.make_loop(iterator)
     losses = []
     for step in range(course.steps):

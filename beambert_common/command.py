@@ -1,0 +1,66 @@
+"""A command of the CLI with its flags read, and the parser that reads them."""
+
+import argparse
+import dataclasses
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+from beambert_common import terminal
+from beambert_common.path_flags import path_arguments
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, shortened, and the command for help, and exit with 2."""
+        sys.exit(usage_error(self.prog, message, f"{self.prog} --help"))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, and let an error of the stream through, which argparse would hide."""
+        (file or sys.stderr).write(message)
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Adds the default to a flag's help where there is one to tell and the help does not tell it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        tells = action.default in (None, False, []) or "(default" in (action.help or "")
+        return action.help if tells else super()._get_help_string(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Keeps a text that has lines as it is."""
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command with its flags read.
+
+    Attributes:
+        name: such as "build".
+        argv: its flags as they were typed.
+        parser: what read them.
+        module: what runs it: `module.run(args)`, or `module.run(args, beam_flags)` where it takes flags of Beam's.
+        args: its own flags.
+        beam_flags: those of Beam's, as they were typed.
+    """
+
+    name: str
+    argv: list[str]
+    parser: argparse.ArgumentParser
+    module: ModuleType
+    args: argparse.Namespace
+    beam_flags: list[str]
+
+    @property
+    def path_arguments(self) -> list[tuple[str, str]]:
+        """(flag, value) of every file or directory that the flags name."""
+        return list(path_arguments(self.parser, self.args))
+
+
+def usage_error(prog: str, message: str, see: str) -> int:
+    """Print a mistake in the command line as one line; return the exit code."""
+    terminal.print_error(f"{prog}: error: {message}{'' if message.endswith('?') else ';'} see {see}")
+    return 2

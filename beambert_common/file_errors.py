@@ -1,0 +1,275 @@
+"""Errors of the file system as one line: the file, the reason in words, and what to do.
+
+Python, Beam, TensorFlow, safetensors and pyarrow report a full disk each in its own way: by the number of the error, by
+its name, or by a sentence. This file finds the number, names the file that the user knows instead of a temporary one,
+and adds the remedy. It imports nothing but the standard library, so that every package may use it.
+"""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+AGAIN = "run the same command again"
+_SPACE = f"free some space and {AGAIN}"
+_WRITABLE = "choose a directory that can be written, or change its permissions"
+_READABLE = "change its permissions, or give another file"
+
+
+class _Kind(NamedTuple):
+    """What is known of an error number.
+
+    Attributes:
+        words: the reason.
+        to_write: the remedy where a file was written, "" where the error cannot come from that.
+        to_read: the remedy where a file was read, "" where the error cannot come from that.
+    """
+
+    words: str
+    to_write: str
+    to_read: str
+
+
+_KINDS = {
+    errno.ENOSPC: _Kind("no space left on device", _SPACE, ""),
+    errno.EDQUOT: _Kind("disk quota exceeded", _SPACE, ""),
+    errno.EFBIG: _Kind("file too large", f"raise the limit on the size of a file (ulimit -f) and {AGAIN}", ""),
+    errno.EROFS: _Kind("read-only file system", _WRITABLE, ""),
+    errno.EACCES: _Kind("permission denied", _WRITABLE, _READABLE),
+    errno.EPERM: _Kind("operation not permitted", _WRITABLE, _READABLE),
+    errno.EIO: _Kind("input/output error", f"check the disk or the mount and {AGAIN}", f"check the disk and {AGAIN}"),
+    errno.ESTALE: _Kind("stale file handle", f"mount its file system again and {AGAIN}", f"mount it again and {AGAIN}"),
+    errno.EMFILE: _Kind("too many open files", *2 * (f"raise the limit on open files (ulimit -n) and {AGAIN}",)),
+    errno.ENFILE: _Kind("too many open files in system", *2 * (f"end other programs and {AGAIN}",)),
+    errno.ENAMETOOLONG: _Kind("file name too long", *2 * ("give a shorter path",)),
+    errno.ELOOP: _Kind("too many levels of symbolic links", *2 * ("give a path without a loop of links",)),
+    errno.ENOTDIR: _Kind("a part of the path is a file", *2 * ("check the path",)),
+    errno.EISDIR: _Kind("it is a directory", *2 * ("give a file",)),
+    errno.EEXIST: _Kind("a file of this name is in the way", *2 * ("remove it, or give another path",)),
+    errno.ENOTEMPTY: _Kind("directory not empty", *2 * ("give a new or empty directory",)),
+    errno.EBUSY: _Kind("device or resource busy", *2 * (f"end the program that uses it and {AGAIN}",)),
+    errno.ETXTBSY: _Kind("text file busy", *2 * (f"end the program that uses it and {AGAIN}",)),
+    errno.ENXIO: _Kind("no such device or address", *2 * ("give another file",)),
+    errno.ENODEV: _Kind("no such device", *2 * ("give another file",)),
+    errno.EBADF: _Kind("bad file descriptor", *2 * (f"{AGAIN} with the stream open",)),
+    errno.ENOMEM: _Kind("cannot allocate memory", *2 * (f"free some memory and {AGAIN}",)),
+}
+_MISSING = f"check the path, and if it was removed while the command ran, {AGAIN}"
+
+# How libraries write the number: Python, Rust (safetensors), Arrow, HDF5.
+_NUMBER = re.compile(r"\[errno (\d{1,4})\]|\(os error (\d{1,4})\)|\berrno = (\d{1,4})", re.IGNORECASE)
+_NUMBERS_BY_WORDS = {
+    os.strerror(number).lower(): number for number in (*_KINDS, errno.ENOENT) if number not in (errno.ENOMEM,)
+}
+# The text of an OSError of Python or Arrow; the reason ends where its file or the sentence around it begins.
+_PYTHON_TEXT = re.compile(
+    r"\[errno (?P<number>\d{1,4})\] (?:[\w-]++(?:[ /][\w-]++)*+)?"
+    r"(?:: (?P<quote>['\"])(?P<path>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P=quote))?"
+    r"(?: -> (?:'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"))?",
+    re.IGNORECASE,
+)
+_WORDS = re.compile("|".join(map(re.escape, sorted(_NUMBERS_BY_WORDS, key=len, reverse=True))), re.IGNORECASE)
+# A path in a library's message: in quotes, or an absolute one that ends before a colon or semicolon.
+_QUOTED_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'")
+_BARE_PATH = re.compile(r"(?:^|[\s(])(/[^\n;:]++)[;:]")
+
+# The names that files and directories of ours have until they are complete.
+_TEMPORARY = re.compile(
+    r"\.(.+?)(?:\.[0-9a-f]{8,32})?\.unfinished(?:\.assets)?|(.+?)\.[0-9a-f]{32}\.tmp|(.+?)\.[0-9a-f]{8,32}\.unfinished"
+)
+# The folder that a checkpoint is written into, and what TensorFlow adds to a checkpoint's name.
+_TEMPORARY_FOLDER = ".unfinished"
+_TENSORFLOW_NAME = re.compile(r"(?:_temp|(?:\.data-\d{5}-of-\d{5})?\.tempstate\d+|\.index\.tempstate\d+)$")
+
+
+class FileError(OSError):
+    """An error of the file system whose text is one line: file, reason, remedy.
+
+    Attributes:
+        errno: the number of the error.
+        strerror: the reason in words.
+        filename: the file, by the name that the user knows.
+    """
+
+    def __init__(self, number: int, words: str, filename: str, text: str) -> None:
+        super().__init__(number, words, filename)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> tuple[type["FileError"], tuple[int | None, str | None, str, str]]:
+        """Return what a worker process sends of it."""
+        return type(self), (self.errno, self.strerror, self.filename, self._text)
+
+
+def number_of(error: BaseException) -> int | None:
+    """Return the number of the error of the file system that an exception reports, None where it reports none.
+
+    Args:
+        error: of Python, or of a library: then its text is searched.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    return number_in(str(error))
+
+
+def number_in(text: str) -> int | None:
+    """Return the number of the error of the file system in a message, None where there is none."""
+    match = _NUMBER.search(text)
+    if match:
+        return int(next(filter(None, match.groups())))
+    match = _WORDS.search(text)
+    return _NUMBERS_BY_WORDS[match[0].lower()] if match else None
+
+
+def cannot_write(number: int | None) -> bool:
+    """Return whether an error number says that a file cannot be written."""
+    return number in (errno.EACCES, errno.EPERM) or (number in _KINDS and not _KINDS[number].to_read)
+
+
+def reason_of(error: BaseException | int) -> str:
+    """Return the reason in words, such as "no space left on device", without number and file.
+
+    Args:
+        error: an exception, or the number of an error.
+    """
+    number = error if isinstance(error, int) else number_of(error)
+    if number in _KINDS:
+        return _KINDS[number].words
+    if number == errno.ENOENT:
+        return "no such file or directory"
+    if number is not None and isinstance(error, int | OSError):
+        return os.strerror(number).lower()
+    line = without_numbers((str(error).strip().splitlines() or [type(error).__name__])[0])
+    # TensorFlow names its operation and its device around the reason.
+    return re.sub(r"^\{\{.{0,300}?\}\} ?| \[Op:\w+\]$", "", line)
+
+
+def without_numbers(text: str) -> str:
+    """Return a message with "[Errno 13] Permission denied: 'FILE'" in it replaced by the reason in words.
+
+    The file stays where the rest of the message does not name it.
+    """
+
+    def words(match: re.Match[str]) -> str:
+        path = known_name(match["path"] or "")
+        rest = text[: match.start()] + text[match.end() :]
+        return reason_of(int(match["number"])) + (f": {path}" if path and path not in rest else "")
+
+    return re.sub(r" \(os error \d+\)", "", _PYTHON_TEXT.sub(words, text))
+
+
+def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
+    """Return what to do about an error.
+
+    Args:
+        error: an exception, or the number of an error.
+        writing: whether a file was written rather than read.
+    """
+    number = error if isinstance(error, int) else number_of(error)
+    if number == errno.ENOENT:
+        return _MISSING
+    kind = _KINDS.get(number) if number is not None else None
+    if kind is None:
+        return f"check the path and your access to it, and {AGAIN}"
+    return kind.to_write if writing or not kind.to_read else kind.to_read
+
+
+def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
+    """Return the line about a file that cannot be written.
+
+    Args:
+        path: the file, or a flag and its value; a temporary name is replaced by the one that the user knows.
+        error: an exception, or the number of an error.
+    """
+    return f"{known_name(path)} cannot be written ({reason_of(error)}); {remedy_of(error)}"
+
+
+def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
+    """Return the line about a file that cannot be read.
+
+    Args:
+        path: the file, or a flag and its value.
+        error: an exception, or the number of an error.
+    """
+    number = error if isinstance(error, int) else number_of(error)
+    if number == errno.ENOENT:
+        return f"{known_name(path)} does not exist; {_MISSING}"
+    return f"{known_name(path)} cannot be read ({reason_of(error)}); {remedy_of(error, writing=False)}"
+
+
+def line_of(error: BaseException, default: str = "") -> str | None:
+    """Return the line about an error of the file system that no code has described yet.
+
+    Args:
+        error: of Python or of a library.
+        default: the file or directory to name where the error names none, such as "--output DIR".
+
+    Returns:
+        None where it is another error.
+    """
+    if isinstance(error, FileError):
+        return str(error)
+    number = number_of(error)
+    if number is None:
+        return None
+    path = path_in(error) or default
+    if not path:
+        return f"a file cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+    if number == errno.ENOENT:
+        return read_line(path, number)
+    if number in _KINDS and not _KINDS[number].to_read:
+        return write_line(path, number)
+    return f"{known_name(path)} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+
+
+def path_in(error: BaseException) -> str:
+    """Return the path that an exception names, or ""."""
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
+        return os.fsdecode(error.filename)
+    # The words of a library need not be those of one file; the first path is that of the operation.
+    text = str(error)
+    for pattern in (_QUOTED_PATH, _BARE_PATH):
+        for match in pattern.finditer(text):
+            if os.sep in match[1]:
+                return match[1]
+    return ""
+
+
+def known_name(path: str | os.PathLike[str]) -> str:
+    """Return a path without what a temporary name adds to the name that the user knows."""
+    names = []
+    for name in os.fspath(path).split("/"):
+        if name == _TEMPORARY_FOLDER:
+            continue
+        match = _TEMPORARY.fullmatch(name)
+        name = next(filter(None, match.groups())) if match else name
+        names.append(_TENSORFLOW_NAME.sub("", name) or name)
+    return "/".join(names)
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in an error of the file system that the body raises while it writes one.
+
+    A missing file or directory is left to the caller, who knows whether it was removed meanwhile.
+
+    Args:
+        path: the file, by the name that it will have.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:
+        number = number_of(error)
+        # What our own code raises is described already: a ValueError with a message for the user.
+        if number in (None, errno.ENOENT) or (isinstance(error, ValueError) and not isinstance(error, OSError)):
+            raise
+        raise FileError(number, reason_of(number), known_name(path), write_line(path, number)) from error

@@ -1,0 +1,216 @@
+"""Return beambert's version and requirements, and the line for a package that cannot be imported."""
+
+import ast
+import functools
+import importlib.metadata
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# The requirement that installs a module, where the module's name does not give it.
+_INSTALLED_BY = {
+    "google": "apache-beam[gcp]",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.protobuf": "apache-beam",
+    "grpc": "apache-beam",
+    "packaging": "apache-beam",
+}
+_OURS = ("__main__", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+_REPLACES = "to replace it by a version that beambert works with"
+# What a module within a namespace package that is not installed looks like to `from google.cloud import storage`.
+_FROM_NAMESPACE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)' \(unknown location\)")
+
+
+class Requirement(NamedTuple):
+    """A line of setup.py's lists.
+
+    Attributes:
+        extra: the extra that it belongs to; "" for a base dependency.
+        name: normalized, with the extras of the other package: "apache-beam[gcp]".
+    """
+
+    extra: str
+    name: str
+
+
+def version() -> str:
+    """Return the version of the installed package, or of setup.py in a source tree without one."""
+    try:
+        return importlib.metadata.version("beambert")
+    except importlib.metadata.PackageNotFoundError:
+        return str(_setup_arguments().get("version", "of unknown version"))
+
+
+@functools.cache
+def requirements() -> tuple[Requirement, ...]:
+    """Return what beambert requires, in the order of setup.py."""
+    try:
+        lines = importlib.metadata.requires("beambert") or []
+    except importlib.metadata.PackageNotFoundError:
+        arguments = _setup_arguments()
+        lines = [*arguments.get("install_requires", [])]
+        for extra, names in arguments.get("extras_require", {}).items():
+            lines += [f'{name}; extra == "{extra}"' for name in names]
+    return tuple(map(_requirement, lines))
+
+
+def extras_of(module: str) -> list[str] | None:
+    """Return the extras that install a module.
+
+    Args:
+        module: with dots, such as "google.cloud.storage".
+
+    Returns:
+        In the order of setup.py; empty for a base dependency; None where no requirement installs it.
+    """
+    name = requirement_name(module)
+    extras = list(dict.fromkeys(extra for extra, required in requirements() if required == name))
+    if not extras:
+        return None
+    return [] if "" in extras else extras
+
+
+def requirement_name(module: str) -> str:
+    """Return the name of the requirement that installs a module, normalized."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        if (prefix := ".".join(parts[:length])) in _INSTALLED_BY:
+            return _INSTALLED_BY[prefix]
+    return _normalized(parts[0])
+
+
+def require_for(path: str) -> None:
+    """Check that the package for a path's scheme is installed, without importing it.
+
+    Raises:
+        ModuleNotFoundError: it is not.
+    """
+    module = "google.cloud.storage"
+    if path.startswith("gs://"):
+        try:
+            installed = importlib.util.find_spec(module) is not None
+        except ImportError:
+            installed = False
+        if not installed:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def import_failure(error: ImportError, preferred: str) -> str | None:
+    """Return the line for a package that is missing, incomplete or broken.
+
+    Args:
+        error: what an import raised.
+        preferred: the extras of the command's kind, such as "data,gcp": named where one of them installs the package,
+            and where none is known to.
+
+    Returns:
+        None where the module is beambert's own, which is no mistake of the user's.
+    """
+    importer = _importer(error)
+    match = _FROM_NAMESPACE.match(str(error))
+    module = f"{match[2]}.{match[1]}" if match else error.name or importer
+    top = module.partition(".")[0]
+    if _is_ours(top):
+        return None
+    if not match and not isinstance(error, ModuleNotFoundError):
+        return _broken(error, top, preferred)
+    if top in sys.stdlib_module_names:
+        return f"module {module} is missing from {sys.executable}; use a complete installation of Python"
+    if top not in (module, "google") and _is_regular_package(top):
+        return (
+            f"package {_with_version(top)} is installed without {module}; {_install(top, preferred, '--upgrade ')} "
+            f"{_REPLACES}"
+        )
+    if extras_of(module) is None and importer and not _is_ours(importer):
+        return f"package {top}, which {importer} imports, is not installed; {_install(importer, preferred)}"
+    return f"package {_normalized(module if top == 'google' else top)} is not installed; {_install(module, preferred)}"
+
+
+def _is_ours(package: str) -> bool:
+    return package in _OURS or package.startswith("beambert")
+
+
+def _broken(error: ImportError, package: str, preferred: str) -> str:
+    root: BaseException = error
+    while (cause := root.__cause__ or root.__context__) is not None:
+        root = cause
+    reason = (str(root).strip().splitlines() or [type(root).__name__])[0]
+    line = f"package {_with_version(package)} is installed and cannot be imported ({reason})"
+    if reason.startswith("cannot import name"):
+        return f"{line}; {_install(package, preferred, '--upgrade ')} {_REPLACES}"
+    name = requirement_name(package).partition("[")[0]
+    return f"{line}; reinstall it: pip install --force-reinstall --no-deps {name}"
+
+
+def _install(module: str, preferred: str, flags: str = "") -> str:
+    extras = extras_of(module)
+    if extras == []:
+        return f"pip install {flags}beambert"
+    extra = preferred if extras is None or set(extras) & set(preferred.split(",")) else extras[0]
+    return f"pip install {flags}'beambert[{extra}]'"
+
+
+def _importer(error: BaseException) -> str:
+    """Return the package whose code ran the import that failed."""
+    name = ""
+    trace = error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__") or ""
+        if not module.startswith("importlib.") and module != "importlib":
+            name = module
+        trace = trace.tb_next
+    return name.partition(".")[0]
+
+
+def _is_regular_package(name: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
+
+
+def _with_version(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(requirement_name(package).partition('[')[0])}"
+    except importlib.metadata.PackageNotFoundError:
+        return package
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _requirement(line: str) -> Requirement:
+    name, extras = re.match(r"([\w.-]+)(\[[^\]]*\])?", line).groups()  # type: ignore[union-attr]
+    extra = re.search(r"""extra == ["']([^"']+)["']""", line)
+    return Requirement(extra[1] if extra else "", _normalized(name) + (extras or ""))
+
+
+@functools.cache
+def _setup_arguments() -> dict[str, Any]:
+    """Return the literal arguments of `setup()` in the setup.py of this checkout; lists may be named."""
+    path = Path(__file__).parents[1] / "setup.py"
+    if not path.is_file():
+        return {}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names: dict[str, ast.expr] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            names[statement.targets[0].id] = statement.value
+
+    class ReplaceNames(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return names.get(node.id, node)
+
+    arguments: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setup":
+            for keyword in node.keywords:
+                try:
+                    arguments[keyword.arg or ""] = ast.literal_eval(ReplaceNames().visit(keyword.value))
+                except ValueError:
+                    continue
+    return arguments if arguments.get("name") == "beambert" else {}

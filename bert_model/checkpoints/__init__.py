@@ -1,0 +1,33 @@
+"""Read and write model weights in every supported format: TF1 checkpoints, Hugging Face models, beambert's own.
+
+A name is imported when it is first used; only `tf1.py` needs TensorFlow.
+"""
+
+from typing import TYPE_CHECKING
+
+from beambert_common.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from bert_model.checkpoints.reader import Checkpoint, CheckpointFiles, find_files, open_checkpoint
+    from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "Checkpoint": "bert_model.checkpoints.reader",
+            "CheckpointFiles": "bert_model.checkpoints.reader",
+            "find_files": "bert_model.checkpoints.reader",
+            "open_checkpoint": "bert_model.checkpoints.reader",
+            "CheckpointError": "bert_model.checkpoints.stored_tensors",
+            "StoredTensor": "bert_model.checkpoints.stored_tensors",
+        },
+    )
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointFiles",
+    "StoredTensor",
+    "find_files",
+    "open_checkpoint",
+]

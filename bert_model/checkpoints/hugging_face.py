@@ -1,0 +1,176 @@
+"""Models as Hugging Face's transformers keeps them: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
+
+The names and shapes of the variables come from the table in variable_names.py; here is what else differs: matrices
+called `kernel` lie transposed, and the decoder of the masked-LM head is the word embeddings once more.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from beambert_common.typed_json import JsonError, shortened
+from beambert_common.typed_json import read as read_json
+from bert_model.checkpoints import pytorch, safetensors
+from bert_model.checkpoints.hugging_face_config import CONFIG_FILE_NAME, architecture, config_json
+from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, transposed
+from bert_model.checkpoints.variable_names import VariableName
+from bert_model.config import BertConfig
+
+WEIGHTS_FILE_NAME = "model.safetensors"
+# In the order of preference: safetensors hold numbers and nothing else.
+WEIGHTS_FILE_NAMES = (
+    WEIGHTS_FILE_NAME,
+    f"{WEIGHTS_FILE_NAME}.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+# Classes that transformers builds without a pooler: it would be an unexpected key.
+_WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
+
+_DECODER_WEIGHT = "cls.predictions.decoder.weight"
+_DECODER_BIAS = "cls.predictions.decoder.bias"
+_OUTPUT_BIAS = "cls.predictions.bias"
+_WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+_POSITION_IDS = "bert.embeddings.position_ids"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Index:
+    """The fields of `model.safetensors.index.json`: the file of each tensor by the tensor's name."""
+
+    weight_map: dict[str, str]
+
+
+def is_model(directory: Path) -> bool:
+    """Whether a directory holds weights under Hugging Face's names."""
+    return any((directory / name).is_file() for name in WEIGHTS_FILE_NAMES)
+
+
+def read(directory: Path) -> dict[str, StoredTensor]:
+    """Every tensor of a model by the name it has in a model with heads (`bert.encoder...`), aliases resolved.
+
+    Raises:
+        CheckpointError: files are missing or damaged, or the decoder is not tied to the word embeddings.
+    """
+    tensors = {_current_name(name): tensor for name, tensor in _stored(directory).items()}
+    if not any(name.startswith("bert.") for name in tensors):
+        tensors = {_with_prefix(name): tensor for name, tensor in tensors.items()}
+    tensors.pop(_POSITION_IDS, None)
+    decoder, bias = tensors.pop(_DECODER_WEIGHT, None), tensors.pop(_DECODER_BIAS, None)
+    if bias is not None:
+        tensors.setdefault(_OUTPUT_BIAS, bias)
+    words = tensors.get(_WORD_EMBEDDINGS)
+    if decoder and words and (decoder.shape != words.shape or not np.array_equal(decoder.read(), words.read())):
+        raise CheckpointError(
+            f"{directory} has a {_DECODER_WEIGHT} of its own; BERT's is the matrix of the word embeddings, give a "
+            "model with tied weights"
+        )
+    return tensors
+
+
+def by_tf1_name(
+    tensors: Mapping[str, StoredTensor], names: Iterable[VariableName]
+) -> tuple[dict[str, StoredTensor], list[str]]:
+    """Tensors of `read` under their TF1 names and in the shapes they have there, and the names that are left over."""
+    found = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
+    renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in found.items()}
+    return renamed, sorted(tensors.keys() - {name.hugging_face for name in found})
+
+
+def write(
+    directory: Path,
+    config: BertConfig,
+    task: str,
+    num_labels: int | None,
+    labels: Sequence[str] | None,
+    tensors: Mapping[str, StoredTensor],
+    names: Iterable[VariableName],
+    multi_label: bool = False,
+) -> list[str]:
+    """Writes `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
+
+    Args:
+        directory: exists.
+        config: shape of the model.
+        task: the head.
+        num_labels: classes that it tells apart, None where the task has no such number.
+        labels: names of the classes, None for LABEL_0, LABEL_1, ...
+        tensors: by TF1 name.
+        names: the table of that task.
+        multi_label: whether a text may have several labels.
+
+    Returns:
+        The TF1 names that transformers' class has no place for, and which were left out.
+
+    Raises:
+        CheckpointError: a tensor cannot be read.
+    """
+    kind = architecture(task, tensors)
+    left_out = [name for name in tensors if kind in _WITHOUT_POOLER and name.startswith("bert/pooler/")]
+    state = {}
+    for name in names:
+        if name.tf1 in tensors and name.tf1 not in left_out:
+            key = name.hugging_face.removeprefix("bert.") if kind == "BertModel" else name.hugging_face
+            state[key] = transposed(tensors[name.tf1]) if _is_kernel(name) else tensors[name.tf1]
+    safetensors.write(directory / WEIGHTS_FILE_NAME, state)
+    content = config_json(config, kind, task, num_labels, labels, multi_label)
+    (directory / CONFIG_FILE_NAME).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return left_out
+
+
+def vocabulary_file(directory: Path) -> Path | None:
+    """`vocab.txt`, or `tokenizer.json`, all that newer versions of transformers write; None if there is neither."""
+    paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _stored(directory: Path) -> dict[str, StoredTensor]:
+    name = next((name for name in WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
+    if name is None:
+        raise CheckpointError(f"{directory} has neither {WEIGHTS_FILE_NAME} nor pytorch_model.bin; copy one there")
+    path = directory / name
+    if not name.endswith(".index.json"):
+        return _reader(name)(path)
+    try:
+        weight_map = read_json(path, _Index).weight_map
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; copy it there too") from error
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; copy it again") from error
+    tensors: dict[str, StoredTensor] = {}
+    for file in sorted(set(weight_map.values())):
+        if Path(file).name != file:
+            raise CheckpointError(
+                f"{path} points outside its directory, to {shortened(repr(file))}; take the model from its source"
+            )
+        tensors |= _reader(file)(directory / file)
+    missing = sorted(weight_map.keys() - tensors.keys())
+    if missing:
+        raise CheckpointError(f"{path} promises {shortened(missing[0])}, which no shard holds; copy the model again")
+    return tensors
+
+
+def _reader(name: str) -> Any:
+    return safetensors.read if ".safetensors" in name else pytorch.read
+
+
+def _current_name(name: str) -> str:
+    """Models converted before 2019 have gamma and beta, as in TF1."""
+    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+        if name.endswith(old):
+            return name[: -len(old)] + new
+    return name
+
+
+def _with_prefix(name: str) -> str:
+    parts = ("embeddings.", "encoder.", "pooler.")
+    return f"bert.{name}" if name.startswith(parts) else name
+
+
+def _is_kernel(name: VariableName) -> bool:
+    return name.tf1.endswith("/kernel")

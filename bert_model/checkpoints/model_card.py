@@ -1,0 +1,86 @@
+"""The model card, `README.md` of a model's directory, with the front matter that Hugging Face reads."""
+
+import dataclasses
+import json
+import re
+
+from bert_model.checkpoints.native import ModelRecord
+from bert_model.config import BertConfig
+
+# The names that Hugging Face has for what a model does.
+_PIPELINE_TAGS = {
+    "pretraining": "fill-mask",
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "span": "question-answering",
+    "token_classification": "token-classification",
+    "token_classification_bilstm": "token-classification",
+    "multiple_choice": "multiple-choice",
+}
+
+
+def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
+    """The text of a model card; the same model gives the same text.
+
+    Args:
+        config: shape of the model.
+        record: what is known of it.
+        parameters: how many numbers its weights are.
+    """
+    labels = ", ".join(record.labels) if record.labels else None
+    facts = [
+        ("Task", record.task),
+        ("Classes", labels or record.num_labels),
+        ("Classes of a text", "any number of them" if record.multi_label else None),
+        ("Input", _INPUTS[record.text_pairs]),
+        ("Parameters", f"{parameters:,}"),
+        ("Layers, hidden size, heads", _shape(config)),
+        ("Vocabulary", f"{config.vocab_size:,} pieces, {_CASES[record.do_lower_case]}"),
+        ("Longest sequence", _lengths(config, record)),
+        (
+            "Attention",
+            "from left to right alone" if record.left_to_right else None,
+        ),
+        ("Updates", None if record.steps is None else f"{record.steps:,}"),
+        ("SHA-256 of what dataset.json says of the data", record.data_fingerprint),
+        ("Origin", record.origin),
+    ]
+    rows = [f"| {name} | {_cell(str(value))} |" for name, value in facts if value is not None]
+    metrics = [f"| {_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]
+    configuration = json.dumps(dataclasses.asdict(config), indent=2, sort_keys=True)
+    lines = [
+        "---",
+        "tags:",
+        "- bert",
+        f"pipeline_tag: {_PIPELINE_TAGS[record.task]}",
+        "---",
+        "",
+        "# BERT",
+        "",
+        "What this model is for, what text it was trained on and under which licence it may be used: to be told by",
+        "whoever publishes it. beambert wrote the rest.",
+        "",
+        *("| | |", "|---|---|", *rows, ""),
+        *(["## Evaluation", "", "| metric | value |", "|---|---|", *metrics, ""] if metrics else []),
+        *("## Configuration", "", "```json", configuration, "```", ""),
+    ]
+    return "\n".join(lines)
+
+
+_INPUTS = {True: "pairs of texts", False: "single texts", None: None}
+_CASES = {True: "lower-cased", False: "cased", None: "lower-casing not recorded"}
+
+
+def _shape(config: BertConfig) -> str:
+    return f"{config.num_hidden_layers}, {config.hidden_size}, {config.num_attention_heads}"
+
+
+def _lengths(config: BertConfig, record: ModelRecord) -> str:
+    trained = f", trained on at most {record.max_seq_length}" if record.max_seq_length else ""
+    return f"{config.max_position_embeddings}{trained}"
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell and is no markup: labels and paths come from other people's files."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+    return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())

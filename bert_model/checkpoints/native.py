@@ -1,0 +1,126 @@
+"""`beambert.json`: what a directory written by beambert holds besides weights, `bert_config.json` and `vocab.txt`."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, Positive, decode, header_of, shown
+from bert_model.checkpoints import tf1
+from bert_model.checkpoints.stored_tensors import CheckpointError
+from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+
+FILE_NAME = "beambert.json"
+CONFIG_FILE_NAME = "bert_config.json"
+VOCAB_FILE_NAME = "vocab.txt"
+MODEL_CARD_FILE_NAME = "README.md"
+# Where training keeps its checkpoints, and the one checkpoint of a model that was converted.
+CHECKPOINTS_NAME = "checkpoints"
+CHECKPOINT_NAME = "model.ckpt"
+FORMAT = "beambert-model"
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRecord:
+    """The content of `beambert.json`.
+
+    Attributes:
+        task: which head, a name of `names.TASKS`.
+        num_labels: classes that it tells apart, None where the task has no such number.
+        labels: names of the classes, None if they have only numbers.
+        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
+        max_seq_length: longest sequence the model was trained on, None if not known.
+        data_fingerprint: hex digest of the data it was trained on, several with commas between; None if not known.
+        steps: updates it was trained for, None if not known.
+        metrics: of its evaluation.
+        origin: what it was converted from, or began its training with; None if neither.
+        left_to_right: whether a position sees only itself and those before it, which no other format can say.
+        multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
+        text_pairs: whether all examples that it was fine-tuned on were pairs of texts (True) or none was (False); None
+            where some were, and where it is not known.
+    """
+
+    task: NonEmpty
+    num_labels: Positive | None = None
+    labels: tuple[str, ...] | None = None
+    do_lower_case: bool | None = None
+    max_seq_length: Positive | None = None
+    data_fingerprint: str | None = None
+    steps: Count | None = None
+    metrics: dict[str, Number] = dataclasses.field(default_factory=dict)
+    origin: str | None = None
+    left_to_right: bool = False
+    multi_label: bool = False
+    text_pairs: bool | None = None
+
+    def to_json(self) -> str:
+        """Serialises to the text of `beambert.json`, keys sorted."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        # JSON has no number for those of a model whose loss is infinite.
+        content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
+        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+# Older files do not have the others.
+_REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) - {
+    "left_to_right",
+    "multi_label",
+    "text_pairs",
+}
+_REMEDY = "take the model from its source again"
+
+
+def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
+    """Return the record of a model's directory, or None if there is none.
+
+    Args:
+        directory: of the model.
+        remedy: the end of the message about a damaged record.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    path = directory / FILE_NAME
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
+    try:
+        header = header_of(content)
+        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+            raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
+        for name in sorted(_REQUIRED - decode(content, dict[str, Any]).keys()):
+            raise JsonError(f"{name} is missing")
+        record = decode(content, ModelRecord)
+        if record.task not in (*TASKS, PRETRAINING):
+            raise JsonError(f"task has the unknown value {shown(record.task)}")
+        if record.task in TASKS and TASKS[record.task] is None and record.num_labels is None:
+            raise JsonError(f"num_labels must be an integer for the task {record.task}, not null")
+        if record.labels is not None and record.num_labels not in (None, len(record.labels)):
+            raise JsonError(f"num_labels is {shown(record.num_labels)}, and there are {len(record.labels)} labels")
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}; {remedy}") from error
+    return record
+
+
+def model_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint that is the model, without `.index`: that of the record's `steps`, else the last; None if none.
+
+    Raises:
+        CheckpointError: the record cannot be read.
+    """
+    record = load(directory)
+    if record is not None and record.steps is not None:
+        path = directory / CHECKPOINTS_NAME / f"{CHECKPOINT_NAME}-{record.steps}"
+        if path.with_name(f"{path.name}.index").is_file():
+            return path
+    return checkpoint(directory)
+
+
+def checkpoint(directory: Path) -> Path | None:
+    """The last checkpoint of a model's directory, without `.index`; None if there is none."""
+    return tf1.find(directory / CHECKPOINTS_NAME) or tf1.find(directory)

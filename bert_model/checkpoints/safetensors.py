@@ -1,0 +1,112 @@
+"""Safetensors files, in one piece or in shards.
+
+The library's numpy reader refuses bfloat16, so files are read here: 8 bytes with the length of a JSON header, the
+header, the numbers. Written they are by the library.
+"""
+
+import dataclasses
+import math
+import stat
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from beambert_common import file_errors
+from beambert_common.typed_json import Count, convert, decode, shortened, shown
+from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+# What the library itself accepts.
+_LONGEST_HEADER = 100_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A tensor in the header."""
+
+    dtype: str
+    shape: tuple[Count, ...]
+    data_offsets: tuple[Count, Count]
+
+
+def read(path: Path) -> dict[str, StoredTensor]:
+    """Every tensor of a file by its name; weights of 16 bits come as float32.
+
+    Raises:
+        CheckpointError: the file is damaged, or has a tensor of an unknown dtype.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(_LONGEST_HEADER, size - 8):
+                raise ValueError("its header is longer than the file")
+            header = decode(file.read(length), dict[str, Any])
+        header.pop("__metadata__", None)
+        entries = convert(header, dict[str, _Entry])
+        _require_all_bytes(entries, size - 8 - length)
+        return {name: _tensor(path, entry, 8 + length, size) for name, entry in entries.items()}
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
+    except (struct.error, ValueError) as error:
+        raise CheckpointError(f"{path} is no whole safetensors file ({error}); copy it again") from error
+
+
+def _require_all_bytes(entries: Mapping[str, _Entry], size: int) -> None:
+    """Check that the tensors lie one after the other and fill the file, as the library itself demands.
+
+    Args:
+        entries: of the header.
+        size: bytes after the header.
+
+    Raises:
+        ValueError: they do not.
+    """
+    end = 0
+    for first, last in sorted(entry.data_offsets for entry in entries.values()):
+        if first != end:
+            raise ValueError(f"a tensor begins at byte {first:,} and the one before it ends at byte {end:,}")
+        end = last
+    if end != size:
+        raise ValueError(f"its tensors have {end:,} bytes, and {size:,} follow the header")
+
+
+def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Writes one file that PyTorch's readers take, in the order of the library.
+
+    Raises:
+        CheckpointError: a tensor cannot be read.
+        FileError: the file cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    # The library makes a file that its owner alone may read; others are made as the umask says.
+    content = {name: tensor.read() for name, tensor in tensors.items()}
+    with file_errors.writing(path):
+        path.touch()
+        mode = stat.S_IMODE(path.stat().st_mode)
+        save_file(content, path, metadata={"format": "pt"})
+        path.chmod(mode)
+
+
+def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:
+    if entry.dtype not in _DTYPES:
+        raise ValueError(f"dtype {shown(entry.dtype)} is not one of {', '.join(_DTYPES)}")
+    dtype = _DTYPES[entry.dtype]
+    stored = np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
+    shape = entry.shape
+    first, last = entry.data_offsets
+    count = math.prod(shape)
+    if not first <= last <= size - begin or last - first != count * stored.itemsize:
+        raise ValueError(f"a tensor of shape {shortened(str(list(shape)))} does not lie at bytes {first} to {last}")
+
+    def value() -> np.ndarray:
+        with path.open("rb") as file:
+            file.seek(begin + first)
+            numbers = np.frombuffer(file.read(last - first), stored)
+        return as_float32(numbers, dtype).reshape(shape)
+
+    return StoredTensor(shape, "float32" if dtype in ("bfloat16", "float16") else dtype, value)

@@ -1,0 +1,102 @@
+"""BERT as it is fine-tuned: the encoder with one linear head (paper, section 4; run_classifier.py and run_squad.py).
+
+One task leaves the encoder as it is and has a BiLSTM under its head (`feature_based.py`; paper, section 5.3).
+
+Letters in shapes: B examples, C choices, S positions, H hidden size, n labels.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_BASED, label_count
+from bert_model.config import BertConfig
+from bert_model.dropout import fold_in
+from bert_model.encoder import BertEncoder
+from bert_model.feature_based import FeatureBasedLayers, frozen_features
+from bert_model.heads import LinearHead
+
+Tensor = Any
+Features = dict[str, Tensor]
+
+
+class BertForTask(keras.layers.Layer):
+    """Encoder and the head of one task.
+
+    | task | logits |
+    |---|---|
+    | classification | [B, n], from the pooled output |
+    | regression | [B], from the pooled output |
+    | span | start and end, [B, S] each, from every position |
+    | token_classification | [B, S, n], from every position |
+    | token_classification_bilstm | [B, S, n], from every position; the encoder has neither gradient nor dropout |
+    | multiple_choice | [B, C], from the pooled output of every choice; features of shape [B, C, S] |
+
+    Args:
+        config: shape of the model.
+        task: one of these.
+        num_labels: n; may be left out where the task decides it.
+        left_to_right: as of the encoder.
+        fused_attention: as of `SelfAttention`.
+
+    Raises:
+        ConfigError: no such task, or a number of labels that it cannot have.
+
+    Example:
+        model = BertForTask(BertConfig.preset("tiny", vocab_size=30522), "classification", num_labels=3)
+        logits = model(features)
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        task: str,
+        num_labels: int | None = None,
+        *,
+        left_to_right: bool = False,
+        fused_attention: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.task = task
+        self.num_labels = label_count(task, num_labels)
+        self.left_to_right = left_to_right
+        self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
+        # Dropout before the head as in the released code, which has none for spans.
+        rate = 0.0 if task == "span" else config.hidden_dropout_prob
+        self.bilstm = FeatureBasedLayers(config, name="bilstm") if task == FEATURE_BASED else None
+        input_size = 2 * config.hidden_size if task == FEATURE_BASED else None
+        self.head = LinearHead(config, self.num_labels, rate, input_size, name="head")
+        self.built = True
+
+    def call(self, features: Features, seed: Tensor | None = None) -> Any:
+        """Predicts.
+
+        Args:
+            features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; others are not
+                read.
+            seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+
+        Returns:
+            Logits, float32, as in the table above.
+        """
+        inputs = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+        head_seed = fold_in(seed, self.encoder.dropout_sites)
+        if self.bilstm is not None:
+            frozen = frozen_features(self.encoder, *inputs, left_to_right=self.left_to_right)  # [B, S, 4 H]
+            hidden = self.bilstm(frozen, inputs[1], head_seed)  # [B, S, 2 H]
+            return self.head(hidden, fold_in(head_seed, BILSTM_LAYERS))  # [B, S, n]
+        if self.task in ("span", "token_classification"):
+            hidden, _ = self.encoder(*inputs, seed, left_to_right=self.left_to_right)  # [B, S, H]
+            logits = self.head(hidden, head_seed)  # [B, S, n]
+            return (logits[:, :, 0], logits[:, :, 1]) if self.task == "span" else logits
+        if self.task == "multiple_choice":
+            batch, choices, length = ops.shape(inputs[0])
+            inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]
+        _, pooled = self.encoder(*inputs, seed, left_to_right=self.left_to_right, output_range=0)  # [B or B * C, H]
+        logits = self.head(pooled, head_seed)  # [B or B * C, n]
+        if self.task == "multiple_choice":
+            return ops.reshape(logits, (batch, choices))
+        return logits[:, 0] if self.task == "regression" else logits

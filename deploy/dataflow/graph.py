@@ -1,0 +1,194 @@
+"""The graphs of a data command's jobs without running them, and what would be staged for them."""
+
+import argparse
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+from pipelines import dataset
+from pipelines.build_corpus import build_corpus
+from pipelines.build_pretraining_data import build_pretraining_data
+from pipelines.commands import example_flags
+from pipelines.commands.corpus_config import corpus_config
+from pipelines.commands.pretraining_data_run import ExamplesJob, examples_job, pretraining_data_config
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_reader import CorpusReader
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.reading import split_inputs
+from pipelines.corpus.write_shards import part_name
+from pipelines.examples.make_shards import SPLITS
+from pipelines.examples.work_items import deal_passes
+from pipelines.io.atomic_files import write_text
+from pipelines.runner import pipeline_runner
+from pipelines.runner.job_output import absolute
+from pipelines.sources import SourceError
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+_WORKERS = 64
+
+
+class PlannedJob(NamedTuple):
+    """A job that could be submitted.
+
+    Attributes:
+        name: what it is.
+        amount: how much there is to do.
+        build: adds its steps to a pipeline.
+        prepare: does what is to be done before it is submitted.
+    """
+
+    name: str
+    amount: str
+    build: Callable[[beam.Pipeline], None]
+    prepare: Callable[[], object] = lambda: None
+
+
+def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
+    """The jobs of a data command, in their order, from its flags; reads no input, but looks up what there is.
+
+    Args:
+        command: "build", "corpus" or "pretraining-data".
+        args: the command's flags.
+
+    Raises:
+        SourceError, DatasetError, VocabularyError: a mistake in the flags.
+    """
+    output = absolute(args.output)
+    if command == "pretraining-data":
+        source = absolute(args.input)
+        corpus = corpus_manifest.load(source)
+        if corpus is None:
+            raise SourceError(f"--input {args.input} holds no {corpus_manifest.FILE_NAME}: not a corpus")
+        job2 = examples_job(pretraining_data_config(args, args.input, args.vocab_file), corpus)
+        return [_examples_job(corpus, source, output, job2)]
+    job = corpus_config(args)
+    units = split_inputs(job.inputs, job.options)
+    planned = PlannedJob(
+        "corpus",
+        f"{len(job.inputs):,} file(s) in {len(units):,} piece(s), {sum(each.bytes for each in job.inputs) / 1e9:,.2f} "
+        f"GB, into {job.options.num_buckets:,} bucket(s)",
+        lambda pipeline: build_corpus(pipeline, units, job.files, job.options, output),
+    )
+    if command == "corpus":
+        return [planned]
+    # What job 1 will have made, as far as it is known before: every bucket of the same size.
+    corpus = _planned_corpus(job.options, job.text_bytes)
+    unknown = Vocabulary(SPECIAL_TOKENS)
+    options = dataclasses.replace(example_flags.example_options(args), do_lower_case=job.options.do_lower_case)
+    return [planned, _examples_job(corpus, output, output, ExamplesJob(unknown, options, {}))]
+
+
+def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
+    size = text_bytes // options.num_buckets
+    parts = []
+    for split in SPLITS:
+        buckets = options.num_buckets_of(split)
+        names = [f"corpus/{part_name(split, number, options)}.parquet" for number in range(buckets)]
+        parts += [Part(name, split, number, buckets, 0, 0, size, "") for number, name in enumerate(names)]
+    return Corpus({}, [], {}, {}, parts, {})
+
+
+def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
+    passes = deal_passes(corpus.parts, job.options, _WORKERS)
+    # Of a corpus that is yet to be made there is no checksum.
+    reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
+    content = job.vocab.to_bytes()
+    vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
+    return PlannedJob(
+        "pretraining-data",
+        f"{len(corpus.parts):,} part(s), {sum(len(each.duplicates) for each in passes):,} pass(es) over a part",
+        lambda pipeline: build_pretraining_data(
+            pipeline, corpus, reader, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
+        ),
+        lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", content.decode("utf-8")),
+    )
+
+
+def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_runner_api_pb2.Pipeline:
+    """The pipeline as Dataflow would be given it; what is staged is made, but put nowhere.
+
+    Args:
+        build: adds the steps to a pipeline.
+        flags: Beam's.
+    """
+    pipeline = beam.Pipeline(
+        runner=DataflowRunner(), options=pipeline_runner.pipeline_options([*flags, "--dry_run=True"])
+    )
+    build(pipeline)
+    return pipeline.run().job.proto_pipeline
+
+
+def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:
+    """Names of the steps as the pipeline's code gives them, in its order; those that shuffle are marked."""
+    transforms = proto.components.transforms
+    (root,) = proto.root_transform_ids
+    return [
+        transforms[name].unique_name + ("  (shuffles)" if _shuffles(transforms, name) else "")
+        for name in transforms[root].subtransforms
+    ]
+
+
+def _shuffles(transforms: Any, name: str) -> bool:
+    transform = transforms[name]
+    return transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn or any(
+        _shuffles(transforms, each) for each in transform.subtransforms
+    )
+
+
+class Staged(NamedTuple):
+    """A file that a job takes along: its name at the staging location, where it is here, and what it holds."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def staged(proto: beam_runner_api_pb2.Pipeline) -> list[Staged]:
+    """What is put at the staging location for a job: the files that workers install, and the pipeline."""
+    files = []
+    for environment in proto.components.environments.values():
+        for dependency in environment.dependencies:
+            path = Path(beam_runner_api_pb2.ArtifactFilePayload.FromString(dependency.type_payload).path)
+            role = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
+            files.append(_staged(role.staged_name or path.name, path.read_bytes()))
+    return [*sorted(set(files)), _staged("pipeline.pb", proto.SerializeToString(deterministic=True))]
+
+
+def _staged(name: str, content: bytes) -> Staged:
+    return Staged(name, len(content), hashlib.sha256(content).hexdigest())
+
+
+def image_of(proto: beam_runner_api_pb2.Pipeline) -> str:
+    """The image that workers run."""
+    found = {
+        beam_runner_api_pb2.DockerPayload.FromString(environment.payload).container_image
+        for environment in proto.components.environments.values()
+        if environment.urn == common_urns.environments.DOCKER.urn
+    }
+    return ", ".join(sorted(found))
+
+
+def describe(job: PlannedJob, flags: list[str]) -> str:
+    """A job's graph, workers and staged files, for a person."""
+    proto = to_proto(job.build, flags)
+    options = dict(flag.removeprefix("--").split("=", 1) for flag in flags if "=" in flag)
+    lines = [
+        f"{job.name}: {job.amount}",
+        f"  job name    {options['job_name']}",
+        f"  workers     {options['machine_type']}, at most {options['max_num_workers']}, {options['disk_size_gb']} GB "
+        f"of disk, {'private addresses' if '--no_use_public_ips' in flags else 'public addresses'}",
+        f"  image       {image_of(proto)}",
+        f"  staged to   {options['staging_location']}",
+        *(f"    {each.bytes:>12,}  {each.sha256[:12]}  {each.name}" for each in staged(proto)),
+        "  steps",
+        *(f"    {step}" for step in steps(proto)),
+    ]
+    return "\n".join(lines)

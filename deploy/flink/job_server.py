@@ -1,0 +1,106 @@
+"""Beam's job server: a Java program here that turns a Beam pipeline into a Flink job and hands it to the cluster."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines.errors import SubmitError
+from pipelines.runner.flink_rest import listens
+
+_MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_SECONDS_TO_START = 120.0
+_SECONDS_TO_END = 10.0
+
+
+def find_java(java: str) -> str:
+    """The path of a Java launcher. Raises SubmitError if there is none."""
+    found = shutil.which(java)
+    if not found:
+        raise SubmitError(
+            f"no Java: {java} is not in PATH, and Beam's job server needs it; install Java 17 (on Debian "
+            "openjdk-17-jre-headless), or give --job_endpoint of a job server that runs elsewhere"
+        )
+    return found
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+def command_line(java: str, jar: Path, master: str, ports: tuple[int, int], artifacts: Path) -> list[str]:
+    """The command that starts a job server.
+
+    Args:
+        java: the launcher.
+        jar: the job server, or a folder of the jars it is made of.
+        master: URL of the cluster.
+        ports: for jobs, for artifacts.
+        artifacts: directory for what is staged.
+    """
+    program = ["-cp", f"{jar}/*", _MAIN] if jar.is_dir() else ["-jar", str(jar)]
+    arguments = {
+        "flink-master": master,
+        "job-host": "localhost",
+        "job-port": ports[0],
+        "artifact-port": ports[1],
+        "expansion-port": 0,
+        "artifacts-dir": artifacts,
+    }
+    flags = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+    return [java, "-XX:+UseSerialGC", *program, *flags]
+
+
+@contextmanager
+def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]:
+    """Runs a job server while the body runs.
+
+    Args:
+        java: the launcher.
+        jar: the job server, or a folder of the jars it is made of.
+        master: URL of the cluster.
+        folder: for what it stages, and its log, `job-server.log`.
+
+    Yields:
+        host:port that jobs are handed to.
+
+    Raises:
+        SubmitError: it does not start.
+    """
+    ports = free_port(), free_port()
+    log = folder / "job-server.log"
+    with log.open("wb") as output:
+        command = command_line(java, jar, master, ports, folder / "artifacts")
+        # A group of its own: Ctrl-C is for us, who cancel the job first.
+        server = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        address = f"localhost:{ports[0]}"
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while not listens(address):
+            if server.poll() is not None or time.monotonic() > deadline:
+                said = "it has ended" if server.poll() is not None else "it does not answer"
+                raise SubmitError(f"Beam's job server does not start: {said}; {_said(log)}")
+            time.sleep(0.2)
+        yield address
+    finally:
+        server.terminate()
+        try:
+            server.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _said(log: Path) -> str:
+    """What it said that tells most: the first line that names an error, or the last."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if "Exception" in line or "Error" in line]
+    return f"it said: {(telling or lines or ['nothing'])[0][:300]}"

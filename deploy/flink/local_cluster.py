@@ -1,0 +1,285 @@
+"""A Flink cluster on this machine, to try things out and for the tests: `python -m deploy.flink.local_cluster up`.
+
+One JobManager, TaskManagers of one slot each, and one pool of Python workers that they share, each a process of this
+user. Everything listens on localhost alone. The JVMs are started here rather than by Flink's scripts, so that each can
+be killed and started again by its number.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from beambert_common.atomic_files import write_atomic
+from beambert_common.typed_json import JsonError, read
+from deploy.flink.downloads import cache_directory, fetch_job_server
+from deploy.flink.job_server import find_java, free_port
+from deploy.flink.worker_pool import DEFAULT_PORT
+from pipelines.errors import SubmitError
+from pipelines.runner.flink_rest import FlinkCluster, listens
+
+_JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+_TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+_SECONDS_TO_START = 180.0
+_SECONDS_TO_END = 15.0
+_STATE = "cluster.json"
+# Flink reaches into these on Java 17, as its own scripts allow it.
+_OPEN = (
+    *(f"java.base/java.{name}" for name in ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util")),
+    *(f"java.base/java.util.concurrent{name}" for name in ("", ".atomic", ".locks")),
+    "java.base/sun.nio.ch",
+)
+_LOGGING = """
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %-5p %c %m%n
+"""
+_TASK_MANAGER_HEAP_MB = 512
+# Sizes that Flink's scripts would reckon, for data of tens of MB. A shuffle to disk takes 16 MB of network memory.
+_MEMORY = {
+    "taskmanager.memory.framework.heap.size": "128m",
+    "taskmanager.memory.task.heap.size": f"{_TASK_MANAGER_HEAP_MB - 128}m",
+    "taskmanager.memory.framework.off-heap.size": "128m",
+    "taskmanager.memory.task.off-heap.size": "64m",
+    "taskmanager.memory.network.min": "192m",
+    "taskmanager.memory.network.max": "192m",
+    "taskmanager.memory.managed.size": "128m",
+    "taskmanager.memory.jvm-metaspace.size": "256m",
+    "taskmanager.memory.jvm-overhead.min": "192m",
+    "taskmanager.memory.jvm-overhead.max": "192m",
+}
+
+
+def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) -> dict[str, Any]:
+    """What config.yaml says.
+
+    Args:
+        folder: for Flink's temporary files.
+        task_managers: how many there are to be.
+        rest_port, rpc_port: of the JobManager.
+    """
+    hosts = {f"{name}.{kind}": "localhost" for name in ("jobmanager", "taskmanager") for kind in ("bind-host",)}
+    return {
+        **hosts,
+        "jobmanager.rpc.address": "localhost",
+        "jobmanager.rpc.port": rpc_port,
+        "rest.address": "localhost",
+        "rest.bind-address": "localhost",
+        "rest.port": rest_port,
+        "taskmanager.host": "localhost",
+        "taskmanager.cpu.cores": 1.0,
+        "taskmanager.numberOfTaskSlots": 1,
+        "parallelism.default": task_managers,
+        **_MEMORY,
+        # Without it a lost TaskManager ends the job. Flink's own default waits 50 s until it takes one for lost.
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 5,
+        "restart-strategy.fixed-delay.delay": "2 s",
+        "heartbeat.interval": 2000,
+        "heartbeat.timeout": 12000,
+        # Beam's jars are in the class path. Loaded with every job anew, they would end and start the Python workers
+        # between any two stages of it.
+        "classloader.resolve-order": "parent-first",
+        "io.tmp.dirs": str(folder / "tmp"),
+        "web.tmpdir": str(folder / "tmp"),
+        "cluster.io-pool.size": 4,
+    }
+
+
+class LocalCluster:
+    """The processes of a cluster, by name: jobmanager, pool, taskmanager-1, taskmanager-2, ...
+
+    Args:
+        folder: their configuration, logs and process ids.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Ports and process ids; empty where no cluster was started."""
+        try:
+            return read(self.folder / _STATE, dict[str, Any])
+        except FileNotFoundError:
+            return {}
+        except JsonError as error:
+            raise SubmitError(
+                f"{self.folder / _STATE}: {error}; end the processes of the cluster and remove it"
+            ) from error
+
+    @property
+    def master(self) -> str:
+        """host:port for --flink_master."""
+        return f"localhost:{self.state['rest_port']}"
+
+    @property
+    def worker_pool(self) -> str:
+        """host:port for --environment_config."""
+        return f"localhost:{self.state['pool_port']}"
+
+    def up(self, task_managers: int = 2, rest_port: int = 8081, pool_port: int = DEFAULT_PORT) -> None:
+        """Starts everything and waits until the cluster has all its slots.
+
+        Raises:
+            SubmitError: a port is taken, there is no Java, or it does not start.
+        """
+        running = [name for name in self.state.get("processes", {}) if self._runs(name)]
+        if running:
+            raise SubmitError(f"a cluster runs already in {self.folder} ({', '.join(running)}); take it down first")
+        java = find_java("java")
+        for flag, port in (("--rest_port", rest_port), ("--pool_port", pool_port)):
+            if listens(f"localhost:{port}"):
+                raise SubmitError(f"{flag} {port} is taken; choose another")
+        jars = fetch_job_server()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in ("conf", "log", "tmp"):
+            (self.folder / name).mkdir(parents=True)
+        lines = [
+            f"{key}: {value}" for key, value in settings(self.folder, task_managers, rest_port, free_port()).items()
+        ]
+        (self.folder / "conf/config.yaml").write_text("\n".join(lines) + "\n")
+        (self.folder / "conf/log4j.properties").write_text(_LOGGING)
+        self._save({"java": java, "jars": str(jars), "rest_port": rest_port, "pool_port": pool_port, "processes": {}})
+        try:
+            pool = [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={pool_port}"]
+            self._start("pool", pool)
+            self._start("jobmanager", self._jvm(_JOB_MANAGER, "-Xmx512m"))
+            # A TaskManager that looks for the JobManager too early looks again 10 s later.
+            self._await("the JobManager", lambda: listens(self.master))
+            for number in range(1, task_managers + 1):
+                self._start(f"taskmanager-{number}", self._task_manager())
+            self.await_slots(task_managers)
+            self._await("the worker pool", lambda: listens(self.worker_pool))
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Ends every process."""
+        names = list(self.state.get("processes", {}))
+        for name in names:
+            self._signal(name, signal.SIGTERM)
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while any(map(self._runs, names)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for name in names:
+            self._signal(name, signal.SIGKILL)
+        if names:
+            self._save({**self.state, "processes": {}})
+
+    def kill_task_manager(self, number: int) -> None:
+        """Kills a TaskManager with SIGKILL; its Python workers find that out themselves."""
+        name = f"taskmanager-{number}"
+        if not self._runs(name):
+            raise SubmitError(f"no {name} runs in {self.folder}")
+        self._signal(name, signal.SIGKILL)
+
+    def start_task_manager(self, number: int) -> None:
+        """Starts one that was killed, or one more."""
+        name = f"taskmanager-{number}"
+        if self._runs(name):
+            raise SubmitError(f"{name} runs already in {self.folder}")
+        self._start(name, self._task_manager())
+
+    def await_slots(self, number: int) -> None:
+        """Waits until that many TaskManagers have registered."""
+        self._await(f"{number} slot(s)", lambda: FlinkCluster(self.master).overview()["slots-total"] >= number)
+
+    def _task_manager(self) -> list[str]:
+        return self._jvm(_TASK_MANAGER, f"-Xmx{_TASK_MANAGER_HEAP_MB}m", "-XX:MaxMetaspaceSize=256m")
+
+    def _jvm(self, main: str, *memory: str) -> list[str]:
+        state, conf = self.state, self.folder / "conf"
+        opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN]
+        # Little machines compile little: these programs mostly wait for Python.
+        flags = [*opened, *memory, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        logging = f"-Dlog4j.configurationFile={conf}/log4j.properties"
+        return [state["java"], *flags, logging, "-cp", f"{state['jars']}/*", main, "--configDir", str(conf)]
+
+    def _start(self, name: str, command: list[str]) -> None:
+        with (self.folder / "log" / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        state = self.state
+        state["processes"][name] = [process.pid, _started(process.pid)]
+        self._save(state)
+
+    def _save(self, state: dict[str, Any]) -> None:
+        write_atomic(self.folder / _STATE, json.dumps(state, indent=1).encode())
+
+    def _runs(self, name: str) -> bool:
+        pid, started = self.state.get("processes", {}).get(name, (0, None))
+        return bool(pid) and _started(pid) == started is not None
+
+    def _signal(self, name: str, number: int) -> None:
+        if self._runs(name):
+            os.kill(self.state["processes"][name][0], number)
+
+    def _await(self, what: str, there: Any) -> None:
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while True:
+            try:
+                if there():
+                    return
+            except SubmitError:
+                pass
+            dead = [name for name in self.state["processes"] if not self._runs(name)]
+            if dead or time.monotonic() > deadline:
+                told = f"{dead[0]} has ended" if dead else "it takes too long"
+                raise SubmitError(f"waiting for {what}: {told}; see the logs in {self.folder / 'log'}")
+            time.sleep(0.2)
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in the kernel's ticks; None for one that has ended. Process ids are used again."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A child of ours that was killed stays in the table until we ask for it.
+    return None if fields[0] == "Z" else fields[19]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("up", "down", "kill-taskmanager", "start-taskmanager"))
+    parser.add_argument("number", type=int, nargs="?", default=1, help="which TaskManager (default: 1)")
+    parser.add_argument("--directory", type=Path, default=cache_directory() / "cluster", help="logs, configuration")
+    parser.add_argument("--taskmanagers", type=int, default=2)
+    parser.add_argument("--rest_port", type=int, default=8081)
+    parser.add_argument("--pool_port", type=int, default=DEFAULT_PORT)
+    args = parser.parse_args(argv)
+    cluster = LocalCluster(args.directory.expanduser())
+    try:
+        if args.action == "up":
+            jars = fetch_job_server()
+            cluster.up(args.taskmanagers, args.rest_port, args.pool_port)
+            print(f"Flink runs, dashboard http://{cluster.master}, logs in {cluster.folder / 'log'}. To use it:\n")
+            print(f"  beambert submit flink --flink_master {cluster.master} --job_server_jar {jars} \\")
+            print(f"    --environment_config {cluster.worker_pool} build --input ... --output ...")
+        elif args.action == "down":
+            cluster.down()
+        elif args.action == "kill-taskmanager":
+            cluster.kill_task_manager(args.number)
+        else:
+            cluster.start_task_manager(args.number)
+    except SubmitError as error:
+        print(f"flink_cluster: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The Python workers of a Flink TaskManager: `python -m deploy.flink.worker_pool`, one beside each TaskManager.
+
+Flink's TaskManagers run Java; for Python they ask a pool for workers (Beam's environment_type=EXTERNAL). Beam has a
+pool of its own (`apache_beam.runners.worker.worker_pool_main`), which serves our purpose less well: it starts whatever
+`python` comes first in PATH, never reads what a worker prints, so that one which prints much waits for ever, gives
+workers no pipeline options, and when two TaskManagers share it, stops the worker of one when the other is done, for it
+knows them by their ids alone, and every TaskManager counts from one.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from beambert_common.signals import handled_signals
+
+DEFAULT_PORT = 50000
+_SECONDS_TO_END = 10.0
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Starts and stops workers, each a process of `deploy.flink.worker`."""
+
+    def __init__(self) -> None:
+        # By who asked for it too, for ids repeat between TaskManagers; one asks over one connection.
+        self._workers: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def StartWorker(
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        """Starts one; it reports to the runner itself."""
+        command = [
+            *(sys.executable, "-m", "deploy.flink.worker", f"--id={request.worker_id}"),
+            f"--logging_endpoint={request.logging_endpoint.url}",
+            f"--provision_endpoint={request.provision_endpoint.url}",
+            f"--control_endpoint={request.control_endpoint.url}",
+        ]
+        try:
+            # What a worker prints goes where the pool's own messages go; a pipe would have to be read.
+            # Beam reads its id, which it puts on log records, as soon as its modules are imported.
+            worker = subprocess.Popen(  # noqa: S603
+                command,
+                env={**os.environ, "WORKER_ID": request.worker_id},
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
+        print(f"worker {request.worker_id} of {context.peer()} is process {worker.pid}", file=sys.stderr, flush=True)
+        with self._lock:
+            self._workers[context.peer(), request.worker_id] = worker
+        threading.Thread(target=worker.wait, daemon=True).start()
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        """Ends one; it may have ended already, and one whose connection was made anew ends of itself."""
+        with self._lock:
+            worker = self._workers.pop((context.peer(), request.worker_id), None)
+        if worker:
+            _end(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def stop_all(self) -> None:
+        """Ends every worker."""
+        with self._lock:
+            workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            _end(worker)
+
+
+def _end(worker: "subprocess.Popen[bytes]") -> None:
+    worker.terminate()
+    try:
+        worker.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serves until SIGTERM or Ctrl-C; the workers end with it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="where TaskManagers ask (default: %(default)s)")
+    parser.add_argument(
+        "--host",
+        default="localhost",
+        help="address to listen on (default: %(default)s); whoever reaches it can start workers",
+    )
+    args = parser.parse_args(argv)
+    pool = WorkerPool()
+    server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    try:
+        server.add_insecure_port(f"{args.host}:{args.port}")
+    except RuntimeError:
+        print(f"{args.host}:{args.port} is taken; another worker pool runs, or choose --port", file=sys.stderr)
+        return 1
+    stopped = threading.Event()
+    with handled_signals((signal.SIGTERM, signal.SIGINT), lambda *_: stopped.set()):
+        server.start()
+        print(f"worker pool at {args.host}:{args.port}", file=sys.stderr, flush=True)
+        stopped.wait()
+        server.stop(grace=None)
+        pool.stop_all()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

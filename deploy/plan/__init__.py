@@ -1,0 +1,1 @@
+"""Estimate the size, the time and the cost of a build and of a training before either starts."""

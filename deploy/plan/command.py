@@ -1,0 +1,220 @@
+"""`beambert plan`: a build and a training on paper, with their bill, before either is spent."""
+
+import argparse
+import math
+
+from beambert_common.flags import (
+    batch_size,
+    copies,
+    fraction,
+    num_buckets,
+    number,
+    positive_float,
+    positive_int,
+    sequence_length,
+    vocabulary_size,
+)
+from beambert_common.path_flags import ANY_PATH, LOCAL_PATH
+from bert_model.config import ConfigError, resolve
+from deploy.plan.data import plan_data
+from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
+from deploy.plan.plan_warnings import warnings_of
+from deploy.plan.prices import load_prices
+from deploy.plan.table import (
+    Line,
+    as_json,
+    as_text,
+    bill_lines,
+    cloud_lines,
+    count,
+    data_lines,
+    text_lines,
+    training_lines,
+)
+from deploy.plan.text_estimate import BYTES_A_WORD, WIKIPEDIA_DOCUMENT_BYTES, Text, text_on_paper
+from deploy.plan.training import find_accelerator, plan_training
+from pipelines.errors import SubmitError
+from pipelines.instances import options as pretraining_options
+from pipelines.instances.options import PretrainingDataOptions
+from tokenizer.vocabulary import Vocabulary
+from trainers.optimization.schedule import plan_stages, scheduled_lengths
+
+DESCRIPTION = """Says what a build and a training would take, before they are spent: documents, pieces, examples,
+shards, worker hours on Dataflow, accelerator hours, money, each with its arithmetic, and where the plan is poor. Give
+the size of the text, or files to look into. Nothing is built."""
+
+_VOCAB_SIZE = 30_000
+_MASKED_SHARE = 0.15
+# What a well-fed encoder should reach; measured on the CPU alone (docs/TRAINING.md).
+_UTILIZATION = 0.45
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `beambert plan`."""
+    group = parser.add_argument_group("the text: one of the first three")
+    group.add_argument("--corpus_bytes", type=positive_float, metavar="N", help="bytes of text, such as 1e12 for 1 TB")
+    group.add_argument("--words", type=positive_float, metavar="N", help="words of text, such as 3.3e9")
+    group.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        type=ANY_PATH,
+        metavar="GLOB",
+        help="files, or quoted patterns, as `beambert build` takes them: some are read and the rest is reckoned up",
+    )
+    group.add_argument(
+        "--document_bytes",
+        type=positive_float,
+        default=WIKIPEDIA_DOCUMENT_BYTES,
+        metavar="N",
+        help="mean size of a document where no --input is given; Wikipedia's (about 4000 is usual for web pages)",
+    )
+    group.add_argument("--input_format", default="auto", metavar="FORMAT", help="of --input, see beambert build --help")
+    group.add_argument("--text_field", default="text", metavar="NAME", help="of JSON lines and Parquet in --input")
+    group.add_argument("--language", default="en", metavar="CODE", help="of the text in --input")
+
+    group = parser.add_argument_group("the data, as for beambert build")
+    group.add_argument("--vocab_size", type=vocabulary_size, metavar="N", help=f"pieces (default: {_VOCAB_SIZE})")
+    group.add_argument(
+        "--vocab_file", type=ANY_PATH, metavar="FILE", help="a vocab.txt: its size, and with --input its very pieces"
+    )
+    group.add_argument("--max_seq_length", type=sequence_length, default=128, metavar="N", help="tokens in an example")
+    group.add_argument("--dupe_factor", type=copies, default=10, metavar="N", help="duplicates")
+    group.add_argument("--objective", choices=pretraining_options.OBJECTIVES, default="nsp", help="of the examples")
+    group.add_argument("--masking", choices=pretraining_options.MASKINGS, default="token", help="of the examples")
+    group.add_argument("--pack", action="store_true", help="put several short instances into one row")
+    group.add_argument("--format", choices=pretraining_options.FORMATS, default="tfrecord", help="of the shards")
+    group.add_argument(
+        "--compression", choices=pretraining_options.COMPRESSIONS, default="none", help="of TFRecord shards"
+    )
+    group.add_argument("--num_buckets", type=num_buckets, metavar="N", help="parts (default: by size)")
+    group.add_argument("--validation_fraction", type=fraction, default=0.02, metavar="SHARE", help="held out")
+
+    group = parser.add_argument_group("the build on Dataflow")
+    group.add_argument(
+        "--workers", type=positive_int, metavar="N", help="machines of 4 vCPUs (default: as many as end it in an hour)"
+    )
+    group.add_argument(
+        "--cpu_factor",
+        type=positive_float,
+        default=CPU_FACTOR,
+        metavar="F",
+        help="seconds of a vCPU there for a CPU second on the machine that was measured; the default is a guess",
+    )
+
+    group = parser.add_argument_group("the training, as for beambert pretrain")
+    group.add_argument("--model", default="base", metavar="NAME", help="tiny to large, or a bert_config.json")
+    group.add_argument("--train_batch_size", type=batch_size, default=256, metavar="N", help="examples an update")
+    group.add_argument("--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="updates")
+    group.add_argument(
+        "--schedule",
+        metavar="TEXT",
+        help="shares of the updates by length, such as 128x0.9,512x0.1, instead of --max_seq_length",
+    )
+    group.add_argument(
+        "--accelerator",
+        default="v3-8",
+        metavar="NAME",
+        help="a slice of TPUs (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8 and larger), or a GPU (h100, a100, l4, t4, v100)",
+    )
+    group.add_argument("--num_accelerators", type=positive_int, default=1, metavar="N", help="such slices or GPUs")
+    group.add_argument(
+        "--mfu",
+        type=number(0.0, 1.0, least_too=False, most_too=True),
+        metavar="SHARE",
+        help="share of the accelerator's peak that training reaches, as `beambert pretrain` shows it (default: "
+        f"{_UTILIZATION}, a goal that was not measured on any accelerator)",
+    )
+    group.add_argument(
+        "--peak_tflops", type=positive_float, metavar="T", help="peak of one device, 10^12 operations a second"
+    )
+
+    group = parser.add_argument_group("the bill")
+    group.add_argument(
+        "--prices",
+        type=LOCAL_PATH,
+        metavar="FILE",
+        help="a table like deploy/plan/prices.toml, which holds the default prices with dates",
+    )
+    group.add_argument("--spot", action="store_true", help="accelerators at the price of those that may be taken away")
+    group.add_argument("--storage_months", type=positive_float, default=1.0, metavar="N", help="how long data is kept")
+    group.add_argument("--json", action="store_true", help="print numbers for a program to read")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command.
+
+    Raises:
+        SubmitError, ConfigError, DatasetError, TrainingError, SourceError, VocabularyError: a mistake in the flags.
+    """
+    lines, warnings = make_plan(args)
+    print(as_json(lines, warnings) if args.json else as_text(lines, warnings))
+    return 0
+
+
+def make_plan(args: argparse.Namespace) -> tuple[list[Line], list[str]]:
+    """The lines of the plan that the flags ask for, and its warnings. Raises as `run` does."""
+    prices = load_prices(args.prices)
+    accelerator = find_accelerator(args.accelerator, args.num_accelerators, args.peak_tflops)
+    vocab_size = _vocab_size(args)
+    config = resolve(args.model, vocab_size)
+    lengths = scheduled_lengths(args.schedule) if args.schedule else [args.max_seq_length]
+    if max(lengths) > config.max_position_embeddings:
+        raise ConfigError(
+            f"sequences of {max(lengths)} are longer than the {config.max_position_embeddings} positions of --model "
+            f"{args.model}; shorten them, or raise max_position_embeddings in a bert_config.json"
+        )
+    options = [
+        PretrainingDataOptions(
+            max_seq_length=length,
+            max_predictions_per_seq=math.ceil(_MASKED_SHARE * length),
+            objective=args.objective,
+            masking=args.masking,
+            dupe_factor=args.dupe_factor,
+            pack=args.pack,
+            format=args.format,
+            compression=args.compression,
+        )
+        for length in lengths
+    ]
+    stages = plan_stages(args.num_train_steps, lengths, args.schedule, args.train_batch_size, None)
+    text = _text(args, vocab_size)
+    data = plan_data(
+        text,
+        options,
+        vocab_size,
+        num_buckets=args.num_buckets,
+        validation_fraction=args.validation_fraction,
+        learns_vocabulary=not args.vocab_file,
+    )
+    cloud = plan_cloud(data, args.workers, args.cpu_factor)
+    predictions = [each.max_predictions_per_seq for each in options]
+    rows = [length.rows for length in data.lengths]
+    training = plan_training(config, stages, lengths, predictions, rows, accelerator, args.mfu or _UTILIZATION)
+    batch_sizes = [max(stage.batch_size for stage in stages if stage.data == place) for place in range(len(lengths))]
+    lines = text_lines(text) + data_lines(text, data, args) + cloud_lines(data, cloud, args)
+    lines += training_lines(text, data, training, accelerator, args)
+    lines += bill_lines(data, cloud, training, accelerator, prices, args)
+    return lines, warnings_of(text, options, config, data, cloud, training, batch_sizes, accelerator)
+
+
+def _vocab_size(args: argparse.Namespace) -> int:
+    if args.vocab_file is None:
+        return args.vocab_size or _VOCAB_SIZE
+    if args.vocab_size:
+        raise SubmitError("--vocab_size and --vocab_file exclude each other; the file has a size")
+    return len(Vocabulary.load(args.vocab_file))
+
+
+def _text(args: argparse.Namespace, vocab_size: int) -> Text:
+    given = [name for name in ("corpus_bytes", "words", "input") if getattr(args, name)]
+    if len(given) != 1:
+        raise SubmitError("give one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
+    if args.input:
+        from deploy.plan.text_sample import sample_text
+
+        return sample_text(args.input, args.input_format, args.text_field, args.language, vocab_size, args.vocab_file)
+    if args.words:
+        text_bytes = args.words * BYTES_A_WORD
+        return text_on_paper(text_bytes, args.document_bytes, vocab_size, f"{count(args.words)} words were given")
+    return text_on_paper(args.corpus_bytes, args.document_bytes, vocab_size, "was given")

@@ -1,0 +1,137 @@
+"""The text of a corpus on paper: how much there is and what it is like, from a size alone.
+
+What is not said is taken from English Wikipedia (2015, 61 MB, 3,956 articles), as `make bench-scale` measures it. This
+file imports neither Beam nor TensorFlow; `plan_sample.py` looks into files instead.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.instances.instances import TokenizedDocuments, from_sentences
+
+BYTES_A_WORD = 6.27
+WIKIPEDIA_DOCUMENT_BYTES = 15_462
+# Pieces for each word between blanks, by pieces in the vocabulary: learnt on five sixths of the articles, measured on
+# the rest. Punctuation counts as pieces of the word it stands at.
+_PIECES_A_WORD = {
+    2_000: 2.312,
+    4_000: 1.770,
+    8_000: 1.520,
+    16_000: 1.378,
+    30_522: 1.304,
+    60_000: 1.262,
+}
+_QUANTILES = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1)
+# Words in a sentence, and bytes of a document as a multiple of the mean, at these quantiles.
+_SENTENCE_WORDS = (1, 2, 4, 10, 14, 16, 19, 22, 25, 29, 36, 43, 52, 59, 89, 234)
+_DOCUMENT_SIZE = (
+    0.0002,
+    0.0032,
+    0.0143,
+    0.1454,
+    0.2689,
+    0.4299,
+    0.615,
+    0.8503,
+    1.1973,
+    1.6823,
+    2.5109,
+    3.3385,
+    4.3281,
+    5.0434,
+    6.8871,
+    9.8313,
+)
+_SAMPLE_DOCUMENTS = 2000
+_SAMPLE_WORDS = 3_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """How much text there is after cleaning, and some documents that stand for all.
+
+    Attributes:
+        bytes, words, documents: in UTF-8, between blanks; of all.
+        files, stored_bytes: as they lie on the disk; 0 where there are none to look at.
+        num_buckets: as many as the corpus job chooses by the files' sizes, before it has read them.
+        document_bytes: int64 [D], of the sample.
+        document_sentences: int64 [D], sentences of each document of the sample.
+        sentence_pieces: int64 [S], pieces of each sentence of the sample.
+        sample_words: words of the sample.
+        origin: where this comes from, in words.
+    """
+
+    bytes: float
+    words: float
+    documents: float
+    files: int
+    stored_bytes: int
+    num_buckets: int
+    document_bytes: np.ndarray
+    document_sentences: np.ndarray
+    sentence_pieces: np.ndarray
+    sample_words: int
+    origin: str
+
+    @property
+    def pieces_a_word(self) -> float:
+        """WordPiece pieces for a word between blanks."""
+        return float(self.sentence_pieces.sum()) / self.sample_words
+
+    @property
+    def pieces(self) -> float:
+        """Of all the text."""
+        return self.words * self.pieces_a_word
+
+    def tokenized(self) -> TokenizedDocuments:
+        """The sample as the sampler of instances takes it; the pieces themselves are all 0, for only lengths matter."""
+        starts = np.concatenate([[0], np.cumsum(self.sentence_pieces)]).astype(np.int64)
+        return from_sentences(np.zeros(int(starts[-1]), np.int32), starts, self.document_sentences)
+
+
+def pieces_a_word(vocab_size: int) -> float:
+    """Pieces for each word of English between blanks, between the measured sizes on a line over the logarithm."""
+    sizes = [math.log(size) for size in _PIECES_A_WORD]
+    return float(np.interp(math.log(vocab_size), sizes, list(_PIECES_A_WORD.values())))
+
+
+def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, origin: str) -> Text:
+    """Text like that of Wikipedia.
+
+    Args:
+        text_bytes: of all.
+        document_bytes: the mean of a document; lengths spread about it as those of articles do.
+        vocab_size: pieces.
+        origin: where the size comes from.
+    """
+    words = text_bytes / BYTES_A_WORD
+    # One document at least, however large it is said to be.
+    document_bytes = min(document_bytes, text_bytes)
+    number = max(2, min(_SAMPLE_DOCUMENTS, int(_SAMPLE_WORDS * BYTES_A_WORD / document_bytes)))
+    # Evenly spaced quantiles in a fixed shuffle: a sample without the accident of a sample.
+    rng = np.random.default_rng(20181011)
+    sizes = np.interp(rng.permutation((np.arange(number) + 0.5) / number), _QUANTILES, _DOCUMENT_SIZE)
+    sizes *= document_bytes / sizes.mean()
+    mean_sentence = float(np.interp((np.arange(1000) + 0.5) / 1000, _QUANTILES, _SENTENCE_WORDS).mean())
+    # Of documents as large as libraries some sentences stand for all.
+    words_shown = np.minimum(sizes / BYTES_A_WORD, _SAMPLE_WORDS)
+    sentences = np.maximum(1, np.rint(words_shown / mean_sentence)).astype(np.int64)
+    total = int(sentences.sum())
+    sentence_words = np.interp(rng.permutation((np.arange(total) + 0.5) / total), _QUANTILES, _SENTENCE_WORDS)
+    pieces = np.maximum(1, np.rint(sentence_words * pieces_a_word(vocab_size))).astype(np.int64)
+    return Text(
+        bytes=text_bytes,
+        words=words,
+        documents=max(1.0, text_bytes / document_bytes),
+        files=0,
+        stored_bytes=0,
+        num_buckets=choose_num_buckets(round(text_bytes)),
+        document_bytes=np.rint(sizes).astype(np.int64),
+        document_sentences=sentences,
+        sentence_pieces=pieces,
+        sample_words=round(float(sentence_words.sum())),
+        origin=origin,
+    )

@@ -1,0 +1,1 @@
+"""Run a training command on a Cloud TPU that is requested for it and deleted afterwards."""

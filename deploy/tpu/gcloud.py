@@ -1,0 +1,141 @@
+"""`gcloud` as a process: what it prints while it runs, its exit code, and its reason for a failure.
+
+It is started with lists of arguments, never through a shell.
+"""
+
+import contextlib
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+
+from pipelines.errors import SubmitError
+
+# No single call of gcloud takes so long but those that show a log.
+_CALL_SECONDS = 1800.0
+
+
+class Lines:
+    """The lines that a command prints, while it runs.
+
+    Iterating yields a line, or None whenever there was none for some seconds.
+
+    Attributes:
+        code: the command's exit code, once the lines are at an end.
+        said: what it wrote to standard error.
+    """
+
+    def __init__(self, command: list[str], poll_seconds: float | None) -> None:
+        self.code, self.said = 0, ""
+        self._poll_seconds = poll_seconds
+        self._process = start(command)
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._errors: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._read_errors, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __iter__(self) -> Iterator[str | None]:
+        """The lines."""
+        while True:
+            try:
+                line = self._lines.get(timeout=self._poll_seconds)
+            except queue.Empty:
+                yield None
+                continue
+            if line is None:
+                self.close()
+                return
+            yield line
+
+    def close(self) -> None:
+        """Ends the command if it runs."""
+        if self._process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                # At the end of its output it is about to end by itself.
+                self._process.wait(0.0 if self._threads[0].is_alive() else 10.0)
+        end(self._process)
+        self._threads[1].join(1)
+        self.code, self.said = self._process.returncode, "".join(self._errors)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors = [*self._errors[-100:], line]
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    """Start a command in a session of its own.
+
+    Raises:
+        SubmitError: gcloud is not installed, or does not start.
+    """
+    try:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # Ctrl-C is for us alone: gcloud goes on with what is under way.
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise SubmitError(
+            "gcloud is not installed; install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and run "
+            "gcloud auth login"
+        ) from error
+    except OSError as error:
+        raise SubmitError(f"gcloud cannot be started ({error.strerror}); check the gcloud on PATH") from error
+
+
+def call(command: list[str], patience: float = 0.0) -> tuple[int, str, str]:
+    """Run a command and return its exit code, output and standard error.
+
+    Args:
+        command: its words.
+        patience: seconds that it may go on after an interruption.
+    """
+    process = start(command)
+    try:
+        output, errors = process.communicate(timeout=_CALL_SECONDS)
+    except subprocess.TimeoutExpired:
+        end(process)
+        return 124, "", f"ERROR: no answer within {_CALL_SECONDS:g} seconds"
+    except BaseException:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=patience)
+        end(process)
+        raise
+    return process.returncode, output, errors
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a command and what it has started, which has its session to itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(10)
+
+
+def reason_of(said: str) -> str:
+    """Return what gcloud says went wrong, in one line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if line.startswith("ERROR:")), max(0, len(lines) - 3))
+    text = " ".join(lines[first:]) or "gcloud gave no reason"
+    return re.sub(r"^ERROR: (\([\w.-]+\) )?", "", text)[:600]

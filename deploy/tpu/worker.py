@@ -1,0 +1,373 @@
+"""Runs a training command on the machine of a TPU; `beambert submit tpu` copies this file there and calls it over ssh.
+
+    tpu_worker.py install          an environment with the packages of the lock and the wheel
+    tpu_worker.py start            begins the work, apart from the connection; nothing if it has begun
+    tpu_worker.py follow OFFSET    the work's log from a byte on, until the work has ended
+    tpu_worker.py stop             asks the work to save and end
+
+Each may be called again after a connection was lost. The command's arguments come from job.json beside this file and
+never pass through a shell. It needs Python 3.10 and `gcloud storage`, both of which the machine has, and nothing of
+beambert.
+
+The command knows only the disk of the machine. What it reads is copied there from its place in a bucket; what it writes
+is copied to its place in the bucket while it runs and when it ends, and back when it begins on another machine.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+HERE = Path(__file__).resolve().parent
+# Of the copy of this file on the machine.
+FILE_NAME = "tpu_worker.py"
+LOG, EXIT_CODE, LOCK, PROCESS = (HERE / name for name in ("log.txt", "exit_code", "work.lock", "work.pid"))
+INSTALLED, ENVIRONMENT, SNAPSHOT = (HERE / name for name in ("installed", "env", "snapshot"))
+# What an example of keras-rs sets for TensorFlow 2.19 on TPUs; 2.20 was not tried.
+TPU_VARIABLES = {
+    "PJRT_DEVICE": "TPU",
+    "NEXT_PLUGGABLE_DEVICE_USE_C_API": "true",
+    "TF_XLA_FLAGS": "--tf_mlir_enable_mlir_bridge=true "
+    "--tf_mlir_enable_convert_control_to_data_outputs_pass=true "
+    "--tf_mlir_enable_merge_control_flow_pass=true",
+}
+# The lock of the command in its output: `pipelines.io.output_directory.LOCK_NAME`.
+_OUTPUT_LOCK = "build.lock"
+_LAST_UPLOADS = 5
+# `gcloud storage rsync` takes a file for unchanged whose size and second of modification are.
+_SAME_SECOND = 3.0
+# The code of work that ended without saying how.
+_DIED = 255
+
+
+def main(argv: list[str]) -> int:
+    """Does what the first argument says; returns the exit code."""
+    what = argv[0] if argv else ""
+    if what == "install":
+        return install()
+    if what == "start":
+        return start()
+    if what == "follow":
+        return follow(int(argv[1]))
+    if what == "stop":
+        return stop()
+    if what == "work":
+        return work()
+    print(__doc__)
+    return 2
+
+
+def install() -> int:
+    """Makes the environment, unless it is there; returns the code of the step that failed, or 0."""
+    job = _job()
+    with (HERE / "install.lock").open("w") as lock:
+        # A lost connection may leave an earlier call at work.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if INSTALLED.exists():
+            return 0
+        uv, python = str(HERE / "tools" / "bin" / "uv"), str(ENVIRONMENT / "bin" / "python")
+        hashed = ["--quiet", "--require-hashes"]
+        steps = (
+            ["python3", "-m", "pip", "install", *hashed, "--upgrade", "--target", "tools", "-r", "installer.lock"],
+            # The system's Python is older than beambert needs; uv brings one and checks it.
+            [uv, "venv", "--quiet", "--clear", "--python", job["python"], str(ENVIRONMENT)],
+            [uv, "pip", "install", *hashed, "--python", python, "-r", "requirements.lock"],
+            [uv, "pip", "install", "--quiet", "--no-deps", "--python", python, job["wheel"]],
+        )
+        for step in steps:
+            code = subprocess.run(step, cwd=HERE, check=False).returncode  # noqa: S603
+            if code:
+                _say(f"Installing failed at: {' '.join(step)}")
+                return code
+        INSTALLED.touch()
+    return 0
+
+
+def start() -> int:
+    """Begins the work in a session of its own, which outlasts the connection."""
+    if EXIT_CODE.exists() or _held(LOCK):
+        return 0
+    with LOG.open("ab") as log:
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, str(HERE / FILE_NAME), "work"],
+            cwd=HERE,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    for _ in range(100):
+        if EXIT_CODE.exists() or _held(LOCK):
+            return 0
+        time.sleep(0.1)
+    _say("The work did not begin")
+    return 1
+
+
+def follow(offset: int) -> int:
+    """Prints the log, each line as `<byte behind the line>TAB<line>`, and at last `endTAB<exit code>`.
+
+    The numbers let the reader drop what it has seen, when a connection was lost and made again.
+    """
+    pending = b""
+    with LOG.open("rb") as log:
+        log.seek(offset)
+        while True:
+            # Asked before the log is read: what the work wrote before its end is then read too.
+            code = _exit_code()
+            pending += log.read()
+            *lines, pending = pending.split(b"\n")
+            if code is not None and pending:
+                lines, pending = [*lines, pending], b""
+            for line in lines:
+                offset += len(line) + 1
+                sys.stdout.write(f"{offset}\t{line.decode('utf-8', 'replace')}\n")
+            if code is not None:
+                sys.stdout.write(f"end\t{code}\n")
+            sys.stdout.flush()
+            if code is not None:
+                return 0
+            time.sleep(0.5)
+
+
+def stop() -> int:
+    """Sends SIGTERM to the work, which passes it on to the command, which saves a checkpoint and ends."""
+    with contextlib.suppress(OSError, ValueError):
+        if _held(LOCK):
+            os.kill(int(PROCESS.read_text()), signal.SIGTERM)
+    return 0
+
+
+def work() -> int:
+    """Fetches, trains, uploads; writes the exit code last."""
+    with LOCK.open("a") as lock:
+        if not _take(lock) or EXIT_CODE.exists():
+            return 0
+        PROCESS.write_text(str(os.getpid()))
+        code = _train(_job())
+        # By hand: this file imports nothing of ours.
+        unfinished = EXIT_CODE.with_name("exit_code.unfinished")
+        unfinished.write_text(str(code))
+        unfinished.replace(EXIT_CODE)
+    return code
+
+
+def _train(job: dict[str, Any]) -> int:
+    child: subprocess.Popen[bytes] | None = None
+    asked: list[int] = []
+
+    def pass_on(number: int, _frame: Any) -> None:
+        asked.append(number)
+        if child is not None:
+            child.terminate()
+
+    # Also what a machine that is about to be preempted does to its processes.
+    signal.signal(signal.SIGTERM, pass_on)
+    output, place = HERE / job["output"][1], job["output"][0]
+    for source, target in job["inputs"]:
+        if not _fetch(source, HERE / target):
+            return 1
+    if not _fetch_output(place, output):
+        return 1
+    if asked:
+        return 128 + asked[0]
+    child = subprocess.Popen(  # noqa: S603
+        [str(ENVIRONMENT / "bin" / "beambert"), *job["argv"]],
+        cwd=HERE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **_tpu_variables()},
+        stdin=subprocess.DEVNULL,
+    )
+    if asked:
+        child.terminate()
+    while True:
+        try:
+            code = child.wait(timeout=job["sync_seconds"])
+            break
+        except subprocess.TimeoutExpired:
+            upload(output, place)
+    code = code if code >= 0 else 128 - code
+    for seconds in range(_LAST_UPLOADS):
+        if upload(output, place):
+            return code
+        time.sleep(2**seconds)
+    _say(f"The output on this machine could not be copied to {place}; what was copied before is there")
+    return code or 1
+
+
+def _tpu_variables() -> dict[str, str]:
+    libraries = sorted(str(path) for path in ENVIRONMENT.glob("lib/python3*/site-packages/libtpu/libtpu.so"))
+    return {**TPU_VARIABLES, "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": libraries[0]} if libraries else {}
+
+
+def _fetch(source: str, target: Path) -> bool:
+    """Copies a file or a directory from a bucket."""
+    if target.exists():
+        # An earlier start got no further.
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _say(f"Copying {source} to the machine")
+    return _storage("cp", "--recursive", source, f"{target.parent}/")[0]
+
+
+def _fetch_output(place: str, output: Path) -> bool:
+    """Copies what lies in the place of the output already; nothing may lie there."""
+    found, said = _storage("ls", f"{place}/", shown=False)
+    if found:
+        output.mkdir(parents=True, exist_ok=True)
+        _say(f"Going on from what lies in {place}")
+        return _storage("rsync", "--recursive", place, str(output))[0]
+    if "matched no objects" in said:
+        return True
+    _say(said)
+    return False
+
+
+def upload(output: Path, place: str) -> bool:
+    """Makes the place in the bucket what the output is now; False if it could not be done.
+
+    The machine may vanish at any time. So the index of a checkpoint comes when all that it speaks of, and all that the
+    run noted before it, lies there; and old checkpoints go when the new one is whole.
+    """
+    shutil.rmtree(SNAPSHOT, ignore_errors=True)
+    if not output.is_dir():
+        return True
+    without_indexes, whole = snapshot(output, SNAPSHOT)
+    return (
+        _storage("rsync", "--recursive", str(without_indexes), place)[0]
+        and _storage("rsync", "--recursive", str(whole), place)[0]
+        and _storage("rsync", "--recursive", "--delete-unmatched-destination-objects", str(whole), place)[0]
+    )
+
+
+def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
+    """The output as it is at this moment, while the command goes on writing.
+
+    Returns:
+        Two directories in `folder`: all but the indexes of checkpoints, and all.
+    """
+    without, whole = folder / "without_indexes", folder / "whole"
+    for place in (without, whole):
+        place.mkdir(parents=True)
+    # Checkpoints first, so that the notes of the run that are copied next are at least as new.
+    for index in sorted(output.rglob("model.ckpt-*.index")):
+        relative = index.relative_to(output)
+        if not _hidden(relative):
+            _link_checkpoint(index, whole / relative, without / relative)
+    for path in sorted(output.rglob("*")):
+        relative = path.relative_to(output)
+        if _hidden(relative) or path.name.startswith("model.ckpt-") or not path.is_file():
+            continue
+        copy = without / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        # Files may go while they are looked at, and may be written on: only a copy stays as it is.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(path, copy)
+            if time.time() - copy.stat().st_mtime < _SAME_SECOND:
+                # It may change again within the second and keep its size; a time like no other has it copied again.
+                stamp = time.time_ns() // 1_000_000 % 1_000_000_000
+                os.utime(copy, (stamp, stamp))
+            _link(copy, whole / relative)
+    return without, whole
+
+
+def _link_checkpoint(index: Path, index_in_whole: Path, index_in_without: Path) -> None:
+    """Links the files of a checkpoint, which are never written on; none of them if it is being removed.
+
+    The index is put in place last and removed first: while it is there, so is all that it speaks of.
+    """
+    linked: list[Path] = []
+    with contextlib.suppress(FileNotFoundError):
+        _link(index, index_in_whole)
+        linked.append(index_in_whole)
+        for part in index.parent.glob(f"{index.stem}.*"):
+            if part.suffix != ".index":
+                for beside in (index_in_whole, index_in_without):
+                    _link(part, beside.with_name(part.name))
+                    linked.append(beside.with_name(part.name))
+        if index.samefile(index_in_whole):
+            return
+    for path in linked:
+        path.unlink()
+
+
+def _link(path: Path, new: Path) -> None:
+    new.parent.mkdir(parents=True, exist_ok=True)
+    new.hardlink_to(path)
+
+
+def _hidden(relative: Path) -> bool:
+    """Return whether a path is a temporary file, is in a temporary directory, or is the lock of the output."""
+    return relative.name == _OUTPUT_LOCK or any(
+        part.startswith(".") or part.endswith(".unfinished") for part in relative.parts
+    )
+
+
+def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:
+    """Runs `gcloud storage`; whether it succeeded, and what it said, which is logged where it failed."""
+    result = subprocess.run(  # noqa: S603
+        ["gcloud", "storage", *words, "--quiet"],  # noqa: S607
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        # The command passes on a signal of its own; an upload under way is to end.
+        start_new_session=True,
+    )
+    said = result.stdout.decode("utf-8", "replace").strip()
+    if result.returncode and shown:
+        _say(said)
+    return result.returncode == 0, said
+
+
+def _exit_code() -> int | None:
+    """The work's exit code; None while it goes on."""
+    for last in (False, True):
+        if EXIT_CODE.exists():
+            return int(EXIT_CODE.read_text())
+        if _held(LOCK):
+            return None
+        if not last:
+            # It may have ended between the two questions.
+            time.sleep(0.2)
+    return _DIED
+
+
+def _held(path: Path) -> bool:
+    """Whether a process holds the lock on a file."""
+    if not path.exists():
+        return False
+    with path.open("a") as lock:
+        return not _take(lock, tries=1)
+
+
+def _take(lock: IO[str], tries: int = 20) -> bool:
+    """Takes the lock on an open file, unless another process has it for longer than a question takes."""
+    for left in reversed(range(tries)):
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if left:
+            time.sleep(0.05)
+    return False
+
+
+def _job() -> dict[str, Any]:
+    return json.loads((HERE / "job.json").read_text(encoding="utf-8"))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""Document rules: why a document is left out of the corpus, and the ratios that say so."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
+from pipelines.cleaning.rules import (
+    DIGITS,
+    NO_TEXT,
+    NON_LETTERS,
+    REPEATED_LINES,
+    REPEATED_NGRAMS,
+    SYMBOLS,
+    TOO_SHORT,
+    CleaningOptions,
+)
+
+# Of fewer words, a share says nothing: "Wait ..." is half symbols.
+_LEAST_WORDS = 20
+
+
+def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str | None:
+    """Why a document is left out of the corpus, or None.
+
+    `DUPLICATE` is found later, where equal texts meet; `LANGUAGE` and `CONTAMINATED` have files of their own.
+    """
+    if not sentences:
+        return NO_TEXT
+    text = "\n".join(sentences)
+    data = text.encode("utf-8")
+    spans = word_spans(data)
+    words = len(spans[0])
+    tests: tuple[tuple[str, Callable[[], bool]], ...] = (
+        (TOO_SHORT, lambda: _is_too_short(sentences, words, text, options)),
+        (SYMBOLS, lambda: words >= _LEAST_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
+        (DIGITS, lambda: words >= _LEAST_WORDS and digit_ratio(data) > options.max_digit_ratio),
+        (NON_LETTERS, lambda: words >= _LEAST_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
+        (REPEATED_LINES, lambda: repeated_line_ratio(sentences) > options.max_repeated_lines),
+        (REPEATED_NGRAMS, lambda: repeated_ngram_ratio(data, spans) > options.max_repeated_ngrams),
+    )
+    return next((name for name, fails in tests if options.runs(name) and fails()), None)
+
+
+def _is_too_short(sentences: Sequence[str], words: int, text: str, options: CleaningOptions) -> bool:
+    return len(sentences) < options.min_sentences or words < options.min_words or len(text) < options.min_characters
+
+
+def symbol_ratio(text: str) -> float:
+    """Hashes and ellipses, of three dots or of one character, for each word."""
+    symbols = text.count("#") + text.count("...") + text.count("…")
+    return symbols / len(text.split()) if symbols else 0.0
+
+
+_DIGITS = b"0123456789"
+_BLANKS = b" \t\r\n\x0b\x0c"
+_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1)) + bytes(range(128, 256))
+_NO_LETTERS = bytes(byte for byte in range(33, 256) if byte not in _LETTERS)
+
+
+def digit_ratio(data: bytes) -> float:
+    """Share of ASCII digits among the bytes of a text in UTF-8 that are no whitespace."""
+    data = data.translate(None, _BLANKS)
+    return 1 - len(data.translate(None, _DIGITS)) / len(data) if data else 0.0
+
+
+def non_letter_ratio(data: bytes, words: int) -> float:
+    """Share of the so many words of a text in UTF-8 that hold no letter; characters beyond ASCII count as letters."""
+    return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
+
+
+def repeated_line_ratio(sentences: Sequence[str]) -> float:
+    """Share of the characters that stand in sentences the document already had, however often they come again.
+
+    Of the characters, not of the sentences, as in a play every speaker's name is a sentence that comes again.
+    """
+    total = sum(map(len, sentences))
+    return 1 - sum(map(len, set(sentences))) / total if total else 0.0
+
+
+_NGRAM = 10
+_LEAST_WORDS_OF_NGRAMS = 100
+
+
+def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> float:
+    """Share of the bytes of words that lie in runs of ten words that occur more than once; 0 for less than 100 words.
+
+    Args:
+        data: a text in UTF-8.
+        spans: its words, as `word_spans` returns them.
+    """
+    starts, lengths = spans
+    if len(starts) < _LEAST_WORDS_OF_NGRAMS:
+        return 0.0
+    keys = ngram_keys(word_hashes(data, starts, lengths), _NGRAM)
+    ordered = np.sort(keys)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(twice):
+        return 0.0
+    repeated = np.isin(keys, twice)  # [W - 9]
+    inside = np.convolve(repeated, np.ones(_NGRAM, np.int64)) > 0  # [W]
+    return float(lengths[inside].sum() / lengths.sum())

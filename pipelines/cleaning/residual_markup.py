@@ -1,0 +1,228 @@
+"""What extraction from HTML and wikitext leaves in a text, and taking it out."""
+
+import html
+import re
+
+# The end of a sentence, quotes and brackets closed.
+SENTENCE_END = re.compile(r"""[.!?…。!?।։۔]["'”’»›)\]]*$""")
+# Markup is cut out up to this many characters: four times the longest of the Wikipedia texts and books (265). Longer
+# ones are two marks of prose that happen to pair, "a < b" and a ">" many pages later, and stay.
+_MARKUP_CHARACTERS = 1_000
+_COMMENT_CHARACTERS = 10_000
+
+_REFERENCE = re.compile(
+    rf"<ref\b[^<>]{{0,{_MARKUP_CHARACTERS}}}/>"
+    rf"|<ref\b[^<>]{{0,{_MARKUP_CHARACTERS}}}>[^<>]{{0,{_MARKUP_CHARACTERS}}}</ref\s{{0,10}}>",
+    re.IGNORECASE,
+)
+_ATTRIBUTES = rf"(?:\s[^<>]{{0,{_MARKUP_CHARACTERS}}})?/?>"
+_INLINE_TAG = re.compile(
+    r"</?(?:abbr|a|bdi|big|b|cite|code|em|font|i|kbd|mark|math|nowiki|s|small|span|strong|sub|sup|tt|u|var)"
+    + _ATTRIBUTES,
+    re.IGNORECASE,
+)
+_BLOCK_TAG = re.compile(
+    r"</?(?:blockquote|br|center|dd|div|dl|dt|gallery|h[1-6]|hr|imagemap|includeonly|li|noinclude|ol|onlyinclude|p"
+    r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)" + _ATTRIBUTES,
+    re.IGNORECASE,
+)
+_BRACE = re.compile(r"([{}])")
+# The residue of a template: a parser function's name, a citation's fields (OpenURL), and style declarations.
+_PARSER_FUNCTION = re.compile(
+    r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|\{\{urlencode:", re.IGNORECASE
+)
+_CITATION_FIELDS = re.compile(
+    rf"""(?:title=")?ctx_ver=[!-~]{{0,{_MARKUP_CHARACTERS}}}|&rft(?:_\w{{1,20}})?[.=][!-~]{{0,{_MARKUP_CHARACTERS}}}"""
+)
+_PROPERTY = (
+    r"\b(?:height|width|margin|padding|font|border|top|left|right|bottom|text-align|vertical-align|background|color"
+    r"|float|clear|display|line-height|white-space|position|overflow|list-style)(?:-\w{1,20}){0,2}"
+)
+_DECLARATIONS = re.compile(
+    rf"""(?:\bstyle ?= ?["'])?(?:{_PROPERTY}: ?[^;:"'<>{{}}|]{{1,150}};\ ?)+(?:["'](?=\s*[|>]))?""", re.IGNORECASE
+)
+_LENGTH = re.compile(
+    r"\b(?:height|width|margin|padding|font-size|border|top|left)(?:-\w{1,20})?: ?[\d.]{1,20}(?:em|px);", re.IGNORECASE
+)
+# Far faster to find than the whole; styles are looked for around it.
+_LENGTH_END = re.compile(r"\d(?:em|px);", re.IGNORECASE)
+_STYLE_CHARACTERS = 500
+# A paragraph of code: short, and no prose beside the code. All such of 20 MB of Wikipedia are at most 887 long.
+_CODE_CHARACTERS = 1_000
+# Letters beside the code that make a paragraph prose: with a full stop or the like at the end, and without.
+_PROSE_LETTERS = 20
+_PROSE_LETTERS_UNENDED = 150
+_BRACES = re.compile(r"\{\{+|\}\}+|\{\||\|\}")
+_MEDIA_LINK = re.compile(
+    rf"\[\[(?:file|image|category|datei|bild|kategorie):[^\[\]]{{0,{_MARKUP_CHARACTERS}}}\]\]", re.IGNORECASE
+)
+_LINK = re.compile(rf"\[\[(?:[^\[\]|]{{0,{_MARKUP_CHARACTERS}}}\|)?([^\[\]|]{{0,{_MARKUP_CHARACTERS}}})\]\]")
+_QUOTES = re.compile(r"'{2,}")
+# Apostrophes of a mark: italic, bold, both.
+_QUOTE_SIZES = (2, 3, 5)
+_MOST_HEADING_MARKS = 6
+_ENTITY = re.compile(
+    r"&(?:nbsp|amp|lt|gt|quot|apos|ndash|mdash|minus|times|thinsp|hellip|#\d{1,7}|#x[0-9a-fA-F]{1,6});"
+)
+_EMPTY_PARENTHESES = re.compile(r" \((?:\s*+[,;:])?\s*+\)")
+_EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
+
+
+def _cut_comments(text: str) -> str:
+    """Cut HTML comments of at most `_COMMENT_CHARACTERS` out, in time that grows with the text alone."""
+    kept, done, end = [], 0, -1
+    start = text.find("<!--")
+    while start >= 0:
+        if end < start + 4:
+            end = text.find("-->", start + 4)
+        if end < 0:
+            break
+        following = start + 4
+        if end - start <= _COMMENT_CHARACTERS:
+            kept.append(text[done:start])
+            done = following = end + 3
+        start = text.find("<!--", following)
+    return "".join([*kept, text[done:]])
+
+
+def _cut_templates(text: str) -> str:
+    """Cut templates of at most `_MARKUP_CHARACTERS` out, from the inside out; the time is linear in the text."""
+    if "{{" not in text or "}}" not in text:
+        return text
+    kept: list[str] = []
+    # Of each brace that is kept: the brace, its index in `kept`, and how many other characters are kept before it.
+    braces: list[tuple[str, int, int]] = []
+    others = 0
+    for part in _BRACE.split(text):
+        if part not in ("{", "}"):
+            kept.append(part)
+            others += len(part)
+            continue
+        braces.append((part, len(kept), others))
+        kept.append(part)
+        if part == "}" and len(braces) >= 4:
+            (first, start, at), (second, _, at_second), (third, _, at_third), (_, _, at_fourth) = braces[-4:]
+            if (
+                first + second + third == "{{}"
+                and at == at_second
+                and at_third == at_fourth
+                and at_third - at_second <= _MARKUP_CHARACTERS
+            ):
+                del kept[start:], braces[-4:]
+                others = at
+    return "".join(kept)
+
+
+def _without_quotes(line: str) -> str:
+    """Drop pairs of wikitext's bold and italic marks around text that neither begins nor ends in a blank."""
+    marks = [match.span() for match in _QUOTES.finditer(line)]
+    closing: list[int] = []  # Of each mark the next one after it that closes one of its size, or -1.
+    nearest: dict[int, int] = {}
+    for place in range(len(marks) - 1, -1, -1):
+        start, end = marks[place]
+        closing.append(nearest.get(end - start, -1))
+        if start and not line[start - 1].isspace():
+            nearest[end - start] = place
+    closing.reverse()
+    kept: list[str] = []
+    done = place = 0
+    while place < len(marks):
+        start, end = marks[place]
+        before, following = line[max(0, start - 1) : start], line[end : end + 1]
+        opens = end - start in _QUOTE_SIZES and not (before.isalnum() or before == "_")
+        if opens and closing[place] >= 0 and not following.isspace():
+            place = closing[place]
+            kept += [line[done:start], line[end : marks[place][0]]]
+            done = marks[place][1]
+        place += 1
+    return "".join([*kept, line[done:]])
+
+
+def _without_heading_marks(text: str) -> str:
+    """Drop wikitext's equals signs around a heading; a text that does not end in them stays as it is."""
+    marks = len(text) - len(text.lstrip("="))
+    end = len(text.rstrip("="))
+    level = min(marks, len(text) - end, _MOST_HEADING_MARKS)
+    content = text[marks : len(text) - level]
+    if level < 2 or not content or "\n" in content.strip():
+        return text
+    # A heading of nothing but blanks is one blank; a blank stays before an equals sign.
+    name = content.lstrip()
+    name = content[-1] if not name else content[len(content) - len(name) - 1 :] if name[0] == "=" else name
+    return "=" * (marks - level) + (name.rstrip() or name)
+
+
+def _cut_style(match: re.Match[str]) -> str:
+    return "" if _LENGTH.search(match.group()) else match.group()
+
+
+def _cut_styles(text: str) -> str:
+    """Cut declarations with a length out, with those beside them."""
+    windows: list[list[int]] = []
+    for match in _LENGTH_END.finditer(text):
+        first, last = max(0, match.end() - _STYLE_CHARACTERS), match.end() + _STYLE_CHARACTERS
+        if windows and first <= windows[-1][1]:
+            windows[-1][1] = last
+        else:
+            windows.append([first, last])
+    kept, done = [], 0
+    for first, last in windows:
+        kept += [text[done:first], _DECLARATIONS.sub(_cut_style, text[first:last])]
+        done = last
+    return "".join([*kept, text[done:]])
+
+
+def _cut_code(text: str) -> str:
+    """Cut the residue of templates and styles out."""
+    return _CITATION_FIELDS.sub("", _PARSER_FUNCTION.sub("", _cut_styles(text)))
+
+
+def _holds_code(text: str) -> bool:
+    if ("#" in text or "{{urlencode:" in text) and _PARSER_FUNCTION.search(text):
+        return True
+    return "&rft." in text or any(
+        _LENGTH.search(text, max(0, match.end() - 60), match.end()) for match in _LENGTH_END.finditer(text)
+    )
+
+
+def _is_prose(text: str) -> bool:
+    """Whether what is left of a paragraph of code is worth keeping: a sentence, or many letters."""
+    letters = sum(map(str.isalpha, text))
+    return letters >= (_PROSE_LETTERS if SENTENCE_END.search(text.rstrip()) else _PROSE_LETTERS_UNENDED)
+
+
+def unescape_entities(text: str) -> str:
+    """Replace the entities that `remove_residual_markup` knows by their characters."""
+    return _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+
+
+def remove_residual_markup(text: str) -> str:
+    """Takes out what extraction from HTML and wikitext leaves behind; the text that the marks stood around stays.
+
+    Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
+    empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)". Of a template's code or a
+    style only the code is cut out; a short paragraph with no prose beside it becomes "".
+    """
+    code = any(mark in text for mark in ("#", "&rft.", "em;", "px;", "{{urlencode:")) and _holds_code(text)
+    short = len(text) <= _CODE_CHARACTERS
+    if "<" in text:
+        text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _cut_comments(text))))
+    if code:
+        # After the tags, whose attributes may hold code.
+        text = _cut_code(text)
+        if short and not _is_prose(text):
+            return ""
+    if "{{" in text or "}}" in text or "{|" in text or "|}" in text:
+        text = _BRACES.sub(" ", _cut_templates(text))
+    if "[[" in text:
+        text = _LINK.sub(r"\1", _MEDIA_LINK.sub("", text))
+    # With a double backquote it is the quotation marks of tokenised text.
+    if "''" in text and "``" not in text:
+        text = "\n".join(map(_without_quotes, text.split("\n")))
+    if text.startswith("=="):
+        text = _without_heading_marks(text)
+    if "&" in text:
+        text = unescape_entities(text)
+    if " (" in text:
+        text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
+    return text

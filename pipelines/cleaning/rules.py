@@ -1,0 +1,246 @@
+"""Cleaning rules: their names, their options, and those over paragraphs; a rule's name is its switch and its counter.
+
+Paragraph rules take a text and return it cleaned, "" where nothing is to stay of it. Document rules, in
+`document_rules.py`, say why a document is left out, or None. Thresholds follow two published recipes where these speak:
+C4 (Raffel et al. 2020, section 2.2) and Gopher's MassiveText (Rae et al. 2021, appendix A.1.1). What they throw away in
+web pages is no fault in a book, so rules that would cut prose are off, and the others stand where prose does not reach.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
+
+# Paragraph rules, in their order.
+MOJIBAKE = "mojibake"
+RESIDUAL_MARKUP = "residual_markup"
+EDITORIAL_MARKS = "editorial_marks"
+UNICODE_NFC = "unicode_nfc"
+CONTROL_CHARACTERS = "control_characters"
+WHITESPACE = "whitespace"
+BOILERPLATE = "boilerplate"
+NO_LETTERS = "no_letters"
+END_PUNCTUATION = "end_punctuation"
+# Document rules, in their order.
+NO_TEXT = "no_text"
+TOO_SHORT = "too_short"
+SYMBOLS = "symbols"
+DIGITS = "digits"
+NON_LETTERS = "non_letters"
+REPEATED_LINES = "repeated_lines"
+REPEATED_NGRAMS = "repeated_ngrams"
+# Reasons that are found elsewhere: where equal texts meet, and by other files.
+DUPLICATE = "duplicate"
+LANGUAGE = "language"
+CONTAMINATED = "contaminated"
+
+# What --skip_rules may name. A sentence cannot hold a line end and a document needs text: WHITESPACE and NO_TEXT stay.
+SKIPPABLE = (
+    RESIDUAL_MARKUP,
+    EDITORIAL_MARKS,
+    UNICODE_NFC,
+    CONTROL_CHARACTERS,
+    BOILERPLATE,
+    NO_LETTERS,
+    TOO_SHORT,
+    SYMBOLS,
+    DIGITS,
+    NON_LETTERS,
+    REPEATED_LINES,
+    REPEATED_NGRAMS,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class CleaningOptions:
+    """Which rules run and where they draw the line; all values are JSON's.
+
+    Attributes:
+        skip_rules: names of `SKIPPABLE` rules that do not run, sorted, joined by commas.
+        fix_mojibake: repair text that was decoded in a wrong encoding, with ftfy (extra `[clean]`).
+        end_punctuation: drop paragraphs that do not end like a sentence (C4's first rule; it drops headings and verse).
+        min_sentences: documents with fewer are left out (C4: 5).
+        min_words: documents with fewer are left out (Gopher: 50).
+        min_characters: documents with fewer are left out.
+        max_symbol_ratio: hashes and ellipses for each word (Gopher: 0.1).
+        max_digit_ratio: share of digits among the characters that are no whitespace.
+        max_non_letter_ratio: share of words without any letter (Gopher: 0.2). These three are judged from 20 words on.
+        max_repeated_lines: share of the characters in sentences that the document already had (Gopher: 0.2).
+        max_repeated_ngrams: share of the characters in runs of ten words that occur again (Gopher: 0.1).
+    """
+
+    skip_rules: str = ""
+    fix_mojibake: bool = False
+    end_punctuation: bool = False
+    min_sentences: int = 1
+    min_words: int = 0
+    min_characters: int = 0
+    max_symbol_ratio: float = 0.2
+    max_digit_ratio: float = 0.3
+    max_non_letter_ratio: float = 0.4
+    max_repeated_lines: float = 0.3
+    max_repeated_ngrams: float = 0.5
+
+    def runs(self, rule: str) -> bool:
+        """Whether a rule is on."""
+        if rule == MOJIBAKE:
+            return self.fix_mojibake
+        if rule == END_PUNCTUATION:
+            return self.end_punctuation
+        return rule not in self.skip_rules.split(",")
+
+
+def fix_mojibake(text: str) -> str:
+    """Repairs text that was encoded in UTF-8 and read as something else, such as "schÃ¶n", with ftfy; all else stays.
+
+    Raises:
+        ModuleNotFoundError: ftfy is not installed.
+    """
+    import ftfy
+
+    return text if text.isascii() else ftfy.fix_encoding(text)
+
+
+_EDITORIAL = re.compile(
+    r"\[ ?\[?(?:edit(?: source)?|update|bearbeiten|quelltext bearbeiten|bearbeiten \| quelltext bearbeiten"
+    r"|(?:citation|clarification|verification|page|pages|year|quotation|disambiguation|better source|attribution"
+    r"|further explanation|additional citations?) needed|failed verification|not in citation given|original research\?"
+    r"|dead link|dubious(?: ?[-–] discuss)?|vague|(?:according to |by )?whom\?|(?:who|when|where|which|why|how)\?"
+    r"|note \d{1,3}|nb \d{1,3})\]{1,2}",
+    re.IGNORECASE,
+)
+# Only right behind a word or a sign: `E[0]` is an index and "silicon [100]" a name.
+_REFERENCE_MARK = re.compile(r"""(?:(?<=\w\w)|(?<=[.,;:!?)\]"'”’»]))(?:\[\d{1,3}\])+""")
+
+
+def remove_editorial_marks(text: str) -> str:
+    """Takes out `[edit]`, `[citation needed]` and its like, and the marks of references, `[1]`."""
+    if "[" not in text:
+        return text
+    return _REFERENCE_MARK.sub("", _EDITORIAL.sub("", text))
+
+
+def normalize_nfc(text: str) -> str:
+    """Unicode's canonical composition, so that equal letters are equal code points."""
+    return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+
+
+# Zero-width joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are spelled with them.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+)
+
+
+def remove_control_characters(text: str) -> str:
+    """Takes out control characters, soft hyphens, zero-width spaces, byte order marks and direction marks."""
+    return text if text.isprintable() else _CONTROL.sub("", text)
+
+
+def fold_whitespace(paragraph: str) -> str:
+    """Every run of whitespace, line ends of any kind included, becomes one blank; none is left at the ends."""
+    if paragraph.isprintable() and "  " not in paragraph:
+        return paragraph.strip()
+    return " ".join(paragraph.split())
+
+
+_BOILERPLATE_CHARACTERS = 200
+_BOILERPLATE = re.compile(
+    r"""(?:from\ wikipedia,\ the\ free\ encyclopedia
+    |jump\ to\ (?:navigation|search|content).*|skip\ to\ (?:main\ )?content
+    |retrieved\ from\ "?https?://\S+
+    |this\ (?:[\w\- ]{0,60}\ )?article\ is\ a\ stub\b.*|you\ can\ help\ wikipedia\ by\ expanding\ it
+    |(?:copyright\ )?(?:©|\(c\)|&copy;)\ ?\d{4}.{0,80}|(?:.{0,60}\ )?all\ rights\ reserved
+    |(?:please\ )?(?:enable|turn\ on)\ (?:java ?script|cookies)\b.*|.{0,40}requires\ java ?script\b.*
+    |(?:this|our)\ (?:web)?site\ uses\ cookies\b.*|we\ use\ cookies\b.*
+    |(?:privacy\ policy|cookie\ policy|terms\ of\ (?:use|service)|terms\ and\ conditions)(?:\ ?[|·•]\ ?.{0,60})?
+    |(?:read|see|show|view)\ more|click\ here(?:\ to\ .{0,60})?|sign\ (?:up|in)|log\ in|back\ to\ top
+    |share\ (?:this|on\ \w+)|(?:tweet|pin\ it|advertisement|loading)|follow\ us\ on\ .{0,60}
+    |subscribe\ to\ our\ (?:newsletter|mailing\ list).{0,60}|leave\ a\ (?:comment|reply)
+    |lorem\ ipsum\ dolor\ sit\ amet.*
+    )[\s.!:…»>]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def drop_boilerplate(text: str) -> str:
+    """ "" for a paragraph that is nothing but what web pages say of themselves; else the text."""
+    return "" if len(text) <= _BOILERPLATE_CHARACTERS and _BOILERPLATE.fullmatch(text) else text
+
+
+def drop_without_letters(text: str) -> str:
+    """ "" for a paragraph without any letter or digit, such as "* * *"; else the text."""
+    # Most paragraphs show a letter at once.
+    return text if text[:1].isalnum() or any(map(str.isalnum, text)) else ""
+
+
+def require_end_punctuation(text: str) -> str:
+    """ "" for a paragraph that does not end in a full stop, a question or exclamation mark, quotes closed (C4)."""
+    return text if SENTENCE_END.search(text) else ""
+
+
+_PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    (MOJIBAKE, fix_mojibake),
+    (RESIDUAL_MARKUP, remove_residual_markup),
+    (EDITORIAL_MARKS, remove_editorial_marks),
+    (UNICODE_NFC, normalize_nfc),
+    (CONTROL_CHARACTERS, remove_control_characters),
+    (WHITESPACE, fold_whitespace),
+    (BOILERPLATE, drop_boilerplate),
+    (NO_LETTERS, drop_without_letters),
+    (END_PUNCTUATION, require_end_punctuation),
+)
+
+
+# Rules that write the same text in another way.
+_LOSSLESS = frozenset([MOJIBAKE, UNICODE_NFC, WHITESPACE])
+
+
+def utf8_bytes(text: str) -> int:
+    """Return the length of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def clean_paragraphs(
+    paragraphs: Sequence[str],
+    options: CleaningOptions,
+    counts: Counter[str],
+    dropped: list[tuple[str, str]] | None = None,
+    lost: Counter[str] | None = None,
+) -> list[str]:
+    """Applies the paragraph rules.
+
+    Args:
+        paragraphs: the text of one document.
+        options: which rules run.
+        counts: is added to: for each rule the paragraphs that it changed or dropped.
+        dropped: is added to: (rule, text before it) for each paragraph that a rule emptied.
+        lost: is added to: for each rule the bytes of text (UTF-8) that it took out.
+
+    Returns:
+        The paragraphs that still hold text, whitespace folded.
+    """
+    rules = [(name, rule) for name, rule in _PARAGRAPH_RULES if options.runs(name)]
+    kept = []
+    for paragraph in paragraphs:
+        text = paragraph
+        for name, rule in rules:
+            changed = rule(text)
+            if changed != text:
+                counts[name] += 1
+                if lost is not None and name not in _LOSSLESS:
+                    # An entity is longer than its character, which is not lost.
+                    plain = unescape_entities(text) if name == RESIDUAL_MARKUP and "&" in text else text
+                    lost[name] += max(0, utf8_bytes(plain) - utf8_bytes(changed))
+                if not changed:
+                    # Empty lines are no loss.
+                    if dropped is not None and name != WHITESPACE:
+                        dropped.append((name, text))
+                    text = changed
+                    break
+                text = changed
+        if text:
+            kept.append(text)
+    return kept

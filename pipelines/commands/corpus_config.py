@@ -1,0 +1,148 @@
+"""The configuration of job 1: the input files and the options that the flags of `beambert corpus` name."""
+
+import argparse
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.cleaning.decontamination import load_evaluation
+from pipelines.cleaning.language_codes import require_language
+from pipelines.commands import cleaning_flags, vocabulary_flags
+from pipelines.corpus.learn_vocabulary import LANGUAGE_REMEDY
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.corpus.reading import Input
+from pipelines.errors import SourceError
+from pipelines.runner.job_output import absolute
+from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
+from pipelines.sources.kinds import COMPRESSED_SUFFIXES
+from pipelines.sources.readers import WITHOUT_LANGUAGES
+
+# Text grows about this much when it is decompressed; only the number of partitions depends on it.
+_EXPANSION = 4
+_LANGUAGE_REFERENCE_BYTES = 500_000
+_FIELD_FLAGS = ("text_field", "id_field", "language_field")
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """What job 1 is asked for, checked.
+
+    Attributes:
+        output: the value of --output.
+        inputs: every file to read, in order of their paths.
+        options: what to do; `corpus.json` records them.
+        files: [path, bytes, time last changed, ...] of every file that the result depends on.
+        evaluation: the same of those to be looked for in the text.
+        field_flags: the flags about fields that were given, each with its value.
+        cased_because: what makes text cased where no flag says so, "" elsewhere.
+    """
+
+    output: str
+    inputs: list[Input]
+    options: CorpusOptions
+    files: list[list[Any]]
+    evaluation: list[list[Any]]
+    field_flags: list[str]
+    cased_because: str
+
+    @property
+    def text_bytes(self) -> int:
+        """Approximate bytes of text in the input files, decompressed."""
+        return _text_bytes(self.inputs)
+
+
+def corpus_config(args: argparse.Namespace) -> CorpusConfig:
+    """Return the configuration that the flags of `beambert corpus`, `build` or `vocab` name; files are only listed.
+
+    Raises:
+        SourceError, VocabularyError: a mistake in the flags, or a file that is missing.
+    """
+    inputs = _find_inputs(args)
+    options = corpus_options(args, inputs)
+    files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+    evaluation = [file for path in options.decontaminate for file in _describe(path)]
+    others = [path for path in (options.vocab_file, options.compare_vocab) if path]
+    files += [file for path in others for file in _describe(path)] + evaluation
+    if options.decontaminate:
+        load_evaluation(tuple(options.decontaminate))
+    because = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
+    return CorpusConfig(
+        output=args.output,
+        inputs=inputs,
+        options=options,
+        files=files,
+        evaluation=evaluation,
+        # The default of --text_field is filled in later: here None says that the flag was not given.
+        field_flags=[f"--{name} {getattr(args, name)}" for name in _FIELD_FLAGS if getattr(args, name) is not None],
+        cased_because=because if args.do_lower_case is None and not options.do_lower_case else "",
+    )
+
+
+def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
+    """Return the options of job 1. Raises SourceError or VocabularyError for a value that is not valid."""
+    require_language(args.language)
+    if args.language_sampling_exponent != 1.0 and args.input_format in WITHOUT_LANGUAGES:
+        raise SourceError(
+            f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
+            f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
+        )
+    return CorpusOptions(
+        **vocabulary_flags.options(args),
+        read=ReadOptions(
+            args.input_format,
+            args.encoding,
+            args.text_field or DEFAULT_TEXT_FIELD,
+            args.document_unit,
+            args.id_field or "",
+            args.on_bad_record,
+            args.language_field or "",
+        ),
+        language=args.language,
+        segmenter=args.segmenter,
+        truncation_noise=args.truncation_noise,
+        num_buckets=args.num_buckets or choose_num_buckets(_text_bytes(inputs)),
+        validation_fraction=args.validation_fraction,
+        cleaning=cleaning_flags.options(args),
+        identify_language=args.identify_language,
+        decontaminate=[file.path for file in match_files(list(map(absolute, args.decontaminate)), "--decontaminate")],
+        decontaminate_action=args.decontaminate_action,
+        near_duplicates=args.drop_near_duplicates,
+        repeated_paragraphs=args.drop_repeated_paragraphs,
+    )
+
+
+def _find_inputs(args: argparse.Namespace) -> list[Input]:
+    """Return every file to read, none twice, in order of their paths. Raises SourceError where there is none."""
+    if args.input_format == "language_reference":
+        if args.input:
+            raise SourceError("--input_format language_reference reads no file; leave --input out")
+        name = "language_reference"
+        return [Input(name, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), name, 1.0)]
+    if not args.input:
+        raise SourceError("--input is missing; name files or quoted patterns, such as --input 'texts/*.txt'")
+    weights = args.input_weights or [1.0] * len(args.input)
+    if len(weights) != len(args.input):
+        raise SourceError(
+            f"--input_weights has {len(weights)} number(s) for {len(args.input)} --input pattern(s); give one for "
+            "each, and quote the patterns so that beambert expands them"
+        )
+    found: dict[str, Input] = {}
+    for pattern, weight in zip(args.input, weights, strict=True):
+        for path, size, changed in _describe(absolute(pattern)):
+            found.setdefault(path, Input(path, size, changed, pattern, weight))
+    # A pattern such as '**/*' also matches what this command writes.
+    output = f"{absolute(args.output)}/" if args.output else None
+    paths = [path for path in sorted(found) if output is None or not path.startswith(output)]
+    if not paths:
+        raise SourceError(f"--input matches only files in --output {args.output}; name the files to read")
+    return [found[path] for path in paths]
+
+
+def _describe(path: str) -> list[list[Any]]:
+    """Return [path, bytes, time last changed] of every file that a pattern matches."""
+    return [[file.path, file.size_in_bytes, file.last_updated_in_seconds] for file in match_files([path])]
+
+
+def _text_bytes(inputs: list[Input]) -> int:
+    return sum(each.bytes * (_EXPANSION if each.path.endswith(COMPRESSED_SUFFIXES) else 1) for each in inputs)

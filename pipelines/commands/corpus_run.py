@@ -1,0 +1,175 @@
+"""What `beambert corpus` runs: job 1 on the chosen engine, skipped where its result is there already."""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines import dataset
+from pipelines.build_corpus import build_corpus
+from pipelines.commands import vocabulary_flags
+from pipelines.commands.corpus_config import CorpusConfig, corpus_config
+from pipelines.commands.input_check import check_inputs
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.reading import FileSplit, split_inputs
+from pipelines.corpus.removed_text import loss_warnings
+from pipelines.corpus.source_warnings import source_warnings
+from pipelines.corpus.write_shards import part_name
+from pipelines.errors import DatasetError
+from pipelines.examples.make_shards import SPLITS
+from pipelines.instances.options import require_documents
+from pipelines.io.atomic_files import delete_matching
+from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
+from pipelines.io.written_files import require_written
+from pipelines.runner import pipeline_runner
+from pipelines.runner.job_output import (
+    absolute,
+    begun_work,
+    delete_temporary,
+    delete_work,
+    refuse_other,
+    remedy_for,
+    with_defaults,
+    work_directory,
+)
+from pipelines.runner.job_progress import Stage, watch_files
+from pipelines.runner.output_lock import claim_output
+from pipelines.sources import is_one_document
+from pipelines.sources.wikipedia.dump_pages import TRUNCATED
+
+# Grouping, sorting and writing take this share of the time that reading takes (60 MB of Wikipedia, 2026-11-21).
+_COST_OF_WRITING = 0.25
+# Options that come into play when the text is read and counted: whoever only changes these goes on from there.
+_OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
+
+
+def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+    """Run the command.
+
+    Raises:
+        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+    """
+    with claim_output(args.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
+        corpus = make_corpus(corpus_config(args), pipeline_runner.pipeline_options(beam_flags))
+    print_summary(corpus, args.output)
+    print(f"\nNext: beambert pretraining-data --input {args.output} --output DIR")
+    return 0
+
+
+def megabytes_read(units: list[FileSplit]) -> Callable[[str], dict[str, float]]:
+    """For progress: note of a unit -> the MB it stands for."""
+    sizes = {f"{unit.name()}.json": unit.bytes / 1e6 for unit in units}
+    return lambda path: {"MB/s read": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
+
+
+def _stage(units: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
+    """What shows how far job 1 has come: notes of what was read and written, or where there are none the parts."""
+    names = [part_name(split, n, options) for split in SPLITS for n in range(options.num_buckets_of(split))]
+    if not work:
+        return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "parts")
+    read = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
+    written = {f"{name}.json": _COST_OF_WRITING * sum(read.values()) / len(names) for name in names}
+    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and parts", megabytes_read(units))
+
+
+def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: str = "") -> Corpus:
+    """Run job 1 in an output directory that is locked, or find that the same was done before.
+
+    Args:
+        config: what to read and to do.
+        beam_options: where to run.
+        objective: of the examples to be made from the corpus, where that is known.
+
+    Raises:
+        DatasetError: the output holds another corpus, or the objective needs more documents than there are.
+        SourceError, VocabularyError: a mistake in the input or the flags.
+    """
+    inputs, options = config.inputs, config.options
+    if len(inputs) == 1 and objective == "nsp" and is_one_document(inputs[0].path, options.read):
+        # Known before the file is read, which may take hours.
+        require_documents(1, objective)
+    output = absolute(config.output)
+    existing = corpus_manifest.load(output, remedy_for(config.output))
+    if existing:
+        recorded = with_defaults(existing.options, CorpusOptions)
+        refuse_other(config.output, "corpus", recorded, dataclasses.asdict(options))
+        if existing.files != config.files:
+            raise DatasetError(
+                f"--output {config.output} holds a corpus of other input files, or they changed since; "
+                "choose another --output, or delete that directory"
+            )
+        require_written(
+            output, sizes_of_corpus(existing.parts), f"delete {config.output} and run the same command again"
+        )
+        print(f"Corpus in {config.output} is up to date.", flush=True)
+        return existing
+    if FileSystems.exists(f"{output}/{dataset.FILE_NAME}"):
+        raise DatasetError(
+            f"--output {config.output} holds a dataset made from another corpus; "
+            "choose another --output, or delete that directory"
+        )
+    check_inputs(inputs, options.read, config.field_flags)
+    units = split_inputs(inputs, options)
+    early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _OF_VOCABULARY_ALONE}
+    # Other engines than the embedded one have a shuffle of their own.
+    embedded_engine = pipeline_runner.is_embedded(beam_options)
+    work = (
+        work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation]) if embedded_engine else ""
+    )
+    done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
+    if not done:
+        # What a killed job left is of other options or inputs.
+        for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
+            delete_matching(f"{output}/{pattern}")
+        delete_work(output)
+    print(
+        f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_buckets} bucket(s)"
+        + (", going on from an earlier run" if done else ""),
+        flush=True,
+    )
+    if config.cased_because:
+        print(f"Case: cased, because of {config.cased_because}; --do_lower_case true overrides", flush=True)
+    with begun_work(output, "corpus"), watch_files(_stage(units, options, output, work)):
+        pipeline_runner.run(
+            lambda pipeline: build_corpus(pipeline, units, config.files, options, output, work),
+            beam_options,
+            config.output,
+        )
+    delete_temporary(output)
+    delete_work(output)
+    corpus = corpus_manifest.load(output)
+    if corpus is None:
+        raise DatasetError(
+            f"{output}/{corpus_manifest.FILE_NAME} was removed while the command ran; run the same again"
+        )
+    require_written(output, sizes_of_corpus(corpus.parts))
+    return corpus
+
+
+def print_summary(corpus: Corpus, output: str) -> list[str]:
+    """Print what the corpus holds and where, and return the warnings among it."""
+    documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
+    print(
+        f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
+        f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
+    )
+    if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:
+        print(f"  rejected    {output}/rejected/  documents and paragraphs that were left out, by rule")
+    if rejected.get(TRUNCATED):
+        print(
+            f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
+        )
+    warnings = vocabulary_flags.mark_warnings(corpus.counts.get("marks"))
+    warnings += loss_warnings(corpus.counts, f"{output}/rejected/")
+    warnings += source_warnings(corpus.counts)
+    for warning in warnings:
+        print(f"  warning     {warning}", file=sys.stderr)
+    return warnings + vocabulary_flags.print_summary(
+        corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
+    )

@@ -1,0 +1,148 @@
+"""What `beambert inspect` prints of a directory: the first shard of a dataset, the first documents of a corpus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from bert_model.checkpoints.path_contents import contents_of
+from pipelines import dataset
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Corpus
+from pipelines.corpus.corpus_reader import CorpusReader, require_parts
+from pipelines.dataset import Dataset
+from pipelines.errors import DatasetError
+from pipelines.io.atomic_files import read_bytes
+from pipelines.io.written_files import require_written
+from tokenizer.vocabulary import Vocabulary
+
+_COLUMNS = ("title", "source", "language", "sentences")
+
+
+def load_dataset(directory: str) -> Dataset | None:
+    """Return the manifest of a dataset directory, local or on gs://; None if the path is not a dataset.
+
+    Raises:
+        DatasetError: the manifest cannot be understood.
+    """
+    manifest = f"{directory}/{dataset.FILE_NAME}"
+    if not FileSystems.exists(manifest):
+        return None
+    try:
+        return Dataset.from_json(read_bytes(manifest), manifest)
+    except IsADirectoryError as error:
+        raise DatasetError(f"{manifest} is a directory; build the data again") from error
+
+
+def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
+    """Return the path of the first shard of a dataset, of the train split if there is one, and a line about it.
+
+    Raises:
+        DatasetError: the dataset has no examples, or the shard is not the one that was written.
+    """
+    shards = [shard for split in ("train", "validation") for shard in manifest.shards_of(split) if shard.examples]
+    if not shards:
+        raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
+    counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in ("train", "validation"))
+    _require_size(directory, shards[0].name, shards[0].bytes)
+    path = f"{directory}/{shards[0].name}"
+    return path, f"{directory} is a dataset of {len(manifest.shards):,} shards with {counts}; this is {shards[0].name}"
+
+
+def require_vocabulary(vocabulary: Vocabulary, manifest: Dataset) -> None:
+    """Check that a dataset's examples were made with a vocabulary.
+
+    Raises:
+        DatasetError: they were made with another.
+    """
+    if vocabulary.sha256 != manifest.vocab_sha256:
+        raise DatasetError(
+            f"{vocabulary.origin} is not the vocabulary that the dataset was built with ({len(vocabulary):,} tokens "
+            f"instead of {manifest.vocab_size:,}, or others); copy it again, or name that vocabulary with --vocab_file"
+        )
+
+
+def load_corpus(directory: str) -> Corpus | None:
+    """Return the manifest of a corpus directory, local or on gs://; None if the path is not a corpus.
+
+    Raises:
+        SourceError: the manifest cannot be understood.
+    """
+    if not FileSystems.exists(f"{directory}/{corpus_manifest.FILE_NAME}"):
+        return None
+    return corpus_manifest.load(directory)
+
+
+def is_corpus_part(path: str) -> bool:
+    """Return whether a path is a Parquet file of documents, as a corpus has them."""
+    if not path.endswith(".parquet"):
+        return False
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            schema = pyarrow.parquet.read_schema(pyarrow.PythonFile(file, mode="r"))
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError):
+        return False
+    return set(_COLUMNS) <= set(schema.names)
+
+
+def describe_corpus(directory: str, manifest: Corpus) -> str:
+    """Return a line about the size of a corpus, or lines where there are several splits."""
+    lines = [f"{directory} is a corpus of {len(manifest.parts):,} files"]
+    for split in ("train", "validation"):
+        parts = [part for part in manifest.parts if part.split == split]
+        if parts:
+            documents, sentences = (sum(getattr(part, name) for part in parts) for name in ("documents", "sentences"))
+            lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
+    return "\n".join(lines)
+
+
+def first_part(directory: str, manifest: Corpus) -> str:
+    """Return the path of the first file of a corpus that has documents.
+
+    Raises:
+        DatasetError: none has.
+        SourceError: the file is missing, or is not the one that the manifest describes.
+    """
+    part = next((part for part in manifest.parts if part.documents), None)
+    if part is None:
+        raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
+    require_parts(directory, [part])
+    CorpusReader.of(directory).read_part(part.name)
+    return f"{directory}/{part.name}"
+
+
+def _require_size(directory: str, name: str, size: int) -> None:
+    """Refuse a file that does not have the size in the manifest."""
+    require_written(directory, {name: size}, "copy the directory again, or build it again")
+
+
+def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
+    """Yield documents of a corpus file, with title, source, language and sentences.
+
+    Raises:
+        DatasetError: the file cannot be read.
+    """
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            parquet = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
+            table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read ({error}); build the corpus again") from error
+    yield from table.to_pylist()
+
+
+def require_file(path: str) -> None:
+    """Refuse a local directory that is neither a dataset nor a corpus.
+
+    Raises:
+        DatasetError: the message says what is there.
+    """
+    if "://" not in path and Path(path).is_dir():
+        raise DatasetError(
+            f"{path} {contents_of(Path(path))}; give a shard, or a directory made by beambert build, corpus or "
+            "pretraining-data"
+        )

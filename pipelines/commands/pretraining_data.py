@@ -1,0 +1,51 @@
+"""`beambert pretraining-data`: its flags.
+
+This file imports no Beam, so that `--help` does not wait for it; `pretraining_data_run.py` is imported when the command
+runs.
+"""
+
+import argparse
+
+from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from pipelines.commands import example_flags
+
+DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
+shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
+report.html and dataset.json."""
+
+ACCEPTS_BEAM_FLAGS = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `beambert pretraining-data`."""
+    group = parser.add_argument_group("what to read and write")
+    group.add_argument(
+        "--input", required=True, type=ANY_PATH, metavar="DIR", help="a corpus, as `beambert corpus` makes it"
+    )
+    group.add_argument(
+        "--output",
+        required=True,
+        type=ANY_OUTPUT_DIRECTORY,
+        metavar="DIR",
+        help="directory for the result; may be the same",
+    )
+    group.add_argument("--vocab_file", type=ANY_PATH, metavar="FILE", help="another vocab.txt than the corpus's own")
+    example_flags.add_arguments(parser)
+    add_machine_arguments(parser)
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags about this machine, which do not change any result."""
+    group = parser.add_argument_group("this machine")
+    group.add_argument(
+        "--ignore_memory_estimate",
+        action="store_true",
+        help="go ahead where more memory would be needed than is free",
+    )
+
+
+def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+    """Runs the command. Raises as `pipelines.commands.pretraining_data_run.run` does."""
+    from pipelines.commands import pretraining_data_run
+
+    return pretraining_data_run.run(args, beam_flags)

@@ -1,0 +1,294 @@
+"""What `beambert pretraining-data` runs: job 2 on the chosen engine, skipped where its result is there already."""
+
+import argparse
+import dataclasses
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines import dataset
+from pipelines.build_pretraining_data import build_pretraining_data
+from pipelines.commands import example_flags
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Corpus
+from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_parts
+from pipelines.corpus.learn_vocabulary import language_factors
+from pipelines.dataset import Dataset, sizes_of_dataset
+from pipelines.errors import DatasetError
+from pipelines.examples.work_items import deal_passes, note_name, read_note
+from pipelines.instances.options import PretrainingDataOptions, require_documents
+from pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, write_atomically
+from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
+from pipelines.io.versions import require_same_rules
+from pipelines.io.written_files import require_written
+from pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
+from pipelines.runner import pipeline_runner
+from pipelines.runner.job_output import (
+    absolute,
+    begun_work,
+    delete_temporary,
+    delete_work,
+    entries_in,
+    refuse_other,
+    remedy_for,
+    with_defaults,
+    work_directory,
+)
+from pipelines.runner.job_progress import Stage, watch_files
+from pipelines.runner.memory import require_memory
+from pipelines.runner.output_lock import claim_output
+from pipelines.runner.repair import make_again, missing_shards, passes_of, restore_vocabulary
+from pipelines.sources import SourceError
+from tokenizer.vocabulary import Vocabulary
+
+# How many workers to find work for where a cluster decides on their number.
+_CLUSTER_WORKERS = 64
+_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
+
+
+@dataclass(frozen=True)
+class PretrainingDataConfig:
+    """What job 2 is asked for.
+
+    Attributes:
+        corpus_directory: as it was typed.
+        output: the value of --output.
+        vocab_file: another vocabulary than the corpus's own, None for that.
+        options: what to do, but for what the corpus says; `dataset.json` records them.
+        ignore_memory_estimate: whether to run where more memory would be needed than is free.
+    """
+
+    corpus_directory: str
+    output: str
+    vocab_file: str | None
+    options: PretrainingDataOptions
+    ignore_memory_estimate: bool = False
+
+
+def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+    """Run the command.
+
+    Raises:
+        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+    """
+    corpus = corpus_manifest.load(absolute(args.input))
+    if corpus is None:
+        kind = kind_of(entries_in(args.input))
+        there = f"holds {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
+        raise SourceError(
+            f"--input {args.input} {there} ({corpus_manifest.FILE_NAME} is missing); "
+            "give the --output of beambert corpus"
+        )
+    config = pretraining_data_config(args, args.input, args.vocab_file)
+    # The corpus's own directory is the one that may hold a corpus.
+    same = absolute(args.input) == absolute(args.output)
+    manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
+    with claim_output(args.output, "pretraining-data", manifests, DATASET_ENTRIES):
+        manifest = make_pretraining_data(config, corpus, pipeline_runner.pipeline_options(beam_flags))
+    print_summary(manifest, args.output)
+    return 0
+
+
+def pretraining_data_config(
+    args: argparse.Namespace, corpus_directory: str, vocab_file: str | None
+) -> PretrainingDataConfig:
+    """Return the configuration that flags name. Raises DatasetError for a value that is out of range."""
+    options = example_flags.example_options(args)
+    return PretrainingDataConfig(corpus_directory, args.output, vocab_file, options, args.ignore_memory_estimate)
+
+
+class ExamplesJob(NamedTuple):
+    """Job 2 as the flags ask for it.
+
+    Attributes:
+        vocab: the vocabulary.
+        options: what to do.
+        recorded: what `dataset.json` is to say of options: these and the corpus's.
+    """
+
+    vocab: Vocabulary
+    options: PretrainingDataOptions
+    recorded: dict[str, Any]
+
+
+def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
+    """Read the vocabulary and check the options against the corpus.
+
+    Raises:
+        DatasetError, SourceError, VocabularyError: a mistake in the options or the files.
+    """
+    source, output = absolute(config.corpus_directory), absolute(config.output)
+    vocab_file = absolute(config.vocab_file) if config.vocab_file else f"{source}/{dataset.VOCAB_FILE_NAME}"
+    try:
+        vocab_bytes = read_bytes(vocab_file)
+    except FileNotFoundError as error:
+        missing = f"--vocab_file {vocab_file} does not exist; check the path"
+        raise SourceError(missing if config.vocab_file else f"{vocab_file} is missing; {REMEDY}") from error
+    if not config.vocab_file and hashlib.sha256(vocab_bytes).hexdigest() != corpus.vocab["sha256"]:
+        raise SourceError(
+            f"{vocab_file} differs from {corpus_manifest.FILE_NAME}; {REMEDY}; if the change is meant, run "
+            f"pretraining-data --vocab_file {vocab_file} --output NEW_DIRECTORY"
+        )
+    vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
+    require_same_rules(
+        corpus.options.get("character_rules", "unknown Unicode"), f"the corpus {config.corpus_directory}"
+    )
+    if source == output and vocab.sha256 != corpus.vocab["sha256"]:
+        raise DatasetError(
+            f"--output {config.output} is the corpus, which has another vocab.txt than --vocab_file "
+            f"{config.vocab_file}; choose another --output"
+        )
+    options = dataclasses.replace(config.options, do_lower_case=corpus.options["do_lower_case"])
+    require_documents(corpus.counts["documents"]["train"], options.objective)
+    exponent = corpus.options["language_sampling_exponent"]
+    if exponent != 1.0:
+        words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
+        options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
+    recorded: dict[str, Any] = {
+        **dataclasses.asdict(options),
+        # As JSON has it, so that it equals what was read back.
+        "length_bins": list(options.length_bins),
+        "corpus": corpus.options,
+        "corpus_sha256": hashlib.sha256(read_bytes(f"{source}/{corpus_manifest.FILE_NAME}")).hexdigest(),
+        "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
+    }
+    return ExamplesJob(vocab, options, recorded)
+
+
+def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_options: PipelineOptions) -> Dataset:
+    """Run job 2 in an output directory that is locked: whole, from where it was stopped, or what is missing of it.
+
+    Raises:
+        DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
+        VocabularyError: the vocabulary lacks what BERT needs.
+    """
+    source, output = absolute(config.corpus_directory), absolute(config.output)
+    vocab, options, recorded = examples_job(config, corpus)
+    reader = CorpusReader(source, recorded["corpus_sha256"])
+    manifest_path = f"{output}/{dataset.FILE_NAME}"
+    workers = pipeline_runner.num_workers(beam_options)
+    passes = deal_passes(corpus.parts, options, workers or _CLUSTER_WORKERS)
+    work = work_directory(output, [recorded])
+    existing = _load(manifest_path, config.output)
+    if existing:
+        refuse_other(config.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded)
+        restore_vocabulary(existing, vocab, output)
+        missing = missing_shards(existing, output)
+        if not missing:
+            delete_work(output)
+            print(f"Shards in {config.output} are up to date.", flush=True)
+            return existing
+        passes = passes_of(passes, missing, options)
+
+    require_parts(source, corpus.parts)
+    if workers:
+        require_memory(corpus, workers, config.ignore_memory_estimate)
+    if existing:
+        print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
+        make_again(existing, missing, reader, passes, options, beam_options, config.output)
+        require_written(output, sizes_of_dataset(existing.shards))
+        return existing
+
+    notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
+    if not notes:
+        # What a stopped job left is of other options or another corpus, and a trainer's glob would find it.
+        for pattern in _SHARD_PATTERNS:
+            delete_matching(f"{output}/shards/{pattern}")
+        delete_work(output)
+    with begun_work(output, "pretraining-data"):
+        delete_matching(f"{output}/shards/{TEMPORARY}")
+        # Of a stopped job too: the report is of a dataset, which there is not yet.
+        delete_matching(f"{output}/{REPORT_FILE_NAME}")
+        with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
+            file.write(vocab.to_bytes())
+        costs = {
+            note_name(each.part, duplicate): float(each.part.bytes) for each in passes for duplicate in each.duplicates
+        }
+        print(
+            f"Pretraining data: {len(corpus.parts)} part(s), {len(costs)} pass(es) over a part"
+            + (f", {notes} of them finished by an earlier run" if notes else ""),
+            flush=True,
+        )
+        with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
+            pipeline_runner.run(
+                lambda pipeline: build_pretraining_data(
+                    pipeline,
+                    corpus,
+                    reader,
+                    passes,
+                    options,
+                    recorded,
+                    {"size": len(vocab), "sha256": file.sha256},
+                    output,
+                    work,
+                ),
+                beam_options,
+                config.output,
+            )
+    manifest = _load(manifest_path, config.output)
+    if manifest is None:
+        raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
+    delete_temporary(output)
+    delete_work(output)
+    require_written(output, {REPORT_FILE_NAME: None, **sizes_of_dataset(manifest.shards)})
+    return manifest
+
+
+def _load(path: str, output: str) -> Dataset | None:
+    remedy = remedy_for(output)
+    try:
+        manifest = Dataset.from_json(read_bytes(path), path, remedy)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError as error:
+        raise DatasetError(f"{path} is a directory; {remedy}") from error
+    # What is printed of it, and every manifest of this command has.
+    if "train" not in manifest.counts:
+        raise DatasetError(f"{path}: counts.train is missing; {remedy}")
+    return manifest
+
+
+def _amounts(note: str) -> dict[str, float]:
+    """What a finished pass has written, for its progress."""
+    finished = read_note(note)
+    shards = finished.shards if finished else []
+    return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
+
+
+def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ()) -> None:
+    """Print what the dataset holds, where, and what to do next.
+
+    Args:
+        manifest: of the dataset.
+        output: its directory.
+        printed: warnings that were printed before.
+    """
+    train, validation = (manifest.num_examples(split) for split in ("train", "validation"))
+    counts = manifest.counts["train"]
+    print(
+        f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "
+        f"in {manifest.options['dupe_factor']} duplicate(s), {validation:,} held out"
+    )
+    objective, masking = manifest.options["objective"], manifest.options["masking"]
+    shares = []
+    if objective != "mlm":
+        meaning = "swapped" if objective == "sop" else "not next sentences"
+        shares.append(f"{counts['instances_labelled_1'] / counts['instances']:.1%} of pairs are {meaning}")
+    if masking != "dynamic":
+        shares.append(f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked")
+    shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")
+    shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
+    print(f"              {', '.join(shares)}")
+    print(f"  report      {output}/{REPORT_FILE_NAME}")
+    for warning in manifest.counts.get("warnings", []):
+        if warning not in printed:
+            print(f"  warning     {warning}")
+    print(f"  manifest    {output}/{dataset.FILE_NAME}")
+    if "://" in output:
+        print(f"\nNext: copy {output} to the machine that trains, or train beside it with beambert submit tpu")
+    else:
+        print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

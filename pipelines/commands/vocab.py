@@ -1,0 +1,97 @@
+"""`beambert vocab`: a vocabulary file alone."""
+
+import argparse
+import json
+import sys
+import uuid
+
+from beambert_common.path_flags import ANY_OUTPUT_FILE
+from pipelines.commands import vocabulary_flags
+from pipelines.commands.corpus import add_input_arguments, add_split_arguments
+from pipelines.io.output_file import check_output_file
+
+DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
+build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
+from: on them it measures how well the vocabulary fits, and prints that."""
+
+ACCEPTS_BEAM_FLAGS = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `beambert vocab`."""
+    add_input_arguments(parser)
+    group = parser.add_argument_group("what to make of it")
+    group.add_argument(
+        "--output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="the vocabulary file, such as vocab.txt"
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace --output if it exists")
+    add_split_arguments(group)
+    vocabulary_flags.add_arguments(parser.add_argument_group("the vocabulary"))
+
+
+def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+    """Runs the command.
+
+    Raises:
+        SourceError, DatasetError, OutputFileError, VocabularyError: a mistake in the input or the flags.
+    """
+    # Imported here, so that `--help` does not wait for Beam.
+    from apache_beam.io.filesystems import FileSystems
+
+    from beambert_common.signals import cleanup_on_signals
+    from pipelines.build_corpus import build_vocabulary
+    from pipelines.commands.corpus_config import corpus_config
+    from pipelines.commands.corpus_run import megabytes_read
+    from pipelines.commands.input_check import check_inputs
+    from pipelines.corpus.reading import split_inputs
+    from pipelines.io.atomic_files import read_bytes
+    from pipelines.io.written_files import require_written
+    from pipelines.runner import pipeline_runner
+    from pipelines.runner.job_output import absolute, delete_folder, require_writable
+    from pipelines.runner.job_progress import Stage, watch_files
+
+    # It learns a vocabulary, and so has no flag for one.
+    config = corpus_config(argparse.Namespace(**vars(args), vocab_file=None))
+    inputs, options = config.inputs, config.options
+    beam_options = pipeline_runner.pipeline_options(beam_flags)
+    output = absolute(args.output)
+    read = [("--input", each.path) for each in inputs]
+    read += [("--decontaminate", path) for path in options.decontaminate]
+    read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
+    check_output_file(
+        "--output",
+        output,
+        read,
+        overwrite=args.overwrite,
+        makes_directory=True,
+        takes_stream=False,
+        exists=FileSystems.exists,
+    )
+    require_writable(FileSystems.split(args.output)[0] or ".")
+    check_inputs(inputs, options.read, config.field_flags)
+    print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
+    temporary = f"{output}.{uuid.uuid4().hex}.tmp"
+    report = f"{temporary}/vocab.json"
+    units = split_inputs(inputs, options)
+    is_embedded = pipeline_runner.is_embedded(beam_options)
+    work = f"{temporary}/work" if is_embedded else ""
+    try:
+        costs = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
+        progress = Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(units))
+        with cleanup_on_signals(lambda: delete_folder(temporary)), watch_files(progress):
+            pipeline_runner.run(
+                lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
+                beam_options,
+                args.output,
+            )
+        require_written(FileSystems.split(output)[0], {FileSystems.split(output)[1]: None})
+        made = json.loads(read_bytes(report))
+    finally:
+        delete_folder(temporary)
+    if made["documents_rejected"]:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
+        print(f"  rejected    {reasons}")
+    for warning in vocabulary_flags.mark_warnings(made.get("marks")):
+        print(f"  warning     {warning}", file=sys.stderr)
+    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab, options.alphabet_limit)
+    return 0

@@ -1,0 +1,1 @@
+"""Turn documents into a corpus: records, sentences, partitions, Parquet files, vocabulary and `corpus.json`."""

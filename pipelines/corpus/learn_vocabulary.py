@@ -1,0 +1,362 @@
+"""The vocabulary of a corpus: word counts of its parts, merged by groups of words, and what is learnt from them.
+
+Memory is bounded by a rule on the text, not by what happens to meet on a worker, so that the words learnt from are the
+same whatever the engine, the workers and the order of files:
+
+1. A part is a bucket of documents, chosen by their hashes. Of the training text, it passes on its `WORDS_A_PART` most
+   frequent words (ties: the first in order of code points), and how many running words it withholds.
+2. Words are spread over groups by their CRC-32. The counts of a group are summed (`MergeWordCounts`).
+3. A group keeps the words counted at least min_count times, and of these at most `WORDS_LEARNT_FROM` / groups, the
+   most frequent (ties as above).
+4. The learner sees what all groups keep, at most `WORDS_LEARNT_FROM` words.
+
+With `--language_sampling_exponent` the counts of a language are multiplied, between steps 2 and 3, by how much more or
+less often its documents are to be seen (`language_factors`), and rounded.
+
+Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their part. `corpus.json` says
+how much was left out. Held-out text is only measured, group by group, and passes on all its other words.
+"""
+
+import dataclasses
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from pipelines.errors import DatasetError
+from pipelines.io.atomic_files import read_bytes, write_atomically
+from pipelines.sources import SourceError
+from tokenizer.coverage import Coverage, coverage
+from tokenizer.learner import alphabet_losses, learn_vocabulary
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.word_counts import count_words, most_frequent
+
+# A part of 64 MiB of English has some 200,000 distinct words, those behind the first 100,000 once or twice.
+WORDS_A_PART = 100_000
+# Less than 1 kB of memory each in the learner.
+WORDS_LEARNT_FROM = 2_000_000
+
+# (split, language or "" where languages are not told apart, group of words)
+Group = tuple[str, str, int]
+# (words joined by blanks, the count of each, number of running words withheld)
+Batch = tuple[str, list[int], int]
+# (counts by word, number of running words withheld)
+GroupCounts = tuple[dict[str, int], int]
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyOptions:
+    """How a vocabulary is made.
+
+    Attributes:
+        do_lower_case: whether it is learnt from lower-cased text without accents.
+        vocab_size: pieces to learn; 0 where vocab_file is given.
+        vocab_file: a vocabulary to take over instead, or "".
+        num_unused: "[unusedN]" pieces.
+        alphabet_limit: characters.
+        min_count: words seen fewer times are not learnt from.
+        compare_vocab: a vocabulary to measure on the held-out text too, or "".
+        language_sampling_exponent: see `language_factors`; 1 to take languages as they come.
+        character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
+    """
+
+    do_lower_case: bool
+    vocab_size: int
+    vocab_file: str
+    num_unused: int
+    alphabet_limit: int
+    min_count: int
+    compare_vocab: str
+    language_sampling_exponent: float
+    character_rules: str
+
+
+def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:
+    """How often documents of each language are to be seen, so that small languages are seen more.
+
+    A language with a share p of the text gets a share proportional to p ** exponent; all together stay as much as they
+    are. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
+
+    Args:
+        words: running words of each language.
+        exponent: 1 changes nothing, 0 makes all languages equal.
+    """
+    total = sum(words.values())
+    shares = {language: count / total for language, count in sorted(words.items()) if count}
+    scale = sum(share**exponent for share in shares.values())
+    return {language: share**exponent / scale / share for language, share in shares.items()}
+
+
+LANGUAGE_REMEDY = (
+    "name the field of JSON lines or Parquet that holds the language with --language_field, or give each language an "
+    "--input of its own and --input_weights"
+)
+
+
+def require_languages(languages: Iterable[str], exponent: float) -> None:
+    """Refuse to balance the languages of a corpus that has one.
+
+    Raises:
+        SourceError: exponent is not 1, and all documents are of the same language.
+    """
+    names = sorted(set(languages))
+    if exponent != 1.0 and len(names) == 1:
+        raise SourceError(
+            f"--language_sampling_exponent {exponent:g} has no effect: every document is of the language {names[0]}; "
+            f"{LANGUAGE_REMEDY}"
+        )
+
+
+def num_word_groups(num_buckets: int) -> int:
+    """Groups that words are merged in: as many as parts, so that a group grows no faster than a part does.
+
+    At least 64, to have work for a cluster, and at most 1024, as every part has a batch for every group; then a group
+    of a corpus of 10 TB has about a million distinct words, some 150 MB.
+    """
+    return min(max(64, num_buckets), 1024)
+
+
+def word_batches(
+    split: str,
+    texts: Iterable[str],
+    options: VocabularyOptions,
+    num_groups: int,
+    language: str = "",
+    weight: float = 1.0,
+) -> Iterator[tuple[Group, Batch]]:
+    """Counts the words of a part and spreads them over the groups.
+
+    Args:
+        split: "train" or "validation". Training text is not counted where a vocabulary is taken over.
+        texts: of the part's documents.
+        options: of the vocabulary.
+        num_groups: from `num_word_groups`.
+        language: of the texts, or "".
+        weight: what their counts are multiplied by.
+    """
+    if split == "train" and not options.vocab_size:
+        return
+    word_counts = scaled(count_words(texts, options.do_lower_case), weight)
+    kept = most_frequent(word_counts, WORDS_A_PART if split == "train" else len(word_counts))
+    groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
+    for word, count in kept.items():
+        words, counts = groups[zlib.crc32(word.encode("utf-8")) % num_groups]
+        words.append(word)
+        counts.append(count)
+    withheld = word_counts.total() - sum(kept.values())
+    for number, (words, counts) in enumerate(groups):
+        # What is withheld belongs to no group in particular.
+        if words or (withheld and not number):
+            yield (split, language, number), (" ".join(words), counts, 0 if number else withheld)
+
+
+def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
+    """The counts times a factor, rounded; what comes to nothing is left out."""
+    if factor == 1.0:
+        return word_counts
+    return +Counter({word: round(count * factor) for word, count in word_counts.items()})
+
+
+class MergeWordCounts(beam.CombineFn):
+    """Batches of one group -> the sum of its counts. Sums alone, so that the order of merging has no influence."""
+
+    def create_accumulator(self) -> GroupCounts:
+        return {}, 0
+
+    def add_input(self, accumulator: GroupCounts, batch: Batch) -> GroupCounts:
+        """Adds one batch."""
+        words, counts, withheld = batch
+        return self._add(accumulator, zip(words.split(), counts, strict=True), withheld)
+
+    def merge_accumulators(self, accumulators: Iterable[GroupCounts]) -> GroupCounts:
+        """Adds all to a new one."""
+        merged = self.create_accumulator()
+        for counts, withheld in accumulators:
+            merged = self._add(merged, counts.items(), withheld)
+        return merged
+
+    def extract_output(self, accumulator: GroupCounts) -> GroupCounts:
+        return accumulator
+
+    @staticmethod
+    def _add(accumulator: GroupCounts, items: Iterable[tuple[str, int]], withheld: int) -> GroupCounts:
+        total, before = accumulator
+        for word, count in items:
+            total[word] = total.get(word, 0) + count
+        return total, before + withheld
+
+
+@dataclasses.dataclass(frozen=True)
+class WordGroup:
+    """What a group of words of the training text contributes.
+
+    Attributes:
+        words: counts of the words to learn from.
+        distinct: words of the group, those left out included.
+        running: occurrences of these, and of what parts withheld.
+    """
+
+    words: dict[str, int]
+    distinct: int
+    running: int
+
+
+def prune_group(counts: GroupCounts, limit: int, min_count: int) -> WordGroup:
+    """Keeps at most `limit` words of a group, each counted at least min_count times."""
+    word_counts, withheld = counts
+    kept = most_frequent(word_counts, limit, min_count)
+    return WordGroup(kept, len(word_counts), sum(word_counts.values()) + withheld)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabularies:
+    """The vocabulary that was made, and what it is compared with.
+
+    Attributes:
+        vocab: learnt or taken over.
+        learnt_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
+        compared: another vocabulary to measure, or None.
+        alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learnt_from.
+    """
+
+    vocab: Vocabulary
+    learnt_from: dict[str, int] | None
+    compared: Vocabulary | None
+    alphabet: dict[str, int] | None = None
+
+
+def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
+    """Learns the vocabulary or takes it over.
+
+    Raises:
+        SourceError: no word to learn from.
+        VocabularyError: too few words for the vocabulary's size, or a file is no vocabulary.
+    """
+    compared = _read(options.compare_vocab) if options.compare_vocab else None
+    if options.vocab_file:
+        return Vocabularies(_read(options.vocab_file), None, compared)
+    words: dict[str, int] = {}
+    distinct = running = 0
+    for group in word_groups:
+        words.update(group.words)
+        distinct += group.distinct
+        running += group.running
+    if not running:
+        raise SourceError(
+            "no document with a word is left to learn a vocabulary from; give files with text, see in "
+            "rejected/*.jsonl of the output which rules left it out, or lower --validation_fraction"
+        )
+    pieces = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
+    learnt_from = {
+        "running_words": running,
+        "running_words_left_out": running - sum(words.values()),
+        "distinct_words": distinct,
+        "distinct_words_left_out": distinct - len(words),
+    }
+    alphabet = alphabet_losses(words, options.alphabet_limit)
+    return Vocabularies(Vocabulary(tuple(pieces)), learnt_from, compared, alphabet)
+
+
+def _read(path: str) -> Vocabulary:
+    return Vocabulary.from_bytes(read_bytes(path), path)
+
+
+def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Coverage, Coverage]:
+    """How the vocabulary, and the one it is compared with, spell a group of held-out words."""
+    word_counts, withheld = counts
+    # A part of held-out text withholds nothing but words of more than 200 characters.
+    too_long = Coverage(words=withheld, unknown=withheld, pieces=withheld)
+    compared = vocabularies.compared
+    return (
+        coverage(word_counts, vocabularies.vocab.ids) + too_long,
+        coverage(word_counts, compared.ids) + too_long if compared else Coverage(),
+    )
+
+
+def write_vocabulary(
+    _: None, vocabularies: Vocabularies, coverages: Iterable[tuple[Coverage, Coverage]], path: str, mark: str = ""
+) -> dict[str, Any]:
+    """Write the vocabulary file; return the "vocab" of `corpus.json`.
+
+    Raises:
+        DatasetError: the file `mark` is missing: somebody has deleted the directory, and may have put another there.
+    """
+    if mark and not FileSystems.exists(mark):
+        raise DatasetError(f"{mark} was removed while the command ran; run the same command again")
+    own = other = Coverage()
+    for measured in coverages:
+        own, other = own + measured[0], other + measured[1]
+    held_out = {"vocab": dataclasses.asdict(own)}
+    if vocabularies.compared:
+        held_out["compare_vocab"] = dataclasses.asdict(other)
+    with write_atomically(path) as file:
+        file.write(vocabularies.vocab.to_bytes())
+    return {
+        "size": len(vocabularies.vocab),
+        "sha256": file.sha256,
+        "learnt_from": vocabularies.learnt_from,
+        "alphabet": vocabularies.alphabet,
+        "held_out": held_out,
+    }
+
+
+def weigh_language(
+    element: tuple[Group, GroupCounts], totals: Mapping[str, int], exponent: float
+) -> tuple[Group, Batch]:
+    """A group of words of one language -> a batch of the group for all languages, counts multiplied by its factor."""
+    (split, language, number), (word_counts, withheld) = element
+    require_languages(totals, exponent)
+    factor = language_factors(totals, exponent)[language]
+    counts = scaled(Counter(word_counts), factor)
+    return (split, "", number), (" ".join(counts), list(counts.values()), round(withheld * factor))
+
+
+def make_vocabulary(
+    start: beam.PCollection,
+    words: beam.PCollection,
+    options: VocabularyOptions,
+    num_groups: int,
+    path: str,
+    mark: str = "",
+) -> beam.PCollection:
+    """Composes the steps from the word counts of parts to the vocabulary file.
+
+    Args:
+        start: one element, None.
+        words: what `word_batches` yields for every part.
+        options: how to make it.
+        num_groups: from `num_word_groups`.
+        path: the file to write, on any Beam filesystem.
+        mark: a file without which nothing is written, "" for none.
+
+    Returns:
+        One element, the "vocab" of `corpus.json`: "size" and "sha256" of the file; "learnt_from", numbers of words in
+        the training text and of those left out; "held_out", the `Coverage` of it and of what it is compared with.
+    """
+    merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
+    train, held_out = (
+        merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
+        for split in ("train", "validation")
+    )
+    if options.language_sampling_exponent != 1.0:
+        totals = (
+            train
+            | "LanguageWords" >> beam.Map(lambda element: (element[0][1], sum(element[1][0].values()) + element[1][1]))
+            | "AddLanguageWords" >> beam.CombinePerKey(sum)
+        )
+        train = (
+            train
+            | "WeighLanguages"
+            >> beam.Map(weigh_language, beam.pvalue.AsDict(totals), options.language_sampling_exponent)
+            | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
+        )
+    train, held_out = train | "TrainCounts" >> beam.Values(), held_out | "ValidationCounts" >> beam.Values()
+    kept = train | "PruneWords" >> beam.Map(prune_group, WORDS_LEARNT_FROM // num_groups, options.min_count)
+    vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
+    coverages = held_out | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
+    return start | "WriteVocabulary" >> beam.Map(
+        write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path, mark
+    )

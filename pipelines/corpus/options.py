@@ -1,0 +1,55 @@
+"""What job 1 does."""
+
+import dataclasses
+
+from pipelines.cleaning.rules import CleaningOptions
+from pipelines.corpus.learn_vocabulary import VocabularyOptions
+from pipelines.sources import ReadOptions
+from pipelines.sources.documents import bucket_of, is_validation
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusOptions(VocabularyOptions):
+    """What job 1 does, its vocabulary included.
+
+    Attributes:
+        read: how files are read.
+        language: ISO 639 code, for sentence segmentation.
+        segmenter: a name of `pipelines.corpus.segmentation.SEGMENTERS`.
+        truncation_noise: share of sentences that are cut off at a random word.
+        num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
+        validation_fraction: share of documents held out.
+        cleaning: which cleaning rules run, and their thresholds.
+        identify_language: whether documents in another language than `language` are left out.
+        decontaminate: evaluation files whose text is looked for in the documents.
+        decontaminate_action: "drop" or "report": what becomes of a document that shares text with them.
+        near_duplicates: whether documents that say almost the same as another are left out.
+        repeated_paragraphs: whether paragraphs that stand in another document too are left out.
+    """
+
+    read: ReadOptions
+    language: str
+    segmenter: str
+    truncation_noise: float
+    num_buckets: int
+    validation_fraction: float
+    cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
+    identify_language: bool = False
+    decontaminate: list[str] = dataclasses.field(default_factory=list)
+    decontaminate_action: str = "drop"
+    near_duplicates: bool = False
+    repeated_paragraphs: bool = False
+
+    def num_buckets_of(self, split: str) -> int:
+        """Parts of a split; those of the held-out documents are about as large as the others."""
+        return self.num_buckets if split == "train" else max(1, round(self.num_buckets * self.validation_fraction))
+
+
+# (split, number within the split)
+Bucket = tuple[str, int]
+
+
+def bucket_of_document(document_id: bytes, options: CorpusOptions) -> Bucket:
+    """Where a document belongs, by its identity alone."""
+    split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
+    return split, bucket_of(document_id, options.num_buckets_of(split))

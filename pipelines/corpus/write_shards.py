@@ -1,0 +1,309 @@
+"""The second half of job 1: the blocks of a bucket -> its documents -> a Parquet part, counts, what was rejected."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beambert_common.typed_json import decode, require
+from pipelines.cleaning import rules
+from pipelines.cleaning.rules import utf8_bytes
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.deduplication_transforms import (
+    BLOCKS,
+    NEAR_DUPLICATE,
+    REPEATED_PARAGRAPH,
+    Grouped,
+    near_duplicates_of,
+    precedence,
+    repeated_paragraphs_of,
+    without_paragraphs,
+)
+from pipelines.corpus.learn_vocabulary import Batch, Group, num_word_groups, word_batches
+from pipelines.corpus.options import Bucket, CorpusOptions
+from pipelines.corpus.reading import SNIPPET_CHARACTERS
+from pipelines.corpus.records import Record, read_blocks
+from pipelines.corpus.removed_text import Loss
+from pipelines.io.atomic_files import read_bytes, write_text
+from pipelines.io.manifest_schemas import PartCounts
+from pipelines.io.versions import require_same_rules
+from pipelines.io.written_files import is_written
+from tokenizer.lost_marks import MarkCounts, count_marks
+
+_REJECTED_A_PART = 1000
+
+
+class _RejectedLines:
+    """What a part leaves out, documents and paragraphs, as JSON lines: at most `_REJECTED_A_PART` of each rule.
+
+    Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._lines: list[str] = []
+
+    def add(self, record: Record, rule: str, text: str, **more: str) -> None:
+        self._seen[rule] += 1
+        if self._seen[rule] <= _REJECTED_A_PART:
+            line = {
+                "id": record.id.hex(),
+                "reason": rule,
+                "title": record.title,
+                "source": record.source,
+                **({"line": record.line} if record.line else {}),
+                **({"source_id": record.source_id} if record.source_id else {}),
+                "text": text[:SNIPPET_CHARACTERS],
+                **more,
+            }
+            self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def write(self, path: str) -> None:
+        if self._lines:
+            write_text(path, "".join(self._lines))
+
+
+@dataclasses.dataclass
+class DeduplicationResult:
+    """The documents of a bucket after all rules, in order of identity.
+
+    Attributes:
+        kept: those that stay.
+        rejected: those that do not, each with its reason.
+        like: of near-duplicates, the identity that they are like.
+        repeated: paragraphs left out because another document has them too, by identity.
+    """
+
+    kept: list[Record]
+    rejected: list[Record]
+    like: dict[bytes, bytes]
+    repeated: dict[bytes, list[str]]
+
+
+def deduplicate(grouped: Grouped) -> DeduplicationResult:
+    """Drops equal texts, near-duplicates and repeated paragraphs."""
+    like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
+    sifted = DeduplicationResult([], [], like, {})
+    before = b""
+    # Sorted, so that the copy that stays does not depend on the order of arrival.
+    for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
+        reason = record.reason
+        if not reason and record.id == before:
+            reason = rules.DUPLICATE
+        elif not reason:
+            before = record.id
+            if record.id in like:
+                reason = NEAR_DUPLICATE
+            elif record.id in repeated:
+                numbers = repeated[record.id]
+                sifted.repeated[record.id] = [
+                    text for number, text in enumerate(record.paragraph_texts()) if number in numbers
+                ]
+                shorter = without_paragraphs(record, numbers)
+                if shorter.text:
+                    record = shorter
+                else:
+                    reason = REPEATED_PARAGRAPH
+        if reason:
+            sifted.rejected.append(record._replace(reason=reason))
+        else:
+            sifted.kept.append(record)
+    return sifted
+
+
+def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
+    """The word counts of one part, as `pipelines.corpus.learn_vocabulary.make_vocabulary` takes them."""
+    training = split == "train"
+    texts: dict[tuple[str, float], list[str]] = {}
+    for record in kept:
+        language = record.language if training and options.language_sampling_exponent != 1.0 else ""
+        # Held-out text is measured as it is.
+        texts.setdefault((language, record.weight if training else 1.0), []).append(record.text)
+    groups = num_word_groups(options.num_buckets)
+    for (language, weight), found in sorted(texts.items()):
+        yield from word_batches(split, found, options, groups, language, weight)
+
+
+class CountPart(beam.DoFn):
+    """Count the words of a partition: the side outputs of `WritePart`, without its files.
+
+    Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark
+    in uncased text.
+    """
+
+    REJECTED, MARKS = "rejected", "marks"
+
+    def __init__(self, options: CorpusOptions) -> None:
+        self._options = options
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
+        """Sifts the bucket and counts the words of what stays."""
+        (split, _), grouped = element
+        sifted = deduplicate(grouped)
+        yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in sifted.rejected)))
+        yield from count_part(split, sifted.kept, self._options)
+        uncased = self._options.do_lower_case
+        marks = count_marks(record.text for record in sifted.kept) if uncased else MarkCounts()
+        yield beam.pvalue.TaggedOutput(self.MARKS, marks)
+
+
+def part_name(split: str, number: int, options: CorpusOptions) -> str:
+    """How the files of a part are called, before the dot."""
+    return f"{split}-{number:05d}-of-{options.num_buckets_of(split):05d}"
+
+
+class FinishedPart(NamedTuple):
+    """The completion marker of a part.
+
+    Attributes:
+        part: None where all its documents are rejected.
+        counts: of `count_records`, and marks.
+        words: of `count_part`.
+    """
+
+    part: Part | None
+    counts: dict[str, Any]
+    words: list[tuple[Group, Batch]]
+
+
+def read_note(path: str) -> FinishedPart | None:
+    """Return the completion marker of a part; None if there is none, or it is damaged: then the part is made again."""
+    try:
+        finished = decode(read_bytes(path), FinishedPart)
+        require(finished.counts, PartCounts)
+    except (OSError, ValueError):
+        return None
+    if (
+        finished.part is not None
+        and finished.part.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
+    ):
+        return None
+    if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _) in finished.words):
+        return None
+    return finished
+
+
+class WritePart(beam.DoFn):
+    """(bucket, what there is of it) -> its Parquet file, a Part and counts; on the side its word counts by group.
+
+    Args:
+        output: the corpus directory.
+        options: what to do.
+        work: directory to note finished parts in and find them again, or "".
+    """
+
+    WORDS = "words"
+    _SO_FAR = Metrics.counter("beambert", "parts_written")
+
+    def __init__(self, output: str, options: CorpusOptions, work: str) -> None:
+        self._output = output
+        self._options = options
+        self._work = work
+
+    def setup(self) -> None:
+        """Checks, once a worker thread, that it is a worker like the others."""
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
+        """Writes one part and what was rejected from it, unless that was done before."""
+        (split, number), grouped = element
+        name = part_name(split, number, self._options)
+        note = f"{self._work}/{name}.json"
+        done = read_note(note) if self._work else None
+        if done and done.part and not is_written(f"{self._output}/{done.part.name}", done.part.bytes):
+            # Removed since, by somebody else.
+            done = None
+        if done is None:
+            sifted = deduplicate(grouped)
+            part, counts = self._write(name, split, number, sifted)
+            words = list(count_part(split, sifted.kept, self._options)) if part else []
+            if self._work:
+                write_text(note, json.dumps([part and dataclasses.asdict(part), counts, words]))
+        else:
+            part, counts, words = done.part, done.counts, done.words
+        self._SO_FAR.inc()
+        for batch in words:
+            yield beam.pvalue.TaggedOutput(self.WORDS, batch)
+        yield part, counts
+
+    def _write(
+        self, name: str, split: str, number: int, sifted: DeduplicationResult
+    ) -> tuple[Part | None, dict[str, Any]]:
+        lines = _RejectedLines()
+        for record in sifted.rejected:
+            like = sifted.like.get(record.id)
+            more = {"like": like.hex()} if like and record.reason == NEAR_DUPLICATE else {}
+            if record.reason == rules.CONTAMINATED:
+                more = json.loads(record.work)["contamination"]
+            lines.add(record, record.reason, record.text, **more)
+        for record in [*sifted.rejected, *sifted.kept]:
+            work = json.loads(record.work) if record.work else {"dropped": [], "reported": []}
+            for rule, snippet in work["dropped"]:
+                lines.add(record, rule, snippet)
+            for rule in () if record.reason else work["reported"]:
+                more = work["contamination"] if rule == rules.CONTAMINATED else {}
+                lines.add(record, f"{rule}, kept", record.text, **more)
+        for record in sifted.kept:
+            for text in sifted.repeated.get(record.id, ()):
+                lines.add(record, REPEATED_PARAGRAPH, text)
+        lines.write(f"{self._output}/rejected/{name}.jsonl")
+        counts = count_records(sifted)
+        if self._options.do_lower_case:
+            counts["marks"] = vars(count_marks(record.text for record in sifted.kept))
+        if not sifted.kept:
+            return None, counts
+        path = f"corpus/{name}.parquet"
+        size, sha256 = corpus_manifest.write_part(f"{self._output}/{path}", sifted.kept)
+        sentences = sum(sum(record.paragraphs) for record in sifted.kept)
+        buckets = self._options.num_buckets_of(split)
+        return Part(path, split, number, buckets, len(sifted.kept), sentences, size, sha256), counts
+
+
+def count_records(sifted: DeduplicationResult) -> dict[str, Any]:
+    """The numbers of a part that go into `corpus.json`: by input, by language and by rule."""
+    inputs: dict[str, Counter[str]] = {}
+    rejected: dict[str, Counter[str]] = {}
+    languages: dict[str, Counter[str]] = {}
+    cleaned: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
+    losses: dict[str, Loss] = {}
+    for record in sifted.rejected:
+        rejected.setdefault(record.origin, Counter())[record.reason] += 1
+    for record in sifted.kept:
+        size = {
+            "documents": 1,
+            "sentences": sum(record.paragraphs),
+            "words": len(record.text.split()),
+            "characters": len(record.text),
+            "bytes": len(record.text.encode("utf-8")),
+        }
+        inputs.setdefault(record.origin, Counter()).update(size)
+        languages.setdefault(record.language, Counter()).update(size)
+        cleaned[REPEATED_PARAGRAPH] += len(sifted.repeated.get(record.id, ()))
+        losses.setdefault(record.origin, Loss()).lost[REPEATED_PARAGRAPH] += sum(
+            map(utf8_bytes, sifted.repeated.get(record.id, ()))
+        )
+    for record in [*sifted.rejected, *sifted.kept]:
+        losses.setdefault(record.origin, Loss()).add(record)
+        if record.work:
+            work = json.loads(record.work)
+            cleaned.update(work["counts"])
+            if not record.reason:
+                reported.update(work["reported"])
+    return {
+        "inputs": inputs,
+        "rejected": rejected,
+        "languages": languages,
+        "cleaned": +cleaned,
+        "reported": reported,
+        "lost": {origin: +loss.lost for origin, loss in losses.items()},
+    }

@@ -1,0 +1,1 @@
+"""Turn a corpus into shards of serialized examples with statistics, and read examples back as text."""

@@ -1,0 +1,210 @@
+"""Pretraining examples as a person reads them: text with marks, and the numbers of many of them.
+
+Used by `beambert inspect` and for the samples of `report.html`.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+
+from pipelines.errors import DatasetError
+from pipelines.examples.statistics import Statistics
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.wordpiece import CONTINUATION
+
+# What a label says, by objective.
+LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("in order", "swapped")}
+MASK, OTHER, SAME = "mask", "other", "same"
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One row without its padding; n positions.
+
+    Attributes:
+        input_ids: int64 [n], as the model sees them.
+        original_ids: int64 [n], as they were in the text.
+        is_masked: bool [n], tokens to predict.
+        segment_ids: int64 [n].
+        instances: (first position, position behind the last, label or None) of each.
+        row_length: positions with padding.
+        masks: False where the trainer masks.
+    """
+
+    input_ids: np.ndarray
+    original_ids: np.ndarray
+    is_masked: np.ndarray
+    segment_ids: np.ndarray
+    instances: list[tuple[int, int, int | None]]
+    row_length: int
+    masks: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A run of text without a mask, or one masked token.
+
+    Attributes:
+        text: the text; of a masked token the original.
+        kind: "" for text, `MASK`, `OTHER` or `SAME` by what stands in the place of a masked token.
+        instead: what the model sees there.
+        glued: no space before it.
+    """
+
+    text: str
+    kind: str = ""
+    instead: str = ""
+    glued: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceText:
+    """An instance as text: the spans of A and of B (empty where there is none), its label and numbers of tokens."""
+
+    a: list[Span]
+    b: list[Span]
+    label: int | None
+    a_tokens: int
+    b_tokens: int
+    masked: int
+
+
+def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
+    """Makes sense of the features of a record, of any format that `beambert` or google-research/bert writes.
+
+    Raises:
+        DatasetError: features that contradict each other or the size of the vocabulary.
+    """
+    ids = features["input_ids"]
+    row_length = len(ids)
+    sequence = features.get("sequence_ids")
+    if sequence is None:
+        sequence = features.get("input_mask", np.ones(row_length, np.int64))
+    segment_ids = features.get("segment_ids", np.zeros(row_length, np.int64))
+    if len(sequence) != row_length or len(segment_ids) != row_length:
+        raise DatasetError("its features are of different lengths; give a shard of pretraining examples")
+    used = int(np.count_nonzero(sequence))
+    positions = features.get("masked_lm_positions", np.zeros(0, np.int64))
+    labels = features.get("masked_lm_ids", np.zeros(0, np.int64))
+    weights = features.get("masked_lm_weights", np.ones(len(positions), np.float32))
+    if not len(positions) == len(labels) == len(weights):
+        raise DatasetError("its masked_lm features are of different lengths; give a shard of pretraining examples")
+    positions, labels = positions[weights > 0], labels[weights > 0]
+    if len(positions) and not 0 <= positions.min() <= positions.max() < row_length:
+        raise DatasetError(f"it masks position {positions.max()} of a row of {row_length}; the shard is damaged")
+    original_ids = ids.copy()
+    original_ids[positions] = labels
+    largest = max(ids.max(initial=0), original_ids.max(initial=0))
+    if largest >= vocab_size or min(ids.min(initial=0), original_ids.min(initial=0)) < 0:
+        raise DatasetError(
+            f"it has the id {largest}, the vocabulary {vocab_size} pieces; name the vocabulary that the shard was "
+            "built with (--vocab_file)"
+        )
+    is_masked = np.zeros(row_length, bool)
+    is_masked[positions] = True
+    starts = np.flatnonzero(np.diff(sequence[:used], prepend=0))
+    next_labels = features.get("next_sentence_labels", np.zeros(0, np.int64))
+    instances = [
+        (int(start), int(end), int(next_labels[number]) if number < len(next_labels) else None)
+        for number, (start, end) in enumerate(zip(starts, np.append(starts[1:], used), strict=True))
+    ]
+    return Example(
+        input_ids=ids[:used],
+        original_ids=original_ids[:used],
+        is_masked=is_masked[:used],
+        segment_ids=segment_ids[:used],
+        instances=instances,
+        row_length=row_length,
+        masks="masked_lm_positions" in features,
+    )
+
+
+def as_text(example: Example, vocab: Vocabulary) -> list[InstanceText]:
+    """Every instance of a row as text; [CLS] and [SEP] where they belong are left out."""
+    texts = []
+    for start, end, label in example.instances:
+        positions = np.arange(start, end)
+        segments = []
+        for segment in (0, 1):
+            run = positions[example.segment_ids[start:end] == segment]
+            if segment == 0 and len(run) and example.original_ids[run[0]] == vocab.cls_id:
+                run = run[1:]
+            if len(run) and example.original_ids[run[-1]] == vocab.sep_id:
+                run = run[:-1]
+            segments.append(run)
+        a, b = segments
+        texts.append(
+            InstanceText(
+                a=_spans(example, a, vocab),
+                b=_spans(example, b, vocab),
+                label=label,
+                a_tokens=len(a),
+                b_tokens=len(b),
+                masked=int(np.count_nonzero(example.is_masked[start:end])),
+            )
+        )
+    return texts
+
+
+def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[Span]:
+    spans: list[Span] = []
+    words: list[str] = []
+    glued = False
+    for position in positions:
+        original = _printable(vocab.pieces[example.original_ids[position]])
+        is_continuation = original.startswith(CONTINUATION)
+        if not example.is_masked[position]:
+            if not words:
+                glued = is_continuation and bool(spans)
+            text = original.removeprefix(CONTINUATION) if is_continuation and (words or spans) else original
+            words.append(text if not words or is_continuation else f" {text}")
+            continue
+        if words:
+            spans.append(Span("".join(words), glued=glued))
+            words = []
+        seen = example.input_ids[position]
+        same = seen == example.original_ids[position]
+        kind = MASK if seen == vocab.mask_id else SAME if same else OTHER
+        instead = "MASK" if kind == MASK else _printable(vocab.pieces[seen])
+        spans.append(Span(original, kind, instead, glued=is_continuation and bool(spans)))
+    if words:
+        spans.append(Span("".join(words), glued=glued))
+    return spans
+
+
+def _printable(piece: str) -> str:
+    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in piece)
+
+
+def plain(spans: Iterable[Span]) -> str:
+    """Spans as one line; a masked token is `[original→what stands there]`."""
+    line: list[str] = []
+    for span in spans:
+        line.append("" if span.glued or not line else " ")
+        line.append(f"[{span.text}→{span.instead}]" if span.kind else span.text)
+    return "".join(line)
+
+
+def count(statistics: Statistics, example: Example, vocab: Vocabulary) -> None:
+    """Adds one example to statistics, as far as its shard tells; the text is counted as often as it stands there."""
+    statistics.rows += 1
+    statistics.positions += example.row_length
+    statistics.row_lengths = _count_one(statistics.row_lengths, len(example.input_ids))
+    for start, end, label in example.instances:
+        statistics.instances += 1
+        statistics.instances_labelled_1 += label or 0
+        statistics.instance_tokens += end - start
+        statistics.instance_lengths = _count_one(statistics.instance_lengths, end - start)
+    masked = example.is_masked
+    statistics.add_masks(example.input_ids[masked], example.original_ids[masked], vocab.mask_id)
+    statistics.masked_in_row = _count_one(statistics.masked_in_row, int(np.count_nonzero(masked)))
+    text = example.original_ids
+    statistics.add_tokens(text[(text != vocab.cls_id) & (text != vocab.sep_id)], vocab)
+
+
+def _count_one(histogram: np.ndarray, value: int) -> np.ndarray:
+    if value >= len(histogram):
+        histogram = np.concatenate([histogram, np.zeros(value + 1 - len(histogram), np.int64)])
+    histogram[value] += 1
+    return histogram

@@ -1,0 +1,145 @@
+"""The documents of one bucket -> the shard files of one duplicate: sample, lay out, mask, encode, write.
+
+All that is random comes from a generator seeded by (seed, split, bucket, duplicate).
+"""
+
+import numpy as np
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_reader import CorpusReader
+from pipelines.dataset import Shard
+from pipelines.examples import shard_writer
+from pipelines.examples.statistics import Statistics
+from pipelines.instances.instances import TokenizedDocuments, from_sentences
+from pipelines.instances.layout import RowPlan, Rows, lay_out, one_a_row
+from pipelines.instances.masking import Masked, MaskingVocabulary, mask_rows
+from pipelines.instances.noise import add_noise
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.instances.packing import pack
+from pipelines.instances.sampling import sample_instances
+from tokenizer.tokenizer import Tokenizer
+
+SPLITS = ("train", "validation")
+# Positions laid out, masked and encoded at a time, a whole number of rows; bounds memory, keeps a batch in the
+# processor's cache, and is part of what a seed means.
+_BATCH_POSITIONS = 2**17
+
+
+def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.random.Generator:
+    """The source of all that is random in one shard: a function of what the shard is, not of who writes it or when."""
+    return np.random.default_rng([random_seed, SPLITS.index(split), bucket, duplicate])
+
+
+def duplicates_of(split: str, options: PretrainingDataOptions) -> int:
+    """Passes over a split. Held-out text is measured, not trained on: one set of masks is enough."""
+    return options.dupe_factor if split == "train" else 1
+
+
+def shard_name(part: Part, duplicate: int, row_length: int, options: PretrainingDataOptions) -> str:
+    """Where the shard with rows of that length lies, relative to the dataset's directory."""
+    of_length = f"length-{row_length:05d}-" if options.length_bins else ""
+    return (
+        f"shards/{part.split}-duplicate-{duplicate:03d}-{of_length}{part.bucket:05d}-of-{part.buckets:05d}"
+        f"{shard_writer.extension(options)}"
+    )
+
+
+def tokenize_part(
+    corpus: CorpusReader, part: Part, tokenizer: Tokenizer, options: PretrainingDataOptions
+) -> TokenizedDocuments:
+    """Reads one Parquet part into flat arrays of token ids."""
+    table, split = corpus.read_part(part.name), part.split
+    documents = table["sentences"].combine_chunks()
+    sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
+    token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
+    # Held-out text is measured as it is.
+    weights = table["weight"].to_numpy() if split == "train" else np.ones(len(table))
+    if split == "train" and options.language_factors:
+        weights = weights * np.array([options.language_factors[language] for language in table["language"].to_pylist()])
+    return from_sentences(token_ids, token_starts, sentences, weights)
+
+
+def plan_rows(
+    lengths: np.ndarray, options: PretrainingDataOptions, rng: np.random.Generator
+) -> list[tuple[int, RowPlan]]:
+    """Which instance goes to which row, in random order, for every length of rows.
+
+    Args:
+        lengths: int64 [instances], at most max_seq_length.
+        options: pack, max_instances_per_row, length_bins, max_seq_length are read.
+        rng: the only source of chance.
+    """
+    if options.pack:
+        return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
+    order = rng.permutation(len(lengths))
+    bins = np.searchsorted(options.row_lengths, lengths[order])
+    return [(row_length, one_a_row(order[bins == number])) for number, row_length in enumerate(options.row_lengths)]
+
+
+def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
+    """The features of a batch of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
+
+    Every feature there is; a file holds those of `options.names_of_features`.
+    """
+    features: dict[str, np.ndarray] = {
+        "input_ids": rows.input_ids if masked is None else masked.input_ids,
+        "input_mask": (rows.sequence_ids > 0).astype(np.uint8),
+        "segment_ids": rows.segment_ids,
+        "sequence_ids": rows.sequence_ids,
+        "next_sentence_labels": rows.labels,
+        "next_sentence_positions": rows.instance_positions,
+        "next_sentence_weights": rows.filled.astype(np.float32),
+    }
+    if masked is not None:
+        features["masked_lm_positions"] = masked.positions
+        features["masked_lm_ids"] = masked.label_ids
+        features["masked_lm_weights"] = masked.weights
+    return features
+
+
+def write_shards(
+    documents: TokenizedDocuments,
+    part: Part,
+    duplicate: int,
+    output: str,
+    tokenizer: Tokenizer,
+    options: PretrainingDataOptions,
+) -> tuple[list[Shard], Statistics]:
+    """Writes one duplicate of one bucket: a file, or one for each length of rows that occurs.
+
+    Args:
+        documents: the bucket.
+        part: what it is: split, bucket and how many there are.
+        duplicate: which pass over the corpus.
+        output: the dataset directory.
+        tokenizer: the one that made `documents`.
+        options: what the examples are like.
+    """
+    rng = generator(options.random_seed, part.split, part.bucket, duplicate)
+    vocab = tokenizer.vocabulary
+    masking_vocab = MaskingVocabulary.of(vocab)
+    statistics = Statistics()
+    if options.noise and part.split == "train":  # Held-out text is measured as it is.
+        documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
+    instances = sample_instances(documents, options, rng)
+    statistics.add_instances(instances)
+    shards = []
+    for row_length, plan in plan_rows(instances.lengths, options, rng):
+        if not len(plan) and len(options.row_lengths) > 1:
+            continue
+        predictions = options.predictions_in(row_length)
+        name = shard_name(part, duplicate, row_length, options)
+        with shard_writer.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
+            batch_rows = max(1, _BATCH_POSITIONS // row_length)
+            for first in range(0, len(plan), batch_rows):
+                some = plan.some(first, min(first + batch_rows, len(plan)))
+                rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
+                masked = None
+                if options.masking != "dynamic":
+                    masked = mask_rows(rows, predictions, options, masking_vocab, rng)
+                statistics.add_rows(rows, masked, vocab.mask_id)
+                file.write(features_of(rows, masked))
+        shards.append(
+            Shard(name, part.split, duplicate, file.examples, file.bytes, file.sha256, row_length, predictions)
+        )
+    return shards, statistics

@@ -1,0 +1,193 @@
+"""What a dataset is like, in numbers that can be added up: gathered a shard at a time, shown by `report.html`."""
+
+import base64
+import dataclasses
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pipelines.instances.instances import Instances, TokenizedDocuments
+from pipelines.instances.layout import Rows
+from pipelines.instances.masking import Masked
+from tokenizer.vocabulary import Vocabulary
+
+# Sentences from here on count as this long.
+_LONGEST_SENTENCE = 1024
+# Bins of document lengths to a doubling.
+_BINS_A_DOUBLING = 2
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
+@dataclasses.dataclass(eq=False)
+class Statistics:
+    """Numbers of one shard or of many; every one a sum. Arrays are int64 and as long as they need to be.
+
+    Attributes:
+        documents, sentences, tokens, unknown_tokens: of the text, counted with the first duplicate alone.
+        sentence_lengths: sentences by number of tokens; the last of `_LONGEST_SENTENCE` holds all longer ones.
+        document_lengths: documents by number of tokens, bin i from `document_bin_start(i)` on.
+        piece_counts: [vocabulary] how often each piece occurs in the text, before anything is masked.
+        instances, instances_labelled_1: how many, and how many of them have label 1 (B is not what follows A).
+        instance_tokens: their positions, [CLS] and [SEP] included.
+        tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
+        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
+        segments_dropped: single segments that nothing could be paired with, or too short to split.
+        words_with_noise: words that got a typing error.
+        instance_lengths, a_lengths, b_lengths: instances by number of tokens, of the whole, of A and of B.
+        rows, positions: rows, and positions in them with padding.
+        row_lengths: rows by number of positions before the padding.
+        masked_tokens: tokens to predict.
+        masked_as_mask, masked_as_other, masked_as_same: what stands in their place: [MASK], another token, the token.
+        masked_in_row: rows by number of tokens to predict.
+    """
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    unknown_tokens: int = 0
+    sentence_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    document_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    piece_counts: np.ndarray = dataclasses.field(default_factory=_none)
+    instances: int = 0
+    instances_labelled_1: int = 0
+    instance_tokens: int = 0
+    tokens_truncated: int = 0
+    tokens_packed: int = 0
+    segments_dropped: int = 0
+    words_with_noise: int = 0
+    instance_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    a_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    b_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    rows: int = 0
+    positions: int = 0
+    row_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    masked_tokens: int = 0
+    masked_as_mask: int = 0
+    masked_as_other: int = 0
+    masked_as_same: int = 0
+    masked_in_row: np.ndarray = dataclasses.field(default_factory=_none)
+
+    def add_text(self, documents: TokenizedDocuments, vocab: Vocabulary) -> None:
+        """Counts the text of a bucket."""
+        self.add_tokens(documents.token_ids, vocab)
+        self.documents += len(documents)
+        self.sentences += len(documents.sentence_starts) - 1
+        lengths = np.minimum(np.diff(documents.sentence_starts), _LONGEST_SENTENCE)
+        self.sentence_lengths = _sum(self.sentence_lengths, np.bincount(lengths))
+        document_tokens = np.diff(documents.sentence_starts[documents.document_starts])
+        bins = np.floor(np.log2(document_tokens) * _BINS_A_DOUBLING).astype(np.int64)
+        self.document_lengths = _sum(self.document_lengths, np.bincount(bins))
+
+    def add_tokens(self, token_ids: np.ndarray, vocab: Vocabulary) -> None:
+        """Counts the pieces of text; ids int [n]."""
+        counts = np.bincount(token_ids, minlength=len(vocab))
+        self.tokens += len(token_ids)
+        self.unknown_tokens += int(counts[vocab.unk_id])
+        self.piece_counts = _sum(self.piece_counts, counts)
+
+    def add_instances(self, instances: Instances) -> None:
+        """Counts what was sampled from a bucket for one duplicate."""
+        self.instances += len(instances)
+        self.instances_labelled_1 += int(np.count_nonzero(instances.labels))
+        self.instance_tokens += int(instances.lengths.sum())
+        self.tokens_truncated += instances.tokens_truncated
+        self.tokens_packed += instances.tokens_packed
+        self.segments_dropped += instances.segments_dropped
+        self.instance_lengths = _sum(self.instance_lengths, np.bincount(instances.lengths))
+        self.a_lengths = _sum(self.a_lengths, np.bincount(instances.a_length))
+        self.b_lengths = _sum(self.b_lengths, np.bincount(instances.b_length))
+
+    def add_rows(self, rows: Rows, masked: Masked | None, mask_id: int) -> None:
+        """Counts a batch of rows as they are written; `masked` is None where the trainer masks."""
+        self.rows += len(rows)
+        self.positions += rows.input_ids.size
+        self.row_lengths = _sum(self.row_lengths, np.bincount(rows.lengths))
+        if masked is None:
+            return
+        predicted = masked.weights > 0
+        row_start = np.arange(len(rows))[:, None] * rows.input_ids.shape[1]
+        seen = masked.input_ids.reshape(-1)[row_start + masked.positions]  # [n, P]
+        in_row = np.count_nonzero(predicted, axis=1)
+        self._add_masks(
+            int(in_row.sum()),
+            int(np.count_nonzero((seen == mask_id) & predicted)),
+            int(np.count_nonzero((seen == masked.label_ids) & predicted)),
+        )
+        self.masked_in_row = _sum(self.masked_in_row, np.bincount(in_row))
+
+    def add_masks(self, input_ids: np.ndarray, label_ids: np.ndarray, mask_id: int) -> None:
+        """Counts tokens to predict: what stands in their places, and what they are; int [n] both."""
+        as_mask = int(np.count_nonzero(input_ids == mask_id))
+        self._add_masks(len(label_ids), as_mask, int(np.count_nonzero(input_ids == label_ids)))
+
+    def _add_masks(self, tokens: int, as_mask: int, as_same: int) -> None:
+        self.masked_tokens += tokens
+        self.masked_as_mask += as_mask
+        self.masked_as_same += as_same
+        self.masked_as_other += tokens - as_mask - as_same
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            here, there = getattr(self, field.name), getattr(other, field.name)
+            values[field.name] = _sum(here, there) if isinstance(here, np.ndarray) else here + there
+        return Statistics(**values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statistics) and self.to_json() == other.to_json()
+
+    def numbers(self) -> dict[str, int]:
+        """The single numbers by name, for `dataset.json`."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, int)}
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it; arrays as base64 of their compressed bytes, for counts by piece are long and mostly small."""
+        return {
+            name: base64.b64encode(zlib.compress(value.astype("<i8").tobytes(), level=1)).decode("ascii")
+            if isinstance(value, np.ndarray)
+            else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Statistics":
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: not what `to_json` gives.
+        """
+        expected = Statistics().to_json()
+        if content.keys() != expected.keys() or any(
+            type(content[name]) is not type(expected[name]) for name in expected
+        ):
+            raise ValueError("the fields are not those of statistics")
+        values: dict[str, Any] = {
+            name: np.frombuffer(zlib.decompress(base64.b64decode(value)), "<i8").astype(np.int64)
+            if isinstance(value, str)
+            else value
+            for name, value in content.items()
+        }
+        return cls(**values)
+
+
+def total(parts: Iterable[Statistics]) -> Statistics:
+    """The sum of any number of them."""
+    return sum(parts, Statistics())
+
+
+def document_bin_start(number: int | np.ndarray) -> np.ndarray:
+    """The least number of tokens of a document in a bin of `Statistics.document_lengths`."""
+    return np.ceil(2.0 ** (np.asarray(number) / _BINS_A_DOUBLING)).astype(np.int64)
+
+
+def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The sum of two histograms, the shorter one filled up with zeros."""
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    result = longer.astype(np.int64)
+    result[: len(shorter)] += shorter
+    return result

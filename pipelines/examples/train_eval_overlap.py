@@ -1,0 +1,122 @@
+"""How much of the held-out text stands in the training text too: sentences of some length, and documents of them.
+
+No document is equal to one of the other split, for its text decides on its split. What can be on both sides is most of
+a document: an edition, a copy with another footer, a page made from a template.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow
+import pyarrow.compute
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_reader import CorpusReader
+
+# Shorter sentences are alike by chance.
+SENTENCE_CHARACTERS = 40
+# Held-out sentences looked for; documents lie in order of a hash, so that the first are a random sample.
+MOST_SENTENCES = 100_000
+# A held-out document counts as found from this share of its sentences on.
+DOCUMENT_SHARE = 0.5
+
+
+class HeldOut(NamedTuple):
+    """Held-out text that is looked for in the training text.
+
+    Attributes:
+        sentences: distinct sentences of `SENTENCE_CHARACTERS` and more, at most `MOST_SENTENCES`; string [S].
+        numbers: int64 [N], places in `sentences`: those of every document whose sentences are all looked for.
+        documents: int64 [N], which document each of them is of, counted from 0 without gaps.
+    """
+
+    sentences: pyarrow.Array
+    numbers: np.ndarray
+    documents: np.ndarray
+
+
+class Overlap(NamedTuple):
+    """What of the held-out text stands in the training text.
+
+    Attributes:
+        documents, documents_found: held-out documents all of whose longer sentences were looked for, and those with
+            `DOCUMENT_SHARE` or more of these sentences in the training text.
+        sentences, sentences_found: held-out sentences that were looked for, and those that a training document has.
+    """
+
+    documents: int
+    documents_found: int
+    sentences: int
+    sentences_found: int
+
+
+def read_held_out(corpus: CorpusReader, parts: Iterable[Part]) -> HeldOut:
+    """Reads the held-out parts of a corpus."""
+    sentences = [pyarrow.array([], pyarrow.string())]
+    documents = [np.zeros(0, np.int64)]
+    number = distinct = 0
+    for part in parts:
+        if part.split != "validation" or distinct >= MOST_SENTENCES:
+            continue
+        table = corpus.read_part(part.name, ["sentences"])
+        in_document = table["sentences"].combine_chunks()
+        flat = in_document.flatten()
+        is_long = pyarrow.compute.greater_equal(pyarrow.compute.utf8_length(flat), SENTENCE_CHARACTERS)
+        of_document = np.repeat(np.arange(len(in_document)), np.diff(in_document.offsets.to_numpy()))
+        sentences.append(flat.filter(is_long))
+        documents.append(number + of_document[is_long.to_numpy(zero_copy_only=False)])
+        number += len(in_document)
+        distinct = len(pyarrow.concat_arrays(sentences).unique())
+    # Numbered in the order in which they first occur.
+    encoded = pyarrow.concat_arrays(sentences).dictionary_encode()
+    numbers, of_document = encoded.indices.to_numpy().astype(np.int64), np.concatenate(documents)
+    is_whole = ~np.isin(of_document, of_document[numbers >= MOST_SENTENCES])
+    _, of_whole = np.unique(of_document[is_whole], return_inverse=True)
+    return HeldOut(encoded.dictionary[:MOST_SENTENCES], numbers[is_whole], of_whole.astype(np.int64))
+
+
+def found_in(table: pyarrow.Table, held_out: HeldOut) -> np.ndarray:
+    """The numbers of the held-out sentences that a table of training documents has; int64, distinct."""
+    # The short sentences need no filter here: none of them is among those looked for.
+    sentences = table["sentences"].combine_chunks().flatten()
+    found = pyarrow.compute.index_in(sentences, value_set=held_out.sentences).drop_null()
+    return np.unique(found.to_numpy()).astype(np.int64)
+
+
+class FindHeldOut(beam.DoFn):
+    """Training part -> what `found_in` finds in it."""
+
+    def __init__(self, corpus: CorpusReader, parts: list[Part]) -> None:
+        self._corpus = corpus
+        self._parts = [part for part in parts if part.split == "validation"]
+
+    def setup(self) -> None:
+        """Reads the held-out text, once a worker thread."""
+        self._held_out = read_held_out(self._corpus, self._parts)
+
+    def process(self, part: Part) -> Iterator[np.ndarray]:
+        """Looks for it in one part."""
+        if part.split == "train":
+            yield found_in(self._corpus.read_part(part.name, ["sentences"]), self._held_out)
+
+
+def union(found: Iterable[np.ndarray]) -> np.ndarray:
+    """The distinct numbers of many results of `found_in`."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+
+
+def overlap_of(held_out: HeldOut, found: np.ndarray) -> Overlap:
+    """Return how much was found.
+
+    Args:
+        held_out: what was looked for.
+        found: int64, from `union`.
+    """
+    is_found = np.zeros(len(held_out.sentences), bool)
+    is_found[found] = True
+    of_document = np.bincount(held_out.documents)
+    found_of_document = np.bincount(held_out.documents, weights=is_found[held_out.numbers])
+    documents_found = int(np.count_nonzero(found_of_document >= DOCUMENT_SHARE * of_document))
+    return Overlap(len(of_document), documents_found, len(held_out.sentences), len(found))

@@ -1,0 +1,95 @@
+"""The end of job 2: every shard is on disk, the statistics are summed; writes report.html and, last, dataset.json."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from pipelines import dataset
+from pipelines.corpus.alphabet_warning import alphabet_warnings
+from pipelines.corpus.corpus_reader import CorpusReader
+from pipelines.dataset import Dataset, Shard, sizes_of_dataset
+from pipelines.errors import DatasetError
+from pipelines.examples import train_eval_overlap
+from pipelines.examples.make_shards import SPLITS
+from pipelines.examples.statistics import Statistics
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.io.atomic_files import read_bytes, write_text
+from pipelines.io.versions import versions
+from pipelines.io.written_files import require_written
+from pipelines.reporting import data_report
+from pipelines.reporting.data_warnings import warnings_of
+from pipelines.reporting.report_content import Report
+from pipelines.reporting.samples import read_samples
+from tokenizer.vocabulary import Vocabulary
+
+
+class WriteManifest(beam.DoFn):
+    """Every shard is on disk: writes report.html, then dataset.json."""
+
+    def __init__(
+        self,
+        reader: CorpusReader,
+        output: str,
+        options: PretrainingDataOptions,
+        recorded_options: dict[str, Any],
+        vocab: dict[str, Any],
+    ) -> None:
+        self._reader = reader
+        self._output = output
+        self._options = options
+        self._recorded_options = recorded_options
+        self._vocab = vocab
+
+    def process(
+        self,
+        _: None,
+        shards: Iterable[list[Shard]],
+        statistics: dict[str, Statistics],
+        found: np.ndarray,
+    ) -> Iterator[str]:
+        """Writes both and yields the manifest's path."""
+        # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
+        corpus = self._reader.read_manifest()
+        by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
+        if not by_split["train"].instances:
+            raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
+        held_out = train_eval_overlap.read_held_out(self._reader, corpus.parts)
+        common = train_eval_overlap.overlap_of(held_out, found)
+        alphabet: list[str] = []
+        if corpus.vocab["sha256"] == self._vocab["sha256"]:
+            unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)
+            alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"], unknown)
+        warnings = warnings_of(by_split, corpus.counts, common, self._options, alphabet)
+        manifest = Dataset(
+            max_seq_length=self._options.max_seq_length,
+            max_predictions_per_seq=self._options.max_predictions_per_seq,
+            instances_per_row=self._options.instances_per_row,
+            features=self._options.names_of_features(),
+            file_format=self._options.format,
+            compression=self._options.compression,
+            ragged=self._options.without_padding,
+            vocab_size=self._vocab["size"],
+            vocab_sha256=self._vocab["sha256"],
+            do_lower_case=self._options.do_lower_case,
+            options=self._recorded_options,
+            counts={
+                **corpus.counts,
+                **{split: by_split[split].numbers() for split in SPLITS},
+                "overlap": common._asdict(),
+                "warnings": warnings,
+            },
+            shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
+            versions=versions(),
+        )
+        require_written(self._output, sizes_of_dataset(manifest.shards))
+        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
+        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
+        largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
+        samples = read_samples(f"{self._output}/{largest.name}", vocab)
+        content = Report(manifest, self._options, by_split, corpus.options, vocab.pieces, samples)
+        write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
+        path = f"{self._output}/{dataset.FILE_NAME}"
+        write_text(path, manifest.to_json())
+        yield path

@@ -1,0 +1,152 @@
+"""Masked language model targets, for a batch of rows at once.
+
+Follows `create_masked_lm_predictions` of google-research/bert's create_pretraining_data.py (paper, section 3.1), but
+for one thing: a random replacement is never a special or [unused] token, which the released code draws too.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from pipelines.instances import word_masking
+from pipelines.instances.layout import Rows
+from pipelines.instances.options import PretrainingDataOptions
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.wordpiece import CONTINUATION
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingVocabulary:
+    """What masking needs to know of a vocabulary of V pieces.
+
+    Attributes:
+        mask_id: id of [MASK].
+        replacement_ids: int32 [k], what a random replacement is drawn from: all but special and [unused] pieces.
+        continues_word: bool [V], pieces that begin with "##".
+    """
+
+    mask_id: int
+    replacement_ids: np.ndarray
+    continues_word: np.ndarray
+
+    @classmethod
+    @functools.lru_cache(maxsize=1)
+    def of(cls, vocab: Vocabulary) -> "MaskingVocabulary":
+        """Reads it off the pieces, once for all shards that are made with them."""
+        return cls(
+            mask_id=vocab.mask_id,
+            replacement_ids=vocab.text_ids(),
+            continues_word=np.array([piece.startswith(CONTINUATION) for piece in vocab.pieces]),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    """A masked batch of n rows of L positions with room for P predictions.
+
+    Attributes:
+        input_ids: int32 [n, L], with the replacements.
+        positions: uint16 [n, P], ascending, then zeros.
+        label_ids: int32 [n, P], the original tokens, then zeros.
+        weights: float32 [n, P], 1 for a prediction, 0 for padding.
+    """
+
+    input_ids: np.ndarray
+    positions: np.ndarray
+    label_ids: np.ndarray
+    weights: np.ndarray
+
+
+def mask_rows(
+    rows: Rows,
+    max_predictions_per_seq: int,
+    options: PretrainingDataOptions,
+    vocab: MaskingVocabulary,
+    rng: np.random.Generator,
+) -> Masked:
+    """Chooses tokens to predict and replaces them at the rates asked for: 80 % by [MASK], 10 % by a random token.
+
+    A row of `length` positions gets round(length * masked_lm_prob) predictions (Python's rounding; special tokens
+    count in the length), at least 1, at most max_predictions_per_seq and what is maskable. Whole words may leave the
+    last of them out, where no word of the row is short enough.
+
+    Whether a token becomes [MASK], random or stays is drawn for each piece alone, those of a whole word too (as the
+    released code does), but once for all of a span (SpanBERT, section 3.1); random tokens are always drawn one by one.
+
+    Args:
+        rows: not changed; at most 65,536 positions long.
+        max_predictions_per_seq: P.
+        options: masking, which is not "dynamic", masked_lm_prob and the three rates are read.
+        vocab: the pieces.
+        rng: the only source of chance.
+    """
+    count, width = rows.input_ids.shape
+    ids = rows.input_ids.reshape(-1)
+    maskable = np.flatnonzero(rows.maskable)  # [m], places in the flattened rows
+    maskable_in_row = np.count_nonzero(rows.maskable, axis=1)  # [n]
+    wanted = np.clip(np.rint(rows.lengths * options.masked_lm_prob).astype(np.int64), 1, max_predictions_per_seq)
+    wanted = np.minimum(wanted, maskable_in_row)
+
+    if options.masking == "token":
+        flat = _choose_tokens(maskable, maskable_in_row, wanted, rng)
+        action = rng.random(len(flat), dtype=np.float32)  # [t]
+    else:
+        words = word_masking.words_of(ids, maskable, width, count, vocab.continues_word)
+        if options.masking == "whole_word":
+            flat, _ = words.positions(word_masking.choose_words(words, wanted, rng))
+            action = rng.random(len(flat), dtype=np.float32)
+        else:
+            span_of_word = word_masking.choose_spans(words, wanted, rng)
+            flat, word = words.positions(span_of_word >= 0)
+            action = rng.random(span_of_word.max(initial=-1) + 1, dtype=np.float32)[span_of_word[word]]
+
+    original = ids[flat]  # [t]
+    replaced = np.where(action < options.mask_rate, np.int32(vocab.mask_id), original)
+    becomes_random = np.flatnonzero((action >= options.mask_rate) & (action < options.mask_rate + options.random_rate))
+    replaced[becomes_random] = vocab.replacement_ids[
+        rng.integers(len(vocab.replacement_ids), size=len(becomes_random), dtype=np.int32)
+    ]
+    masked_ids = ids.copy()
+    masked_ids[flat] = replaced
+
+    row = flat // width  # [t]
+    in_row = np.bincount(row, minlength=count)  # [n]
+    slot = np.arange(len(flat)) + np.repeat(
+        np.arange(count) * max_predictions_per_seq - np.cumsum(in_row) + in_row, in_row
+    )
+    shape = (count, max_predictions_per_seq)
+    positions, label_ids, weights = np.zeros(shape, np.uint16), np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    positions.reshape(-1)[slot] = flat - row * width
+    label_ids.reshape(-1)[slot] = original
+    weights.reshape(-1)[slot] = 1.0
+    return Masked(masked_ids.reshape(count, width), positions, label_ids, weights)
+
+
+def _choose_tokens(
+    maskable: np.ndarray, maskable_in_row: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """A uniform choice without replacement in every row.
+
+    Args:
+        maskable: int64 [m], places of the flattened rows to choose from, ascending.
+        maskable_in_row: int64 [n], how many of them each row has.
+        wanted: int64 [n], how many to choose.
+        rng: the only source of chance.
+
+    Returns:
+        int64 [wanted.sum()], the chosen places, ascending.
+    """
+    # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), a step for all rows: the i-th of k draws is
+    # one of the first m - k + i candidates (i from 1), and the last of these where that was drawn before.
+    steps = int(wanted.max(initial=0))
+    step_numbers = np.arange(steps, dtype=np.int32)[:, None]
+    last = (maskable_in_row - wanted).astype(np.int32) + step_numbers  # [steps, n]
+    chosen = (rng.random(last.shape, dtype=np.float32) * (last + 1).astype(np.float32)).astype(np.int32)
+    for step in range(1, steps):
+        drawn_before = (chosen[:step] == chosen[step]).any(axis=0)
+        np.copyto(chosen[step], last[step], where=drawn_before)
+    row_starts = np.cumsum(maskable_in_row) - maskable_in_row
+    is_chosen = np.zeros(len(maskable), bool)
+    is_chosen[(chosen + row_starts)[step_numbers < wanted]] = True
+    return maskable[np.flatnonzero(is_chosen)]

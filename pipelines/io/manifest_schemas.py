@@ -1,0 +1,287 @@
+"""What `corpus.json` and `dataset.json` hold in their nested objects, as types that a manifest is checked against.
+
+A field that is not required here is missing in manifests of older versions; a field that is not listed is allowed.
+This file imports neither Beam nor TensorFlow.
+"""
+
+from typing import Annotated, NotRequired, Required, TypedDict
+
+from msgspec import Meta
+
+from beambert_common.typed_json import Count, NonNegative, Number, Positive, Sha256
+
+Split = Annotated[str, Meta(pattern="^(train|validation)$")]
+# [path, bytes, time last changed, weight] of an input file; others that the corpus depends on have no weight.
+InputFile = list[str | Number | None]
+
+
+class SplitCounts(TypedDict):
+    """A number of each split."""
+
+    train: Count
+    validation: Count
+
+
+class TextSize(TypedDict, total=False):
+    """The text of an input or a language."""
+
+    documents: Required[Count]
+    sentences: Count
+    words: Count
+    characters: Count
+    bytes: Count
+    rejected: dict[str, Count]
+    bytes_lost: dict[str, Count]
+
+
+class LanguageSize(TypedDict, total=False):
+    """The text of a language."""
+
+    documents: Required[Count]
+    words: Required[Count]
+    sentences: Count
+    characters: Count
+    bytes: Count
+
+
+class LostFile(TypedDict):
+    """A file that lost more than half of its text."""
+
+    file: str
+    input: str
+    kept: Count
+    lost: dict[str, Count]
+
+
+class Marks(TypedDict):
+    """Letters that lose a mark in uncased text."""
+
+    letters: Count
+    lost: Count
+    example: tuple[str, str]
+
+
+class CorpusCounts(TypedDict, total=False):
+    """The "counts" of `corpus.json`."""
+
+    documents: Required[SplitCounts]
+    sentences: Required[SplitCounts]
+    documents_rejected: Required[dict[str, Count]]
+    bytes: Required[Count]
+    languages: Required[dict[str, LanguageSize]]
+    documents_read: Required[Count]
+    documents_reported: Required[dict[str, Count]]
+    paragraphs_cleaned: Required[dict[str, Count]]
+    files_mostly_lost: list[LostFile]
+    inputs: Required[dict[str, TextSize]]
+    marks: Marks
+    words: Required[Count]
+    characters: Required[Count]
+
+
+class MarkedWords(TypedDict):
+    """`tokenizer.lost_marks.MarkCounts` as JSON."""
+
+    letters: Count
+    lost: Count
+    words: dict[str, Count]
+
+
+class UnitSummary(TypedDict, total=False):
+    """What `pipelines.corpus.reading.ReadUnit` counts in a piece of an input file."""
+
+    documents: Required[Count]
+    bytes_kept: Count
+    bytes_lost: dict[str, Count]
+
+
+class PartCounts(TypedDict):
+    """What `pipelines.corpus.write_shards.count_records` counts in a part."""
+
+    inputs: dict[str, dict[str, Count]]
+    rejected: dict[str, dict[str, Count]]
+    languages: dict[str, dict[str, Count]]
+    cleaned: dict[str, Count]
+    reported: dict[str, Count]
+    lost: NotRequired[dict[str, dict[str, Count]]]
+    marks: NotRequired[MarkedWords]
+
+
+class LearntFrom(TypedDict):
+    """Words of the training text, and those that the vocabulary was not learnt from."""
+
+    distinct_words: Count
+    distinct_words_left_out: Count
+    running_words: Positive
+    running_words_left_out: Count
+
+
+class Alphabet(TypedDict):
+    """What the limit of the alphabet leaves out."""
+
+    characters: Count
+    characters_left_out: Count
+    limit_that_would_do: Count
+    running_words_outside: Count
+
+
+class HeldOutCoverage(TypedDict):
+    """`tokenizer.coverage.Coverage` of a vocabulary."""
+
+    words: Count
+    unknown: Count
+    whole: Count
+    pieces: Count
+
+
+class HeldOut(TypedDict, total=False):
+    """The coverage of the corpus's vocabulary and of the one that it is compared with."""
+
+    vocab: Required[HeldOutCoverage]
+    compare_vocab: HeldOutCoverage
+
+
+class CorpusVocabulary(TypedDict, total=False):
+    """The "vocab" of `corpus.json`."""
+
+    size: Required[Positive]
+    sha256: Required[Sha256]
+    learnt_from: Required[LearntFrom | None]
+    held_out: Required[HeldOut]
+    alphabet: Alphabet | None
+
+
+class RecordedReadOptions(TypedDict, total=False):
+    """`pipelines.sources.ReadOptions` as JSON."""
+
+    input_format: str
+    encoding: str
+    text_field: str
+    document_unit: str
+    id_field: str
+    on_bad_record: str
+    language_field: str
+
+
+class RecordedCleaningOptions(TypedDict, total=False):
+    """`pipelines.cleaning.rules.CleaningOptions` as JSON."""
+
+    skip_rules: str
+    fix_mojibake: bool
+    end_punctuation: bool
+    min_sentences: Count
+    min_words: Count
+    min_characters: Count
+    max_symbol_ratio: NonNegative
+    max_digit_ratio: NonNegative
+    max_non_letter_ratio: NonNegative
+    max_repeated_lines: NonNegative
+    max_repeated_ngrams: NonNegative
+
+
+class RecordedCorpusOptions(TypedDict, total=False):
+    """`pipelines.corpus.options.CorpusOptions` as JSON."""
+
+    do_lower_case: Required[bool]
+    alphabet_limit: Required[Count]
+    compare_vocab: Required[str]
+    language_sampling_exponent: Required[NonNegative]
+    vocab_size: Count
+    vocab_file: str
+    num_unused: Count
+    min_count: Count
+    character_rules: str
+    read: RecordedReadOptions
+    language: str
+    segmenter: str
+    truncation_noise: NonNegative
+    num_buckets: Positive
+    validation_fraction: NonNegative
+    cleaning: RecordedCleaningOptions
+    identify_language: bool
+    decontaminate: list[str]
+    decontaminate_action: str
+    near_duplicates: bool
+    repeated_paragraphs: bool
+
+
+class ExampleCounts(TypedDict, total=False):
+    """`pipelines.examples.statistics.Statistics.numbers` of a split."""
+
+    documents: Count
+    sentences: Count
+    tokens: Count
+    unknown_tokens: Count
+    instances: Count
+    instances_labelled_1: Count
+    instance_tokens: Count
+    tokens_truncated: Count
+    tokens_packed: Count
+    segments_dropped: Count
+    words_with_noise: Count
+    rows: Count
+    positions: Count
+    masked_tokens: Count
+    masked_as_mask: Count
+    masked_as_other: Count
+    masked_as_same: Count
+
+
+class TrainingCounts(TypedDict):
+    """Of `ExampleCounts`, those of the train split that are printed, and what they are a share of."""
+
+    tokens: Positive
+    unknown_tokens: Count
+    instances: Positive
+    instances_labelled_1: Count
+    instance_tokens: Positive
+    positions: Positive
+    masked_tokens: Count
+
+
+class OverlapCounts(TypedDict):
+    """`pipelines.examples.train_eval_overlap.Overlap`."""
+
+    documents: Count
+    documents_found: Count
+    sentences: Count
+    sentences_found: Count
+
+
+class DatasetCounts(TypedDict, total=False):
+    """The "counts" of `dataset.json`: those of the corpus, and the examples'."""
+
+    documents: SplitCounts
+    sentences: SplitCounts
+    documents_rejected: dict[str, Count]
+    bytes: Count
+    languages: dict[str, LanguageSize]
+    documents_read: Count
+    documents_reported: dict[str, Count]
+    paragraphs_cleaned: dict[str, Count]
+    files_mostly_lost: list[LostFile]
+    inputs: dict[str, TextSize]
+    marks: Marks
+    words: Count
+    characters: Count
+    train: ExampleCounts
+    validation: ExampleCounts
+    overlap: OverlapCounts
+    warnings: list[str]
+
+
+class RecordedDatasetOptions(TypedDict, total=False):
+    """The "options" of `dataset.json` that every version has, and what the data was made from.
+
+    The others are those of `pipelines.instances.options.PretrainingDataOptions`.
+    """
+
+    objective: Required[str]
+    masking: Required[str]
+    dupe_factor: Required[Positive]
+    masked_lm_prob: Required[NonNegative]
+    mask_rate: Required[NonNegative]
+    random_rate: Required[NonNegative]
+    corpus: RecordedCorpusOptions
+    corpus_sha256: Sha256
+    vocab_sha256: Sha256

@@ -1,0 +1,160 @@
+"""The report's sections on the text that the training data is made from: sources, text, vocabulary."""
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from pipelines.examples.statistics import document_bin_start
+from pipelines.reporting.figures import figures, histogram, logarithmic_histogram, rank_plot
+from pipelines.reporting.report_content import ROWS_SHOWN, Report
+from pipelines.reporting.tables import quotient, share, table
+
+_TOP_PIECES = 60
+
+
+def sources(report: Report) -> str:
+    counts = report.manifest.counts
+    read, documents = counts.get("documents_read", 0), counts.get("documents", {})
+    rejected = counts.get("documents_rejected", {})
+    content = [
+        f"<p>{read:,} documents were read: {documents.get('train', 0):,} to train on, "
+        f"{documents.get('validation', 0):,} held out, {sum(rejected.values()):,} rejected.</p>",
+        "<h3>Inputs</h3>",
+        table(
+            ("input", "documents kept", "rejected", "sentences", "words", "characters"),
+            [
+                (
+                    name,
+                    f"{size.get('documents', 0):,}",
+                    f"{sum(size.get('rejected', {}).values()):,}",
+                    f"{size.get('sentences', 0):,}",
+                    f"{size.get('words', 0):,}",
+                    f"{size.get('characters', 0):,}",
+                )
+                for name, size in _largest(counts.get("inputs", {}), "words")
+            ],
+        ),
+        "<h3>Documents rejected</h3>",
+        _counted(rejected, "reason", "documents", read, "No document was rejected."),
+        "<h3>Paragraphs cleaned</h3>",
+        _counted(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No rule changed a paragraph."),
+    ]
+    reported = counts.get("documents_reported", {})
+    if reported:
+        content += ["<h3>Reported, but kept</h3>", _counted(reported, "rule", "documents", read, "")]
+    languages = counts.get("languages", {})
+    words = sum(size["words"] for size in languages.values())
+    content += [
+        "<h3>Languages</h3>",
+        table(
+            ("language", "documents", "words", "share of words", "seen this often"),
+            [
+                (
+                    name or "not known",
+                    f"{size['documents']:,}",
+                    f"{size['words']:,}",
+                    share(size["words"], words),
+                    f"{report.options.language_factors.get(name, 1.0):.3g}",
+                )
+                for name, size in _largest(languages, "words")
+            ],
+        ),
+    ]
+    return "".join(content)
+
+
+def text(report: Report) -> str:
+    train, held_out = report.statistics["train"], report.statistics["validation"]
+    both = {"training": train, "held out": held_out}
+    bins = max(len(train.document_lengths), len(held_out.document_lengths))
+    plots = [
+        histogram(
+            {name: _clipped(each.sentence_lengths, 150) for name, each in both.items()},
+            "tokens in a sentence (150: or more)",
+            "sentences",
+        ),
+        logarithmic_histogram(
+            {name: each.document_lengths for name, each in both.items()},
+            document_bin_start(np.arange(bins + 1)),
+            "tokens in a document",
+            "documents",
+        ),
+    ]
+    rows = [
+        (
+            name,
+            f"{each.documents:,}",
+            f"{each.sentences:,}",
+            f"{each.tokens:,}",
+            quotient(each.sentences, each.documents),
+            quotient(each.tokens, each.sentences),
+        )
+        for name, each in both.items()
+    ]
+    header = ("text", "documents", "sentences", "tokens", "sentences a document", "tokens a sentence")
+    return table(header, rows) + figures(plots)
+
+
+def vocabulary(report: Report) -> str:
+    train = report.statistics["train"]
+    counts = train.piece_counts
+    if not counts.sum():
+        return "<p>There is no text.</p>"
+    order = np.argsort(-counts, kind="stable")
+    seen, rare = int(np.count_nonzero(counts)), int(np.count_nonzero((counts > 0) & (counts < 10)))
+    continuing = np.array([piece.startswith("##") for piece in report.pieces])
+    top = "".join(
+        f"<li>{escape(report.pieces[i])} <span class='soft'>{share(int(counts[i]), train.tokens)}</span></li>"
+        for i in order[:_TOP_PIECES]
+        if counts[i]
+    )
+    rows = [
+        ("pieces", f"{len(counts):,}", ""),
+        ("never seen in training text", f"{len(counts) - seen:,}", share(len(counts) - seen, len(counts))),
+        ("seen less than 10 times", f"{rare:,}", share(rare, len(counts))),
+        ("[UNK] among training tokens", f"{train.unknown_tokens:,}", share(train.unknown_tokens, train.tokens)),
+        (
+            "[UNK] among held-out tokens",
+            f"{report.statistics['validation'].unknown_tokens:,}",
+            share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
+        ),
+        (
+            "pieces that continue a word",
+            f"{int(counts[continuing].sum()):,}",
+            share(counts[continuing].sum(), train.tokens),
+        ),
+    ]
+    return (
+        table(("", "number", "share"), rows)
+        + figures([rank_plot(counts, "rank of the piece", "occurrences")])
+        + f"<h3>The most frequent pieces</h3><ul class='pieces'>{top}</ul>"
+    )
+
+
+def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dict[str, Any]]]:
+    """The first of a group by size, and the sum of the others as one."""
+    ordered = sorted(sizes.items(), key=lambda item: (-item[1].get(unit, 0), item[0]))
+    rest = ordered[ROWS_SHOWN:]
+    if not rest:
+        return ordered
+    names = ("documents", "sentences", "words", "characters")
+    total: dict[str, Any] = {name: sum(size.get(name, 0) for _, size in rest) for name in names}
+    total["rejected"] = {"": sum(sum(size.get("rejected", {}).values()) for _, size in rest)}
+    return [*ordered[:ROWS_SHOWN], (f"{len(rest):,} more", total)]
+
+
+def _counted(counts: dict[str, int], name: str, what: str, of: int, nothing: str) -> str:
+    if not counts:
+        return f"<p>{nothing}</p>"
+    rows = []
+    for key, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        rows.append((key, f"{number:,}", *([share(number, of)] if of else [])))
+    return table((name, what, *(["share"] if of else [])), rows)
+
+
+def _clipped(counts: np.ndarray, most: int) -> np.ndarray:
+    """A histogram by value whose last bin holds all that is `most` or more."""
+    if len(counts) <= most:
+        return counts
+    return np.append(counts[:most], counts[most:].sum())

@@ -1,0 +1,111 @@
+"""How much memory job 2 will take on this machine, told before it is spent.
+
+Job 2 holds the largest part of the corpus as a whole in each worker process, and batches of rows that are alike large
+at every length; nothing grows with the corpus. The factors were measured on English Wikipedia, 2026-11-21
+(docs/EXAMPLES.md, tests/pipelines/runner/test_memory.py).
+"""
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.errors import DatasetError
+
+if TYPE_CHECKING:
+    from pipelines.corpus.corpus_manifest import Corpus
+
+# Bytes of a process that has read nothing, and of the batches of rows that pass through it.
+_PROCESS = 300_000_000
+# Bytes for a byte of text in the largest part: as text, as tokens, and as runs of tokens.
+_PER_TEXT_BYTE = 8.0
+_WARN_FROM = 0.7
+
+
+def peak_memory(largest_text_bytes: int, workers: int) -> int:
+    """Estimates the bytes of memory that job 2 takes at its peak.
+
+    Args:
+        largest_text_bytes: UTF-8 bytes of text in the largest part.
+        workers: worker processes; 1 is this process itself.
+    """
+    first = _PROCESS if workers > 1 else 0
+    return int(first + workers * (_PROCESS + _PER_TEXT_BYTE * largest_text_bytes))
+
+
+def largest_text_bytes(corpus: "Corpus") -> int:
+    """UTF-8 bytes of text in the largest part, by its share of the files' bytes."""
+    sizes = [part.bytes for part in corpus.parts]
+    return round(corpus.counts["bytes"] * max(sizes, default=0) / max(sum(sizes), 1))
+
+
+def available_memory() -> int:
+    """Bytes that this machine, or the control group that this process is confined to, has left."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        machine = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *_group_limits(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))])
+
+
+def _group_limits(root: Path, membership: Path) -> list[int]:
+    """Limits of the control groups (version 1 or 2) that this process is in, less what their processes hold."""
+    try:
+        groups = [line.split(":", 2) for line in membership.read_text().splitlines()]
+    except OSError:
+        return []
+    found = []
+    for _, controllers, name in groups:
+        if controllers not in ("", "memory"):
+            continue
+        top, limit, used, cache = (
+            (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            if controllers
+            else (root, "memory.max", "memory.current", "inactive_file")
+        )
+        folder = top / name.lstrip("/")
+        # A limit binds all groups below. Inside a container only the root may be there to see.
+        for each in (folder, *folder.parents):
+            if each != top and top not in each.parents:
+                break
+            try:
+                most, held = (each / limit).read_text().strip(), int((each / used).read_text())
+                statistics = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
+                if most != "max":
+                    # Cached files are given up when memory is needed.
+                    found.append(max(int(most) - held + int(statistics.get(cache, 0)), 0))
+            except (OSError, ValueError):
+                continue
+    return found
+
+
+def require_memory(corpus: "Corpus", workers: int, ignore: bool) -> None:
+    """Warns when job 2 would need most of the memory there is.
+
+    Args:
+        corpus: what is to be read.
+        workers: worker processes.
+        ignore: whether to warn only, whatever it needs.
+
+    Raises:
+        DatasetError: it would need more, and `ignore` is not set.
+    """
+    text = largest_text_bytes(corpus)
+    needed, available = peak_memory(text, workers), available_memory()
+    if needed <= _WARN_FROM * available:
+        return
+    message = (
+        f"{workers} process(es) on parts of up to {text / 1e6:,.0f} MB of text need about {needed / 1e9:.1f} GB of "
+        f"memory, and {available / 1e9:.1f} GB are free"
+    )
+    ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
+    room = (_WARN_FROM * available - peak_memory(0, workers)) / workers / _PER_TEXT_BYTE  # of text in a part
+    if room > 0:
+        parts = sum(part.split == "train" for part in corpus.parts)
+        ways.append(f"a corpus of smaller parts (`beambert corpus --num_buckets {math.ceil(parts * text / room)}`)")
+    way_out = f"use {' or '.join([*ways, 'a machine with more'])}"
+    if needed > available and not ignore:
+        raise DatasetError(f"{message}; {way_out}; --ignore_memory_estimate goes ahead all the same")
+    print(f"Warning: {message}; if that is too tight, {way_out}", file=sys.stderr, flush=True)

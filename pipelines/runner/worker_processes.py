@@ -1,0 +1,242 @@
+"""Worker processes of the embedded engine: started, supervised, and ended with the job.
+
+Beam starts such workers through a shell and waits for ever when one of them dies. Here a thread starts each worker and
+waits for it, and the engine runs in a thread of its own, so that the main thread can end a job whose engine waits.
+"""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from apache_beam.portability.api import beam_fn_api_pb2, endpoints_pb2
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
+    GrpcServer,
+    GrpcWorkerHandler,
+    StateServicer,
+    WorkerHandler,
+)
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
+from google.protobuf import json_format, text_format
+
+_URN = "beambert:env:worker_process:v1"
+_COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("sdk_worker_main.py")))
+# For the engine's threads to end after its workers have been killed; they are left to the end of the process otherwise.
+_SECONDS_TO_END = 2.0
+_SECONDS_BETWEEN_SIGNALS = 0.2
+_MOST_LOG_BYTES = 100_000
+_jobs: dict[str, "WorkerProcesses"] = {}
+_numbers = itertools.count()
+
+
+class WorkerDeath(Exception):
+    """A worker process ended before its work was done; the message says how and what to do."""
+
+
+class WorkerProcesses:
+    """The worker processes of one job. As a context, it leaves none of them.
+
+    Attributes:
+        environment: makes Beam's FnApiRunner start its workers here.
+    """
+
+    def __init__(self) -> None:
+        self._name = str(next(_numbers))
+        self.environment = _Environment.from_command_string(self._name)
+        # It has no name, so that it is gone with the processes that have it open, however they end.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._handlers: list[_Handler] = []
+        self._killed = False
+        self._closing = False
+        self._death: str | None = None
+        self._changed = threading.Event()
+
+    def __enter__(self) -> "WorkerProcesses":
+        _jobs[self._name] = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+        del _jobs[self._name]
+        self._log.close()
+
+    @property
+    def killed(self) -> bool:
+        """Whether the workers have been killed because the job has failed or was interrupted."""
+        return self._killed
+
+    def log(self) -> str:
+        """Return the end of what the workers have printed to standard error."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MOST_LOG_BYTES))
+        return self._log.read().decode("utf-8", "replace")
+
+    def run(self, engine: Callable[[], None]) -> None:
+        """Run the engine in another thread and wait for its end, or for that of a worker.
+
+        Args:
+            engine: runs a pipeline with `environment`.
+
+        Raises:
+            WorkerDeath: a worker ended before its work was done.
+            Exception: what the engine raised.
+        """
+        failures: list[BaseException] = []
+        ended = threading.Event()
+
+        def run_engine() -> None:
+            try:
+                engine()
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                ended.set()
+                self._changed.set()
+
+        thread = threading.Thread(target=run_engine, name="engine", daemon=True)
+        thread.start()
+        succeeded = False
+        try:
+            # Ctrl-C that comes just before a wait without end begins would be handled at its end only.
+            while not self._changed.wait(_SECONDS_BETWEEN_SIGNALS):
+                pass
+            succeeded = ended.is_set() and not failures
+        finally:
+            if not succeeded:
+                self.kill()
+                thread.join(_SECONDS_TO_END)
+        if not succeeded and self._death:
+            raise WorkerDeath(self._death) from (failures[0] if failures else None)
+        if failures:
+            raise failures[0]
+
+    def start(self, handler: "_Handler", environment: Mapping[str, str]) -> None:
+        """Start a worker, in the background.
+
+        Args:
+            handler: the engine's end of its connection.
+            environment: variables by which Beam's `sdk_worker_main` is configured.
+        """
+        self._handlers.append(handler)
+        thread = threading.Thread(target=self._run_worker, args=(environment,), name="run_worker", daemon=True)
+        thread.start()
+        handler.thread = thread
+
+    def close(self) -> None:
+        """Note that the workers are about to end by themselves, because there is no more work."""
+        self._closing = True
+
+    def kill(self) -> None:
+        """Kill the workers that still run, and start no more."""
+        with self._lock:
+            self._killed = True
+            processes = [process for process in self._processes if process.poll() is None]
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+        for handler in self._handlers:
+            handler.abort()
+
+    def _run_worker(self, environment: Mapping[str, str]) -> None:
+        """Start a worker and wait for its end.
+
+        Ctrl-C is for the process that holds the terminal, which kills its workers. A worker inherits the mask of
+        signals from the thread that starts it.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Import the same modules as this process, even if the current directory has modules of the same names.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
+        with self._lock:
+            if self._killed:
+                return
+            try:
+                process = subprocess.Popen(  # noqa: S603
+                    _COMMAND,
+                    env={**os.environ, **environment, "PYTHONPATH": paths},
+                    stdin=subprocess.PIPE,
+                    stderr=self._log,
+                )
+            except OSError as error:
+                self._note(f"no worker process could be started ({error.strerror}); use fewer --direct_num_workers")
+                return
+            self._processes.append(process)
+        code = process.wait()
+        if process.stdin:
+            process.stdin.close()
+        if not self._killed and (code or not self._closing):
+            self._note(_reason(code, self.log()))
+
+    def _note(self, death: str) -> None:
+        if self._death is None:
+            self._death = death
+        if not self._closing:
+            self._changed.set()
+
+
+class _Environment(SubprocessSDKEnvironment):
+    """Where steps run: in the worker processes of the job whose name is in `command_string`."""
+
+    def to_runner_api_parameter(self, context: object) -> tuple[str, bytes]:  # noqa: ARG002
+        return _URN, self.command_string.encode("utf-8")
+
+
+@WorkerHandler.register_environment(_URN, bytes)
+class _Handler(GrpcWorkerHandler):
+    """The engine's end of the connection to one worker process."""
+
+    thread: threading.Thread | None = None
+
+    def __init__(
+        self, job: bytes, state: StateServicer, provision_info: ExtendedProvisionInfo, grpc_server: GrpcServer
+    ) -> None:
+        super().__init__(state, provision_info, grpc_server)
+        self._workers = _jobs[job.decode("utf-8")]
+
+    def start_worker(self) -> None:
+        control = endpoints_pb2.ApiServiceDescriptor(url=self.control_address)
+        environment = {
+            "WORKER_ID": self.worker_id,
+            "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(control),
+            "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
+        }
+        self._workers.start(self, environment)
+
+    def stop_worker(self) -> None:
+        if self.thread:
+            self.thread.join()
+
+    def close(self) -> None:
+        """End the worker in order; where it was killed, there is no one to send anything to."""
+        if not self._workers.killed:
+            self._workers.close()
+            super().close()
+
+    def abort(self) -> None:
+        """Answer every request that a killed worker has not answered, so that the engine's threads end."""
+        for future in list(self.control_conn._futures_by_id.values()):
+            future.set(beam_fn_api_pb2.InstructionResponse(error="worker process killed"))
+
+
+def _reason(code: int, log: str) -> str:
+    """Return why a worker ended too early, in a line with what to do."""
+    again = "run the same command again to resume"
+    if code == -signal.SIGKILL:
+        return (
+            "a worker process was killed (signal 9), most likely because memory ran out; use fewer "
+            f"--direct_num_workers or a corpus with more --num_buckets, and {again}"
+        )
+    if code < 0:
+        return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {again}"
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it printed nothing")
+    return f"a worker process exited with code {code} ({last[:200]}); {again}"

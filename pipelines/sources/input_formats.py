@@ -1,0 +1,23 @@
+"""What the flags of commands that read text need of the readers, without importing them.
+
+This file imports neither Beam nor pyarrow, so that `--help` does not wait for them.
+"""
+
+# Values of --input_format; `pipelines.sources.READERS` has the reader of each but the first.
+FORMATS = (
+    "auto",
+    "sentences",
+    "text",
+    "bookcorpus",
+    "gutenberg",
+    "jsonl",
+    "json",
+    "csv",
+    "tsv",
+    "parquet",
+    "wikiextractor",
+    "wikipedia",
+    "language_reference",
+)
+# Values of --on_bad_record.
+BAD_RECORD_ACTIONS = ("stop", "skip")

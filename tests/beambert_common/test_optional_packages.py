@@ -1,0 +1,263 @@
+"""Packages that cannot be imported: each line names the package and the extra of beambert that installs it."""
+
+import ast
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import beambert
+from beambert_common import optional_packages
+from tests.conftest import ROOT
+
+OURS = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+# The base dependencies and what they need, by the names of their folders.
+BASE = ("msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
+
+
+def third_party_modules() -> dict[str, str]:
+    """Every module that beambert's code imports from elsewhere, with a file that does."""
+    files = [ROOT / "beambert.py", *(path for name in OURS for path in (ROOT / name).rglob("*.py"))]
+    modules = {}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                # `from google.cloud import storage` imports a module too.
+                names = [
+                    f"{node.module}.{alias.name}" if node.module == "google.cloud" else node.module
+                    for alias in node.names
+                ]
+            modules.update((name, str(path.relative_to(ROOT))) for name in names)
+    ignored = {*sys.stdlib_module_names, *OURS, "beambert"}
+    return {name: path for name, path in modules.items() if name.split(".")[0] not in ignored}
+
+
+def installed_by(extra: str) -> set[str]:
+    """Names of all distributions that `pip install beambert[extra]` brings, from the metadata of those here."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [("beambert", extra)]
+    while waiting:
+        name, wanted = waiting.pop()
+        if (name, wanted) in seen:
+            continue
+        seen.add((name, wanted))
+        try:
+            lines = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for requirement in map(Requirement, lines):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": wanted}):
+                waiting += [(canonicalize_name(requirement.name), other) for other in ("", *requirement.extras)]
+    return {name for name, _ in seen}
+
+
+def package_of(module: str) -> str:
+    """The part of a module's name that one distribution has to itself; `google` is shared by many."""
+    return ".".join(
+        module.split(".")[: 3 if module.startswith("google.cloud.") else 2 if module.startswith("google.") else 1]
+    )
+
+
+@functools.cache
+def owners() -> dict[str, set[str]]:
+    """Package, as of `package_of`, to the installed distributions that have a file of it, by their lists of files."""
+    result: dict[str, set[str]] = {}
+    for distribution in importlib.metadata.distributions():
+        name = canonicalize_name(distribution.name)
+        for line in (distribution.read_text("RECORD") or "").splitlines():
+            file = line.partition(",")[0]
+            if file.endswith((".py", ".so")):
+                parts = file.split("/")[:3]
+                module = ".".join([*parts[:-1], parts[-1].partition(".")[0]])
+                result.setdefault(package_of(module), set()).add(name)
+    return result
+
+
+MODULES = third_party_modules()
+
+
+def test_the_imports_are_seen():
+    assert {"apache_beam", "tensorflow", "numpy", "pyarrow", "tf2onnx", "ftfy", "google.auth"} <= MODULES.keys()
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"setuptools"}))
+def test_every_import_is_of_a_package_that_an_extra_installs(module):
+    extras = optional_packages.extras_of(module)
+    assert extras is not None, f"{MODULES[module]} imports {module}, which no list in setup.py installs"
+    assert not {"dev", "bench"} & set(extras), f"{MODULES[module]} imports {module}, which only tests install"
+    distributions = owners().get(package_of(module))
+    if not distributions:
+        pytest.skip(f"{module} is not installed")
+    for extra in extras or [""]:
+        assert distributions & installed_by(extra), f"beambert[{extra}] does not install {module} of {distributions}"
+
+
+def test_without_metadata_the_lists_of_setup_py_are_read(monkeypatch):
+    expected = optional_packages.requirements()
+    assert {extra for extra, _ in expected} >= {"", "data", "clean", "gcp", "train", "convert", "onnx", "jax"}
+
+    def missing(_name):
+        raise importlib.metadata.PackageNotFoundError("beambert")
+
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    optional_packages.requirements.cache_clear()
+    try:
+        assert sorted(optional_packages.requirements()) == sorted(expected)
+        assert re.fullmatch(r"\d+\.\d+\.\d+", optional_packages.version())
+    finally:
+        optional_packages.requirements.cache_clear()
+
+
+# Real imports, in an environment that has the base dependencies alone
+
+
+# A training command that imports a package when it runs.
+PROBE = """
+import sys, types
+import beambert
+module = types.ModuleType("trainers.probe")
+exec("DESCRIPTION = 'imports'\\ndef add_arguments(parser): pass\\ndef run(args): import keras", module.__dict__)
+sys.modules["trainers.probe"] = module
+beambert.COMMANDS["probe"] = ("trainers.probe", "imports")
+sys.exit(beambert.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run beambert where only the base dependencies and given fake packages are installed."""
+    site = tmp_path / "site"
+    site.mkdir()
+    here = Path(pytest.__file__).parent.parent
+    for name in BASE:
+        if (here / name).exists():
+            (site / name).symlink_to(here / name)
+
+    def run(*argv: str, keras: str | None = None) -> str:
+        if keras is not None:
+            (site / "keras").mkdir()
+            (site / "keras" / "__init__.py").write_text(keras)
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"}
+        command = [sys.executable, "-S", "-c", PROBE, *argv]
+        result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == 1, result.stderr
+        (line,) = result.stderr.splitlines()
+        return line
+
+    return run
+
+
+def test_a_missing_package_is_named_with_its_extra(run, tmp_path):
+    (tmp_path / "t.txt").write_text("Some text. And more of it.\n")
+    build = ("build", "--input", "t.txt", "--output", "o")
+    # Whichever of its packages a command imports first.
+    line = r"beambert build: error: package [\w-]+ is not installed; pip install 'beambert\[data\]'"
+    assert re.fullmatch(line, run(*build))
+    assert run("probe") == "beambert probe: error: package keras is not installed; pip install 'beambert[train]'"
+    flags = ("--project=my-project", "--region=us-central1", "--temp_location=gs://bkt/t")
+    cloud = ("build", "--input", "gs://bkt/t", "--output", "gs://bkt/o")
+    assert run("submit", "dataflow", *flags, *cloud).endswith("not installed; pip install 'beambert[data,gcp]'")
+
+
+def test_a_package_that_another_one_lacks_is_named_with_both(run):
+    expected = "package namex_of_keras, which keras imports, is not installed; pip install 'beambert[train]'"
+    assert run("probe", keras="import namex_of_keras") == f"beambert probe: error: {expected}"
+
+
+def test_a_package_that_is_broken_is_not_called_missing(run):
+    reason = "libkeras.so.1: cannot open shared object file: No such file or directory"
+    code = f"""
+try:
+    raise ImportError({reason!r})
+except ImportError as error:
+    raise ImportError("a long\\nstory") from error
+"""
+    expected = (
+        f"package keras is installed and cannot be imported ({reason}); reinstall it: pip install --force-reinstall"
+    )
+    assert run("probe", keras=code) == f"beambert probe: error: {expected} --no-deps keras"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import keras.nothing", "package keras is installed without keras.nothing; pip install --upgrade"),
+        ("from keras import nothing", "cannot import name 'nothing' from partially initialized module 'keras'"),
+    ],
+)
+def test_a_package_of_another_version_is_to_be_upgraded(run, code, expected):
+    line = run("probe", keras=code)
+    assert expected in line
+    assert line.endswith("pip install --upgrade 'beambert[train]' to replace it by a version that beambert works with")
+
+
+def error_of(code: str) -> ImportError:
+    with pytest.raises(ImportError) as caught:
+        exec(code, {"__name__": "deploy.somewhere"})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "code", ["from pipelines import nothing_like_this", "import trainers.nothing", "raise ImportError('fault')"]
+)
+def test_a_fault_of_ours_keeps_its_traceback(code):
+    assert optional_packages.import_failure(error_of(code), "data") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("google.auth", "package google-auth is not installed; pip install 'beambert[gcp]'"),
+        ("google.cloud.storage", "package google-cloud-storage is not installed; pip install 'beambert[gcp]'"),
+        ("google.protobuf", "package google-protobuf is not installed; pip install 'beambert[data]'"),
+        ("google_crc32c", "package google-crc32c is not installed; pip install 'beambert[train]'"),
+        ("pyarrow", "package pyarrow is not installed; pip install 'beambert[data]'"),
+        ("sentencex", "package sentencex is not installed; pip install 'beambert[data]'"),
+        ("tf2onnx", "package tf2onnx is not installed; pip install 'beambert[onnx]'"),
+        ("py3langid", "package py3langid is not installed; pip install 'beambert[clean]'"),
+        ("safetensors", "package safetensors is not installed; pip install 'beambert[convert]'"),
+        ("jax", "package jax is not installed; pip install 'beambert[jax]'"),
+        ("numpy", "package numpy is not installed; pip install beambert"),
+        ("_bz2", f"module _bz2 is missing from {sys.executable}; use a complete installation of Python"),
+    ],
+)
+def test_each_package_has_its_extra(name, line):
+    error = error_of(f"raise ModuleNotFoundError('No module named {name}', name={name!r})")
+    assert optional_packages.import_failure(error, "train") == line
+
+
+def test_a_bucket_without_its_client_library_is_an_error_before_beam_starts(monkeypatch, capsys):
+    find_spec = importlib.util.find_spec
+    missing = "google.cloud.storage"
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == missing else find_spec(name, *more)
+    )
+    build = ("build", "--input", "gs://bkt/x", "--output", "o")
+    for name, argv in {
+        "build": build,
+        "inspect": ("inspect", "gs://bkt/a.tfrecord"),
+        "submit flink": ("submit", "flink", "--flink_master", "h:1", *build),
+    }.items():
+        assert beambert.main(list(argv)) == 1
+        expected = "package google-cloud-storage is not installed; pip install 'beambert[gcp]'"
+        assert capsys.readouterr().err == f"beambert {name}: error: {expected}\n"
+
+
+def test_a_scheme_that_nothing_reads_is_one_line(capsys, tmp_path):
+    text = tmp_path / "t.txt"
+    text.write_text("Some text.\n")
+    assert beambert.main(["build", "--input", str(text), "--output", "nowhere://x/o"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "nowhere://x/o" in err
+    assert "is neither a path of this machine nor in a known kind of bucket" in err

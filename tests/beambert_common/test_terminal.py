@@ -1,0 +1,135 @@
+"""Errors on a terminal: one line of at most 400 printable characters; streams that are closed, full or not read."""
+
+import os
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beambert
+from beambert_common import terminal
+from tests.conftest import ROOT
+
+BEAMBERT = f"{sys.executable} -m beambert"
+# What a name on a Linux file system may decode to, with bytes that are no UTF-8.
+NAMES = st.binary(max_size=3000).map(os.fsdecode) | st.text(max_size=3000)
+
+
+def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {script}"],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **variables},
+        check=False,
+    )
+
+
+@given(NAMES)
+def test_a_line_is_short_and_has_no_control_characters(text):
+    line = terminal.line(f"--output {text} cannot be written; free some space")
+    assert len(line) <= 400
+    assert not [c for c in line if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
+    assert line.startswith("--output")
+    assert line.endswith("free some space")
+    line.encode("utf-8")
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "Zs")), min_size=1, max_size=390))
+def test_a_short_printable_line_is_shown_as_it_is(text):
+    assert terminal.line(f"[{text}]") == f"[{text}]"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a" * 80_000, "a b " * 20_000, "/" + "d/" * 40_000, "\x1b[31m" * 20_000, "ä" * 80_000],
+    ids=["word", "words", "path", "escapes", "umlauts"],
+)
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["build", "--output", "o", "--vocab_size", "{}"],
+        ["{}"],
+        ["help", "{}"],
+        ["corpus", "--{}", "x"],
+        ["corpus", "--input", "{}", "--output", "o"],
+        ["corpus", "--input", "x", "--output", "{}"],
+        ["pretrain", "--data", "{}", "--output", "o"],
+        ["predict", "{}", "text"],
+        ["submit", "{}"],
+        ["inspect", "{}"],
+        ["fill-mask", str(ROOT / "tests/fixtures/hugging_face/pretraining_erf"), "{}"],
+    ],
+    ids=lambda argv: argv[0] + str(len(argv)),
+)
+def test_an_error_about_a_long_value_is_short(argv, value, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = beambert.main([word.format(value) for word in argv])
+    except SystemExit as stop:
+        code = stop.code
+    error = capsys.readouterr().err
+    assert code in (1, 2)
+    assert error.count("\n") == 1
+    assert len(error) <= 401
+    assert "\x1b" not in error
+    assert error.startswith("beambert")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text("The river rose that day. It was cold.\n\n" * 20, encoding="utf-8")
+    flags = ["--input_format", "sentences", "--vocab_size", "40", "--output", str(folder / "out")]
+    assert beambert.main(["corpus", "--input", str(folder / "text.txt"), *flags]) == 0
+    return folder / "out"
+
+
+@pytest.mark.parametrize("command", ["--help", "pretrain --help", "help build", "inspect CORPUS"])
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_stdout_on_a_full_disk_is_one_line(command, buffering, corpus):
+    command = command.replace("CORPUS", str(corpus))
+    result = shell(f"{BEAMBERT} {command} > /dev/full", PYTHONUNBUFFERED=buffering)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "stdout cannot be written (no space left on device); redirect it to another file" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "pretrain --help", "build --help"])
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(command):
+    for filter_ in ("true", "head -n 1"):
+        result = shell(f"{BEAMBERT} {command} | {filter_}")
+        assert result.stderr == ""
+        assert result.returncode in (0, 141)
+
+
+def test_a_command_whose_output_nobody_reads_does_not_say_that_it_succeeded(tmp_path):
+    (tmp_path / "text.txt").write_text("A sentence.\n" * 20, encoding="utf-8")
+    flags = f"--input {tmp_path}/text.txt --output {tmp_path}/out --vocab_size 20"
+    result = shell(f"{BEAMBERT} corpus {flags} 2>&1 | true")
+    assert result.returncode == 141
+    assert not (tmp_path / "out" / "corpus.json").exists()
+
+
+@pytest.mark.parametrize("redirection", ["1>&-", "2>&-", "0<&- 1>&- 2>&-", "2>/dev/full"])
+def test_closed_streams(redirection):
+    assert shell(f"{BEAMBERT} --help {redirection}").returncode == 0
+    assert shell(f"{BEAMBERT} frobnicate {redirection}").returncode == 2
+
+
+@pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
+def test_names_that_cannot_be_encoded_are_escaped(variables):
+    for name in ("$'/no/fr\\xe9d'", "$'/no/\\xf0\\x9f\\x98\\x80'", "$'/no/a\\nb\\x1b[31mc\\x07'"):
+        result = shell(f"{BEAMBERT} predict {name} text", **variables)
+        # Whether the bytes are a name depends on the encoding of the environment.
+        assert result.returncode in (1, 2)
+        assert result.stderr.count("\n") == 1
+        assert any(reason in result.stderr for reason in ("does not exist", "is not valid UTF-8"))
+        assert "Traceback" not in result.stderr
+        assert "\x1b" not in result.stderr
+        assert "\x07" not in result.stderr

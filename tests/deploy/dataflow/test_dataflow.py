@@ -1,0 +1,407 @@
+"""`beambert submit dataflow` against a stand-in for Google Cloud that runs what is staged for it."""
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from google.cloud import dataflow
+from google.protobuf import json_format
+
+import beambert
+from deploy.dataflow import flags as dataflow_flags
+from deploy.dataflow import launcher
+from deploy.dataflow.workers import choose_machine_type
+from pipelines.errors import SubmitError
+from pipelines.runner import dataflow_job
+from pipelines.runner.memory import peak_memory
+from tests.conftest import SMALL
+from tests.deploy.dataflow.gcp_stand_in import BUCKET, PROJECT, REGION, stand_in
+
+TEXT = f"gs://{BUCKET}/text/*.jsonl"
+
+
+@pytest.fixture(scope="module")
+def cloud(articles, tmp_path_factory):
+    """The stand-in, with the articles in its bucket."""
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        here.upload(articles, "text")
+        yield here
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Looks at jobs at once."""
+    monkeypatch.setattr(dataflow_job, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(dataflow_job, "_MOST_SECONDS", 0.05)
+    monkeypatch.setattr(dataflow_job, "_SECONDS_FOR_THE_REASON", 0.5)
+
+
+def submit(cloud, *argv: str) -> int:
+    return beambert.main(["submit", "dataflow", *cloud.flags, *argv])
+
+
+def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_path, capsys):
+    output = f"gs://{BUCKET}/data"
+    here = len(cloud.jobs)
+    argv = [*cloud.flags, "--labels", "team=words", "build", "--input", TEXT, "--output", output, *SMALL]
+    submitted = subprocess.run(
+        [sys.executable, "-m", "beambert", "submit", "dataflow", *argv], capture_output=True, text=True, check=False
+    )
+    assert submitted.returncode == 0, submitted.stderr
+
+    local = tmp_path / "data"
+    assert beambert.main(["build", "--input", TEXT, "--output", str(local), *SMALL]) == 0
+    files = {str(path.relative_to(local)): path.read_bytes() for path in local.rglob("*") if path.is_file()}
+    objects = cloud.contents("data")
+    assert {name for name in files if name.startswith("shards/")}
+    assert objects.keys() == files.keys()
+    assert {name for name in files if objects[name] != files[name]} == set()
+
+    # What was said meanwhile.
+    numbers = list(cloud.jobs)[here:]
+    assert len(numbers) == 2
+    for number in numbers:
+        url = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{number}?project={PROJECT}"
+        assert f"Job {number}: {url}" in submitted.stdout
+        assert f"Job {number}: done" in submitted.stdout
+    documents = json.loads(objects["corpus.json"])["counts"]["documents_read"]
+    assert (
+        f"{documents} documents read, 4 parts written, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled" in submitted.stdout
+    )
+    assert "examples written" in submitted.stdout
+
+    # What was asked for.
+    for number in numbers:
+        request = json_format.ParseDict(cloud.jobs[number]["request"], dataflow.Job.pb(dataflow.Job()))
+        assert request.type_ == dataflow.JobType.JOB_TYPE_BATCH
+        assert dict(request.labels) == {"team": "words", "tool": "beambert", "command": "build"}
+        (pool,) = request.environment.worker_pools
+        assert (pool.machine_type, pool.num_threads_per_worker, pool.autoscaling_settings.max_num_workers) == (
+            "n2-standard-4",
+            1,
+            20,
+        )
+        assert pool.ip_configuration == dataflow.WorkerIPAddressConfiguration.WORKER_IP_PRIVATE
+        assert "shuffle_mode=service" in request.environment.experiments
+        assert not {"enable_streaming_engine", "enable_windmill_service"} & set(request.environment.experiments)
+        assert len(json.dumps(cloud.jobs[number]["request"])) < 100_000
+
+    # What was staged, and that no key was: neither there nor in what the service was told.
+    staged = cloud.contents("temp")
+    assert {name.split("/")[-1] for name in staged} == {
+        "beambert-0.1.0.tar.gz",
+        "extra_packages.txt",
+        "pipeline.pb",
+        "requirements.txt",
+    }
+    key = json.loads((cloud.folder / "key.json").read_text())
+    told = [json.dumps(cloud.requests).encode(), *staged.values()]
+    for secret in (key["private_key"].splitlines()[1], key["private_key_id"]):
+        assert not any(secret.encode() in content for content in told)
+
+    # The same again has nothing to do.
+    capsys.readouterr()
+    assert submit(cloud, "build", "--input", TEXT, "--output", output, *SMALL) == 0
+    told = capsys.readouterr().out
+    assert f"Corpus in {output} is up to date." in told
+    assert f"Shards in {output} are up to date." in told
+    assert len(cloud.jobs) == here + 2
+
+
+def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys):
+    jobs, objects = len(cloud.jobs), set(cloud.contents("temp"))
+    argv = ["--dry_run", "--use_public_ips", "build", "--input", TEXT, "--output", f"gs://{BUCKET}/dry", *SMALL]
+    assert submit(cloud, *argv) == 0
+    told = capsys.readouterr().out
+    assert "Would submit 2 job(s)" in told
+    assert "corpus: 4 file(s) in 4 piece(s)" in told
+    assert "pretraining-data: 4 part(s), 10 pass(es) over a part" in told
+    assert "beam_python3." in told
+    assert "n2-standard-4, at most 20, 30 GB of disk, public addresses" in told
+    for line in ("Bucket  (shuffles)", "WritePart", "Learn", "WriteShards", "beambert-0.1.0.tar.gz", "pipeline.pb"):
+        assert line in told
+    assert len(cloud.jobs) == jobs
+    assert set(cloud.contents("temp")) == objects
+    assert cloud.contents("dry") == {}
+
+
+def test_ctrl_c_cancels_the_job_and_frees_the_output(cloud):
+    cloud.keep_waiting = True
+    before = len(cloud.jobs)
+    argv = [*cloud.flags, "corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/stopped", "--vocab_size", "2000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beambert", "submit", "dataflow", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests are run in the background, Ctrl-C is ignored and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        for line in process.stdout:
+            if "pending" in line:
+                break
+        assert "build.lock" in cloud.contents("stopped")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        cloud.keep_waiting = False
+        process.kill()
+    (number,) = list(cloud.jobs)[before:]
+    assert process.returncode == 130, errors
+    assert f"gcloud dataflow jobs cancel {number} --project={PROJECT} --region={REGION}" in output
+    assert f"Job {number}: cancelled" in output
+    assert cloud.jobs[number]["state"] == "JOB_STATE_CANCELLED"
+    assert cloud.contents("stopped") == {}
+    assert "Traceback" not in errors
+
+
+WORKERS_ERROR = """Error message from worker: generic::unknown: Traceback (most recent call last):
+  File "apache_beam/runners/common.py", line 1512, in apache_beam.runners.common.DoFnRunner.process
+pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "apache_beam/runners/worker/sdk_worker.py", line 310, in _execute
+pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid [while running 'Read-41']
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            [WORKERS_ERROR] * 4 + ["Workflow failed. Causes: S01 failed."],
+            "error: gs://b/a.txt, line 3: byte 0xe9 is not",
+        ),
+        (
+            ["Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access."],
+            "has its log. It said: Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access.",
+        ),
+    ],
+    ids=["a mistake in the input", "the service's own"],
+)
+def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch, said, expected):
+    monkeypatch.setattr(cloud, "fail_with", said)
+    argv = ["corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/failed", "--vocab_size", "2000"]
+    assert submit(cloud, *argv) == 1
+    errors = capsys.readouterr().err
+    assert expected in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    # Told once, however often it was tried.
+    assert sum("byte 0xe9" in line for line in errors.splitlines()) in (0, 2)
+    assert cloud.contents("failed") == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((403, "The caller does not have permission"), "docs/SECURITY.md lists the roles"),
+        ((400, "The workflow could not be created: zone is wrong"), "mend the flag that it names"),
+        ((429, "Quota exceeded for quota metric"), "a quota is spent"),
+    ],
+)
+def test_a_service_that_refuses_is_one_line(cloud, quick, capsys, monkeypatch, answer, expected):
+    monkeypatch.setattr(cloud, "refuse_with", answer)
+    argv = ["corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/refused", "--vocab_size", "2000"]
+    assert submit(cloud, *argv) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert answer[1] in last
+    assert expected in last
+    assert cloud.contents("refused") == {}
+
+
+def test_a_second_job_at_the_same_output_is_refused_by_the_service_itself(cloud, quick, capsys):
+    """As when the first one's process was killed, its lock removed, and its job goes on."""
+    output = f"gs://{BUCKET}/twice"
+    cloud.jobs["running"] = {
+        "request": {"name": dataflow_flags.job_name_of(output)},
+        "state": "JOB_STATE_RUNNING",
+    }
+    assert submit(cloud, "corpus", "--input", TEXT, "--output", output, "--vocab_size", "2000") == 1
+    del cloud.jobs["running"]
+    assert f"runs a job named {dataflow_flags.job_name_of(output)} already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["build", "--input", "texts/*.txt", "--output", "gs://bucket/o"], "--input texts/*.txt is no file that"),
+        (["build", "--input", "gs://bucket/i", "--output", "/data"], "--output /data is no file that"),
+        (
+            ["build", "--input", "gs://bucket/i", "--output", "gs://bucket/o", "--vocab_file", "v.txt"],
+            "--vocab_file v.txt is no file that",
+        ),
+        (
+            [
+                "corpus",
+                "--input",
+                "gs://bucket/i",
+                "--output",
+                "gs://bucket/o",
+                "--decontaminate",
+                "gs://bucket/a",
+                "b",
+            ],
+            "--decontaminate b is no file that",
+        ),
+        (
+            ["corpus", "--input", "gs://bucket/i", "--output", "gs://bucket/o", "--runner=DirectRunner"],
+            "--runner stands behind corpus",
+        ),
+        (["pretraining-data", "--input", "corpus", "--output", "gs://bucket/o"], "--input corpus is no file that"),
+    ],
+)
+def test_what_workers_cannot_see_is_named_before_anything_else(cloud, capsys, argv, expected):
+    asked = len(cloud.requests)
+    assert submit(cloud, *argv) == 1
+    assert expected in capsys.readouterr().err
+    assert len(cloud.requests) == asked
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--project", "My Project", "is no project ID"),
+        ("--project", "123456789", "is no project ID"),
+        ("--region", "us-central1-a", "is no region"),
+        ("--temp_location", "/tmp/x", "is not of the form gs://BUCKET/FOLDER"),
+        ("--temp_location", "gs://Bucket/x", "is not of the form gs://BUCKET/FOLDER"),
+        ("--job_name", "Words_1", "is no job name"),
+        ("--labels", "Team=Words", "is no label"),
+        ("--service_account_email", "worker", "is no service account"),
+        ("--max_num_workers", "0", "is not a whole number from 1"),
+    ],
+)
+def test_a_flag_with_a_wrong_value_is_named(flag, value, expected, capsys):
+    flags = {"--project": "my-project", "--region": "us-central1", "--temp_location": "gs://bucket/t", flag: value}
+    argv = [word for pair in flags.items() for word in pair]
+    with pytest.raises(SystemExit):
+        beambert.main(["submit", "dataflow", *argv, "build", "--input", "gs://b/i", "--output", "gs://b/o"])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"argument {flag}: " in last
+    assert expected in last
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--num_workers=30"], "--num_workers 30 is more than --max_num_workers 20"),
+        (["--autoscaling_algorithm=NONE"], "say how many"),
+    ],
+)
+def test_numbers_of_workers_that_contradict_each_other_are_refused(cloud, capsys, flags, expected):
+    assert submit(cloud, *flags, "corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/x") == 1
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["my-project-123", "example.com:my-project", "abcdef"])
+def test_projects_of_every_kind_are_taken(value):
+    assert dataflow_flags.project(value) == value
+
+
+def test_without_credentials_it_says_so_at_once(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    flags = ["--project=my-project", "--region=us-central1", "--temp_location=gs://bucket/t"]
+    argv = ["corpus", "--input", "gs://bucket/i", "--output", "gs://bucket/o"]
+    assert beambert.main(["submit", "dataflow", *flags, *argv]) == 1
+    assert "gcloud auth application-default login" in capsys.readouterr().err
+
+
+def test_machines_have_the_memory_of_a_bucket():
+    bucket = 64 << 20
+    assert choose_machine_type(None, bucket) == "n2-standard-4"
+    assert choose_machine_type(None, 300 << 20) == "n2-highmem-4"
+    assert peak_memory(300 << 20, 1) / 1e9 > 0.7 * (4 - 0.25)
+    # Two cores share what the system takes, so that each has less.
+    assert choose_machine_type("n1-standard-2", bucket) == "n1-standard-2"
+    # Nothing is known of a machine of one's own shape.
+    assert choose_machine_type("custom-4-8192", 10**12) == "custom-4-8192"
+    with pytest.raises(SubmitError, match=r"a bucket of 67 MB of text needs about .*, and n2-highcpu-8 has"):
+        choose_machine_type("n2-highcpu-8", bucket)
+    with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* for each; use more --num_buckets"):
+        choose_machine_type(None, 10**9)
+
+
+def test_a_job_name_is_that_of_its_output():
+    one, other = "gs://bucket/Wiki Data_2026/", "gs://other/Wiki Data_2026"
+    assert dataflow_flags.job_name_of(one).startswith("beambert-wiki-data-2026-")
+    assert dataflow_flags.job_name_of(one) == dataflow_flags.job_name_of(one.rstrip("/"))
+    assert dataflow_flags.job_name_of(one) != dataflow_flags.job_name_of(other)
+    for output in (one, other, "gs://bucket", "gs://bucket/" + "x" * 300, "gs://bucket/日本"):
+        assert dataflow_flags.job_name(dataflow_flags.job_name_of(output))
+
+
+def test_counters_are_told_in_words():
+    def metric(origin, name, scalar, **context):
+        return SimpleNamespace(name=SimpleNamespace(origin=origin, name=name, context=context), scalar=scalar)
+
+    metrics = [
+        metric("user", "documents_read", 12_000.0, namespace="beambert", step="s3", tentative="true"),
+        metric("user", "documents_read", 9_000.0, namespace="beambert", step="s3"),
+        metric("user", "documents_read", 1.0, namespace="another"),
+        metric("dataflow/v1b3", "TotalVcpuTime", 5400.0),
+        metric("dataflow/v1b3", "SomethingNew", 1.0),
+        metric("dataflow/v1b3", "CurrentVcpuCount", None),
+    ]
+    assert dataflow_job.describe_metrics(metrics) == "12,000 documents read, 1.50 vCPU hours"
+    assert dataflow_job.describe_metrics([]) == ""
+
+
+def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, capsys):
+    """As Google's launcher runs it: the workers' image has all, so that the image needs no right to write."""
+    jobs = len(cloud.jobs)
+    parameters = [
+        "--runner=DataflowRunner",
+        f"--project={PROJECT}",
+        f"--region={REGION}",
+        f"--temp_location=gs://{BUCKET}/template",
+        "--job_name=from-a-template",
+        f"--template_location=gs://{BUCKET}/template/job.json",
+        "--sdk_container_image=us-docker.pkg.dev/p/r/beambert-worker:0.1.0",
+        f"--dataflow_endpoint={cloud.endpoint}",
+        "--no_auth",
+        f"--input={TEXT} gs://{BUCKET}/text/0.jsonl",
+        f"--output=gs://{BUCKET}/templated",
+        "--vocab_size=2000",
+        "--fix_mojibake=true",
+        "--identify_language=false",
+        "--num_buckets=",
+    ]
+    assert launcher.main("corpus", parameters) == 0, capsys.readouterr().err
+    assert len(cloud.jobs) == jobs
+    made = cloud.contents("template")
+    job = json_format.Parse(made["job.json"], dataflow.Job.pb(dataflow.Job()))
+    (pool,) = job.environment.worker_pools
+    assert not pool.packages
+    assert pool.worker_harness_container_image.endswith("beambert-worker:0.1.0")
+    options = job.environment.sdk_pipeline_options["options"]
+    content = made[options["pipelineUrl"].removeprefix(f"gs://{BUCKET}/template/")]
+    assert hashlib.sha256(content).hexdigest() == options["pipelineProtoHash"]
+
+    # A mistake is a line, and an output that is in use is one.
+    assert launcher.main("corpus", [*parameters, "--fix_mojibake=yes"]) == 1
+    assert "--fix_mojibake 'yes' is neither true nor false" in capsys.readouterr().err
+    cloud.bucket().blob("templated/corpus/left.parquet").upload_from_string(b"x")
+    assert launcher.main("corpus", parameters) == 1
+    assert "holds files of an earlier job" in capsys.readouterr().err
+
+
+def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):
+    """The oracle itself: a staged file that is not what the pipeline says is refused."""
+    from tests.deploy.dataflow.staged_job import fetch
+
+    cloud.bucket().blob("oracle/file.tar.gz").upload_from_string(b"content")
+    sha256 = hashlib.sha256(b"content").hexdigest()
+    assert fetch(f"gs://{BUCKET}/oracle/file.tar.gz", sha256) == b"content"
+    with pytest.raises(AssertionError, match="is another file than was staged"):
+        fetch(f"gs://{BUCKET}/oracle/file.tar.gz", hashlib.sha256(b"other").hexdigest())

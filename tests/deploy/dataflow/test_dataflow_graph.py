@@ -1,0 +1,307 @@
+"""What breaks on Dataflow and nowhere else, looked for in the graphs that are submitted.
+
+Every check is a function from a graph to its faults; each is shown a graph that has the fault.
+"""
+
+import argparse
+import base64
+import bz2
+import pickletools
+import re
+import sys
+import types
+import zlib
+from collections.abc import Iterator
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders.coders import Coder, DeterministicFastPrimitivesCoderV2, TupleCoder, VarIntCoder
+from apache_beam.internal import pickler
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.pipeline_context import PipelineContext
+
+import pipelines.commands.build
+from deploy.dataflow import graph as dataflow_graph
+from deploy.dataflow.flags import FOR_EVERY_JOB
+from pipelines.build_corpus import build_corpus
+from pipelines.commands import corpus
+from pipelines.commands.corpus_config import corpus_options
+from pipelines.corpus.reading import FileSplit, Input
+from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
+from tokenizer.vocabulary import SPECIAL_TOKENS
+
+FLAGS = [
+    "--runner=DataflowRunner",
+    "--project=my-project",
+    "--region=us-central1",
+    "--temp_location=gs://bucket/temp",
+    "--staging_location=gs://bucket/temp",
+    "--job_name=job",
+    *FOR_EVERY_JOB,
+]
+# Every step there can be.
+EVERYTHING = [
+    "--drop_near_duplicates",
+    "--drop_repeated_paragraphs",
+    "--identify_language",
+    "--language_sampling_exponent=0.7",
+    f"--compare_vocab=gs://{BUCKET}/text/vocab.txt",
+]
+
+# Every group that the service makes, and why one never outgrows a worker. A step that is not here is a fault: say why
+# its groups are bounded, then name it.
+_SPREAD = "keys are random and a group's elements are only passed on, never held together"
+BOUNDED_GROUPS = {
+    "Units/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "Spread/ReshufflePerKey/GroupByKey": _SPREAD,
+    "Parts/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "GroupByBand": "a share of the hashes of all documents: as many shares as buckets",
+    "GroupByParagraph": "a share of the hashes of all paragraphs: as many shares as buckets",
+    "BucketForParagraphs/CoGroupByKeyImpl/GroupByKey": "a bucket: 64 MiB of text, by the number of buckets",
+    "Bucket/CoGroupByKeyImpl/GroupByKey": "a bucket: 64 MiB of text, by the number of buckets",
+    "MergeWordCounts/GroupByKey": "combined before it is shuffled: a count for each word of a group of words",
+    "MergeLanguages/GroupByKey": "combined before it is shuffled: a count for each word of a group of words",
+    "AddLanguageWords/GroupByKey": "combined before it is shuffled: a number for each language",
+    "SumStatistics/GroupByKey": "combined before it is shuffled: the statistics of a split, of fixed size",
+    "UnionOfFound/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of held-out sentences",
+}
+# Everything that a step reads whole beside its input, and how large that gets.
+SMALL_SIDE_INPUTS = {
+    "Learn": "2 million words and their counts at most, whatever the corpus",
+    "Measure": "the vocabularies",
+    "WriteVocabulary": "the vocabularies, and a few numbers for each group of words",
+    "WeighLanguages": "a number for each language",
+    "Manifest": "a line for each part, unit or shard; statistics of fixed size",
+    "UnionOfFound/InjectDefault": "numbers of held-out sentences",
+}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """The graphs of both jobs of a build that has every step, by name."""
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        for name, text in {
+            "a.txt": "A text.",
+            "b.txt": "A text.",
+            "vocab.txt": "\n".join([*SPECIAL_TOKENS, "a"]),
+        }.items():
+            here.bucket().blob(f"text/{name}").upload_from_string(text)
+        parser = argparse.ArgumentParser()
+        pipelines.commands.build.add_arguments(parser)
+        argv = ["--input", f"gs://{BUCKET}/text/?.txt", "--output", f"gs://{BUCKET}/data", "--vocab_size=100"]
+        jobs = dataflow_graph.jobs_of("build", parser.parse_args([*argv, *EVERYTHING]))
+        return {job.name: dataflow_graph.to_proto(job.build, FLAGS) for job in jobs}
+
+
+def graph(build) -> beam_runner_api_pb2.Pipeline:
+    return dataflow_graph.to_proto(build, FLAGS)
+
+
+def pardos(proto) -> Iterator[tuple[str, beam_runner_api_pb2.ParDoPayload]]:
+    for transform in proto.components.transforms.values():
+        if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
+            yield transform.unique_name, beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+
+
+def groups(proto) -> Iterator[tuple[str, str]]:
+    """Name and input of every group that is made."""
+    for transform in proto.components.transforms.values():
+        if transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn:
+            (collection,) = transform.inputs.values()
+            yield transform.unique_name, collection
+
+
+def strings(pickled: bytes) -> Iterator[str]:
+    """Every text in a pickle, those inside of byte strings that are pickles themselves included."""
+    for _, argument, _ in pickletools.genops(pickled):
+        if isinstance(argument, str):
+            yield argument
+        elif isinstance(argument, bytes) and argument[:1] == b"\x80" and argument[-1:] == b".":
+            yield from strings(argument)
+
+
+def unpacked(payload: bytes) -> bytes:
+    """The pickle that Beam has compressed and written in base64."""
+    packed = base64.b64decode(payload)
+    return bz2.decompress(packed) if packed.startswith(b"BZh") else zlib.decompress(packed)
+
+
+# The checks.
+
+
+def unpicklable(proto) -> list[str]:
+    """Steps that a worker could not make again from what is sent."""
+    faults = []
+    for name, payload in pardos(proto):
+        if payload.do_fn.urn == "beam:dofn:pickled_python_info:v1":
+            try:
+                pickler.loads(payload.do_fn.payload)
+            except Exception as error:
+                faults.append(f"{name}: {error!r}")
+    return faults
+
+
+def of_the_main_module(proto) -> list[str]:
+    """Steps that name what lies in the submitting process's own module, which a worker has not."""
+    return [
+        name
+        for name, payload in pardos(proto)
+        if payload.do_fn.payload and "__main__" in strings(unpacked(payload.do_fn.payload))
+    ]
+
+
+def main_session(proto) -> list[str]:
+    """What is staged of the globals of the submitting process."""
+    return [file.name for file in dataflow_graph.staged(proto) if "main_session" in file.name]
+
+
+def local_paths(proto) -> list[str]:
+    """Steps that carry a path of this machine; where a function's source lies, which is only told, does not count."""
+    faults = []
+    for name, payload in pardos(proto):
+        for text in strings(unpacked(payload.do_fn.payload)) if payload.do_fn.payload else ():
+            if re.match(r"/[\w.-]+/", text) and not text.endswith(".py"):
+                faults.append(f"{name}: {text}")
+    return faults
+
+
+def keys_without_order(proto) -> list[str]:
+    """Groups whose keys are written in bytes that may differ from worker to worker."""
+    context = PipelineContext(proto.components)
+    faults = []
+    for name, collection in groups(proto):
+        coder: Coder = context.coders.get_by_id(proto.components.pcollections[collection].coder_id)
+        if not coder.is_kv_coder() or not coder.key_coder().is_deterministic():
+            faults.append(name)
+    return faults
+
+
+def unbounded_groups(proto) -> list[str]:
+    return [name for name, _ in groups(proto) if name not in BOUNDED_GROUPS]
+
+
+def large_side_inputs(proto) -> list[str]:
+    return [name for name, payload in pardos(proto) if payload.side_inputs and name not in SMALL_SIDE_INPUTS]
+
+
+CHECKS = (
+    unpicklable,
+    of_the_main_module,
+    main_session,
+    local_paths,
+    keys_without_order,
+    unbounded_groups,
+    large_side_inputs,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_neither_job_has_the_fault(check, everything):
+    assert {name: check(proto) for name, proto in everything.items()} == {"corpus": [], "pretraining-data": []}
+
+
+def test_every_step_of_the_lists_exists(everything):
+    """What is said of a step that is gone goes too."""
+    made = {name for proto in everything.values() for name, _ in groups(proto)}
+    read = {name for proto in everything.values() for name, payload in pardos(proto) if payload.side_inputs}
+    assert made == BOUNDED_GROUPS.keys()
+    assert read == SMALL_SIDE_INPUTS.keys()
+
+
+def _of_a_module(name):
+    return type("Made", (beam.DoFn,), {"process": lambda self, element: [element], "__module__": name})
+
+
+def _of_a_module_that_is_not_packed():
+    """Beam itself refuses what cannot be pickled here; what a worker lacks shows only there."""
+    module = types.ModuleType("scripts_of_mine")
+    module.Made = _of_a_module("scripts_of_mine")
+    sys.modules["scripts_of_mine"] = module
+    try:
+        return graph(lambda p: p | beam.Create([1]) | beam.ParDo(module.Made()))
+    finally:
+        del sys.modules["scripts_of_mine"]
+
+
+def keyed(pipeline, key):
+    return pipeline | beam.Create([1]) | "Key" >> beam.Map(lambda element: (key, element))
+
+
+@pytest.mark.parametrize(
+    ("check", "build"),
+    [
+        (of_the_main_module, lambda p: p | beam.Create([1]) | beam.ParDo(_of_a_module("__main__")())),
+        (local_paths, lambda p: p | beam.Create([1]) | beam.Map(lambda element, path: path, "/tmp/vocab.txt")),
+        (unbounded_groups, lambda p: keyed(p, 1) | "ByDay" >> beam.GroupByKey()),
+        (large_side_inputs, lambda p: keyed(p, 1) | beam.Map(max, beam.pvalue.AsList(p | "All" >> beam.Create([1])))),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_graph_with_the_fault_is_found(check, build):
+    assert check(graph(build))
+
+
+def test_a_module_that_is_not_packed_is_found():
+    assert unpicklable(_of_a_module_that_is_not_packed())
+
+
+def test_a_main_session_is_found():
+    flags = [flag for flag in FLAGS if flag != "--no_save_main_session"]
+    # What a user's own script would have: globals in a module that is run.
+    import __main__
+
+    __main__.lookup = {"a": 1}
+    try:
+        assert main_session(dataflow_graph.to_proto(lambda p: p | beam.Create([1]), flags))
+    finally:
+        del __main__.lookup
+
+
+def test_keys_in_no_order_are_found(everything):
+    """Beam refuses most itself; a coder put in by hand shows what is left."""
+    proto = beam_runner_api_pb2.Pipeline()
+    proto.CopyFrom(everything["corpus"])
+    assert keys_without_order(proto) == []
+    context = PipelineContext(proto.components)
+    pairs = {proto.components.pcollections[collection].coder_id for _, collection in groups(proto)}
+    keys = [proto.components.coders[pair].component_coder_ids[0] for pair in pairs]
+    kinds = {type(context.coders.get_by_id(key)) for key in keys}
+    for pair in pairs:
+        # The value's coder, which is any pickle, in the place of the key's.
+        proto.components.coders[pair].component_coder_ids[0] = proto.components.coders[pair].component_coder_ids[1]
+    assert kinds == {VarIntCoder, TupleCoder, DeterministicFastPrimitivesCoderV2}
+    assert keys_without_order(proto)
+
+
+def test_the_request_stays_small_however_many_files_there_are(tmp_path):
+    """The graph is staged, not sent: a request is of the same size for 1 file and for 2,000."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.dataflow.internal.apiclient import Environment
+
+    parser = argparse.ArgumentParser()
+    corpus.add_arguments(parser)
+    args = parser.parse_args(["--input", "gs://bucket/*", "--output", "gs://bucket/data", "--vocab_size=30000"])
+    sizes = {}
+    for number in (1, 2_000):
+        inputs = [
+            Input(
+                f"gs://bucket/crawl/segment-{n * 7919 % number:08d}/part-{n:05d}.jsonl.gz", 10**8 + n, 1e9 + n, "x", 1.0
+            )
+            for n in range(number)
+        ]
+        options = corpus_options(args, inputs)
+        files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+        proto = graph(
+            lambda p, inputs=inputs, files=files, options=options: build_corpus(
+                p, [FileSplit(each, 0, None) for each in inputs], files, options, "gs://bucket/data"
+            )
+        )
+        environment = Environment([], PipelineOptions(FLAGS), "8", "gs://bucket/temp/pipeline.pb", proto, "0" * 64)
+        sizes[number] = (len(type(environment.proto).to_json(environment.proto)), len(proto.SerializeToString()))
+    # Dataflow takes 20 MB of JSON (https://cloud.google.com/dataflow/quotas, 2025).
+    assert sizes[1][0] == sizes[2_000][0] < 100_000
+    # What is staged has each file's name in it, twice and compressed.
+    assert sizes[2_000][1] < 300_000

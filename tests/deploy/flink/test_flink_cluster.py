@@ -1,0 +1,152 @@
+"""A whole build on a real Flink cluster: a JobManager, two TaskManagers and their Python workers on this machine.
+
+Needs Java and fetches Flink (about 290 MB, kept in ~/.cache/beambert). Without them the tests are skipped;
+BEAMBERT_REQUIRE_FLINK=1 makes that a failure.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import beambert
+from deploy.flink.downloads import fetch_job_server
+from deploy.flink.job_server import find_java, free_port
+from deploy.flink.local_cluster import LocalCluster
+from pipelines.errors import SubmitError
+from pipelines.runner.flink_rest import FlinkCluster
+
+# Two files of Wikipedia, 20 MB of text.
+FILES = "enwiki-2015-0[01].bz2"
+FLAGS = ["--vocab_size", "4000", "--dupe_factor", "1"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    try:
+        find_java("java")
+        fetch_job_server()
+        local = LocalCluster(tmp_path_factory.mktemp("cluster") / "flink")
+        local.up(2, free_port(), free_port())
+    except SubmitError as error:
+        if os.environ.get("BEAMBERT_REQUIRE_FLINK") == "1":
+            pytest.fail(f"no Flink cluster, and BEAMBERT_REQUIRE_FLINK=1: {error}")
+        pytest.skip(f"no Flink cluster: {error}")
+    yield local
+    local.down()
+    assert not [name for name in local.state["processes"] if local._runs(name)]
+
+
+@pytest.fixture(scope="module")
+def reference(shared_data, tmp_path_factory) -> Path:
+    """What the embedded engine makes of them."""
+    output = tmp_path_factory.mktemp("reference") / "data"
+    argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", str(output), *FLAGS]
+    assert beambert.main([*argv, "--direct_num_workers", "2"]) == 0
+    return output
+
+
+def digests(output: Path) -> dict[str, str]:
+    """Every file there is, whatever it is."""
+    files = [path for path in output.rglob("*") if path.is_file()]
+    return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def submission(cluster: LocalCluster, *argv: object) -> list[str]:
+    """The command line that submits a command to the cluster."""
+    flags = ["--flink_master", cluster.master, "--environment_config", cluster.worker_pool]
+    flags += ["--job_server_jar", str(fetch_job_server())]
+    return [sys.executable, "-m", "beambert", "submit", "flink", *flags, *map(str, argv)]
+
+
+def start(cluster: LocalCluster, *argv: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        submission(cluster, *argv),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # The suite itself may run where Ctrl-C is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 600
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_same_bytes_on_a_cluster(cluster, reference, shared_data, tmp_path):
+    output = tmp_path / "data"
+    argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", output, *FLAGS]
+    result = subprocess.run(submission(cluster, *argv), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    assert f"Flink: RUNNING, http://{cluster.master}/#/job/running/" in result.stderr
+    assert digests(output) == digests(reference)
+
+
+def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, reference, shared_data, tmp_path):
+    output = tmp_path / "data"
+    argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", output, *FLAGS]
+    process = start(cluster, *argv)
+    try:
+        for number, pattern in ((1, "corpus/*.parquet"), (2, "shards/*.tfrecord")):
+            wait_until(lambda pattern=pattern: bool(list(output.glob(pattern))), process)
+            cluster.kill_task_manager(number)
+            written = {path.name for path in output.glob(pattern)}
+            assert len(written) < len(list(reference.glob(pattern))), "it was killed too late to tell anything"
+            time.sleep(1)
+            cluster.start_task_manager(number)
+        out, err = process.communicate(timeout=900)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "holds" in out
+    assert "Traceback" not in err
+    # Each job was tried again.
+    assert err.count("Flink: RUNNING") >= 4, err
+    assert digests(output) == digests(reference)
+
+
+def test_a_mistake_that_only_a_worker_finds_is_one_line(cluster, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"A sentence.\nAnother one.\n\nNot UTF-8: \xff\xfe.\n")
+    argv = ["corpus", "--input", tmp_path / "a.txt", "--input_format", "sentences", "--output", tmp_path / "out"]
+    result = subprocess.run(submission(cluster, *argv), capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    errors = [line for line in result.stderr.splitlines() if not line.startswith(("Flink: ", "Corpus: "))]
+    assert len(errors) == 1, result.stderr
+    assert errors[0].startswith("beambert submit flink: error: ")
+    assert "a.txt" in errors[0]
+
+
+def test_ctrl_c_cancels_the_job(cluster, reference, tmp_path):
+    shutil.copytree(reference / "corpus", tmp_path / "in/corpus")
+    for name in ("corpus.json", "vocab.txt"):
+        shutil.copy(reference / name, tmp_path / "in")
+    output = tmp_path / "out"
+    argv = ["pretraining-data", "--input", tmp_path / "in", "--output", output, "--dupe_factor", "30"]
+    process = start(cluster, *argv)
+    wait_until(lambda: bool(list(output.glob("shards/*.tfrecord"))), process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Flink: cancelling" in err
+    assert "Traceback" not in err
+    rest = FlinkCluster(cluster.master)
+    assert rest.overview()["jobs-running"] == 0
+    # Nothing writes any more.
+    before = digests(output)
+    assert "dataset.json" not in before
+    time.sleep(3)
+    assert digests(output) == before
+    assert not (output / "build.lock").exists()

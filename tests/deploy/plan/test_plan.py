@@ -1,0 +1,202 @@
+"""A build and a training on paper: held against the paper's figures, against builds that were made, and by hand."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import beambert
+from bert_model.config import BertConfig
+from deploy.plan.training import find_accelerator
+from trainers.optimization.schedule import plan_stages
+from trainers.pretraining.recipes import recipe_cost, run_cost
+
+PAPER = ["--words", "3.3e9", "--vocab_size", "30522", "--model", "base", "--train_batch_size", "256"]
+PAPER += ["--num_train_steps", "1000000", "--max_seq_length", "512"]
+
+
+def plan(capsys, *flags: str) -> dict:
+    """The numbers that `beambert plan` prints."""
+    assert beambert.main(["plan", "--json", *map(str, flags)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *flags: str) -> str:
+    """The one line with which a mistake is refused."""
+    assert beambert.main(["plan", *map(str, flags)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+# Devlin et al. 2018, appendix A.2: "256 sequences (256 sequences * 512 tokens = 128,000 tokens/batch) for 1,000,000
+# steps, which is approximately 40 epochs over the 3.3 billion word corpus"; base took 4 days on 16 TPU chips.
+
+
+def test_the_papers_forty_epochs(capsys):
+    training = plan(capsys, *PAPER, "--accelerator", "v2-32", "--mfu", "0.31")["Training"]
+    assert training["positions a word"] == pytest.approx(1e6 * 256 * 512 / 3.3e9)
+    assert round(training["positions a word"]) == 40
+
+
+def test_the_papers_four_days_imply_the_share_of_the_peak_that_the_documents_tell(capsys):
+    chips = find_accelerator("v2-32", 1, None)
+    assert (chips.units, chips.flops) == (16, 16 * 45e12)
+    config = BertConfig.preset("base", 30_522)
+    whole = run_cost(config, plan_stages(1_000_000, [512], None, 256, None), [512], [77])
+    four_days = chips.flops * 96 * 3600
+    assert whole.flops / four_days == pytest.approx(0.31, abs=0.005)
+    # Nine updates of ten at 128 positions, as the appendix says.
+    assert recipe_cost("paper-base").flops / four_days == pytest.approx(0.096, abs=0.0005)
+    assert plan(capsys, *PAPER, "--accelerator", "v2-32", "--mfu", "0.31")["Training"]["hours"] == pytest.approx(
+        96, 0.02
+    )
+
+
+def test_the_readmes_two_weeks_and_five_hundred_dollars(capsys):
+    # README of 2018: base on one preemptible Cloud TPU v2 takes about 2 weeks and about $500 (October 2018; a
+    # preemptible v2-8 was $1.35 an hour then, as it is now).
+    found = plan(capsys, *PAPER, "--accelerator", "v2-8", "--mfu", "0.33", "--spot")
+    assert found["Training"]["hours"] / 24 == pytest.approx(14, rel=0.1)
+    assert found["The bill"]["accelerator"] == pytest.approx(500, rel=0.1)
+
+
+# Builds of 2026-11-21: bytes of text, documents, pieces, instances of a duplicate, bytes and number of all shards.
+BUILDS = [
+    # Wikipedia, 60 MB, 30,000 pieces, 128 positions, 5 duplicates.
+    ((61_168_879, 3_956, 30_000, 128, 5, "nsp", "token"), (12_315_021, 663_623 / 5, 667_433_767, 81)),
+    # Likewise, 8,000 pieces, 10 duplicates.
+    ((61_168_879, 3_956, 8_000, 128, 10, "nsp", "token"), (14_422_754, 1_497_270 / 10, 1_280_196_048, 161)),
+    # Likewise, 64 positions, without pairs and masks.
+    ((61_168_879, 3_956, 8_000, 64, 1, "mlm", "dynamic"), (14_422_754, 321_336, 111_461_844, 17)),
+    # With 53 books.
+    ((79_044_230, 4_007, 8_000, 64, 1, "mlm", "dynamic"), (19_410_231, 431_466, 149_069_148, 17)),
+]
+
+
+@pytest.mark.parametrize(("given", "built"), BUILDS)
+def test_builds_that_were_made(capsys, given, built):
+    size, documents, vocab_size, length, duplicates, objective, masking = given
+    flags = ["--corpus_bytes", size, "--document_bytes", size / documents, "--vocab_size", vocab_size]
+    flags += ["--max_seq_length", length, "--dupe_factor", duplicates, "--objective", objective, "--masking", masking]
+    found = plan(capsys, *flags)
+    pieces, instances, shard_bytes, shards = built
+    assert found["The text"]["pieces"] * 0.98 == pytest.approx(pieces, rel=0.05)
+    assert found["The data"]["instances"] == pytest.approx(instances, rel=0.05)
+    assert found["The data"]["shard bytes"] == pytest.approx(shard_bytes, rel=0.05)
+    assert found["The data"]["shards"] == shards
+
+
+def test_every_line_follows_from_those_before(capsys):
+    found = plan(capsys, "--corpus_bytes", "1e11", "--workers", "10", "--accelerator", "v5e-8", "--mfu", "0.5")
+    text, data, cloud, training, bill = (
+        found[section] for section in ("The text", "The data", "Building it on Dataflow", "Training", "The bill")
+    )
+    assert data["buckets"] == math.ceil(1e11 / 2**26)
+    assert data["shards"] == data["buckets"] * 10 + round(data["buckets"] * 0.02)
+    assert data["instances"] < text["pieces"] / 64
+    assert training["operations"] == pytest.approx(training["hours"] * 3600 * 0.5 * 8 * 197e12)
+    assert training["epochs"] == pytest.approx(256e6 / data["rows"])
+    assert cloud["vCPU hours"] == pytest.approx(cloud["hours"] * 40)
+    # Written and read; 0.45 bytes a byte of text were measured for articles in so many buckets (docs/SCALE.md).
+    assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.06)
+    assert bill["shuffle"] == pytest.approx(cloud["shuffle"] / 1e9 * 0.011)
+    assert bill["vCPUs"] == pytest.approx(cloud["vCPU hours"] * 0.056)
+    assert bill["accelerator"] == pytest.approx(training["hours"] * 8 * 1.2)
+    assert bill["total"] == pytest.approx(sum(value for name, value in bill.items() if name != "total"))
+
+
+def test_ten_times_the_text_is_ten_times_the_data(capsys):
+    small, large = (plan(capsys, "--corpus_bytes", size)["The data"] for size in ("1e11", "1e12"))
+    for name in ("instances", "rows", "shard bytes", "corpus"):
+        assert large[name] == pytest.approx(10 * small[name], rel=1e-6)
+
+
+def test_for_people_every_number_has_its_arithmetic(capsys):
+    assert beambert.main(["plan", "--words", "3.3e9", "--schedule", "128x0.9,512x0.1"]) == 0
+    told = capsys.readouterr().out
+    for section in ("The text", "The data", "Building it on Dataflow", "Training", "The bill"):
+        assert f"{section}\n" in told
+    assert re.search(r"128: epochs +5\.\d +230 million sequences / 4\d\.\d million rows", told)
+    assert re.search(r"512: epochs +1\.\d", told)
+    assert "2026-11-21, not verified" in told
+    assert max(map(len, told.split("\nWarnings")[0].splitlines())) < 160
+
+
+@pytest.mark.parametrize(
+    ("flags", "warning"),
+    [
+        (["--corpus_bytes", "1e7"], "a vocabulary of 30,000 is too large for 2"),
+        (["--corpus_bytes", "1e9", "--vocab_size", "8000"], "every mask is seen"),
+        (["--corpus_bytes", "1e9"], "is read"),
+        (["--corpus_bytes", "1e11", "--num_train_steps", "100000"], "reads 1"),
+        (["--corpus_bytes", "2e10"], "--dupe_factor 6 is enough"),
+        (["--corpus_bytes", "1e10", "--document_bytes", "500", "--max_seq_length", "512"], "use --pack"),
+        (["--corpus_bytes", "1e10", "--train_batch_size", "4096"], "--optimizer lamb"),
+        (["--corpus_bytes", "1e7", "--train_batch_size", "4096"], "more than a tenth of an epoch"),
+        (["--corpus_bytes", "1e13"], "shards: listing"),
+        (["--corpus_bytes", "1e13"], "times the text"),
+        (["--corpus_bytes", "1e13", "--document_bytes", "4000"], "--validation_fraction 1e-05"),
+        (["--corpus_bytes", "1e12", "--num_buckets", "100"], "raise --num_buckets"),
+        (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "a document is never divided"),
+        (["--corpus_bytes", "1e8", "--workers", "100"], "nothing to do"),
+        (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "hangs on 4 machines"),
+        (["--corpus_bytes", "1e10", "--model", "tiny", "--accelerator", "h100"], "examples would have to be read"),
+    ],
+)
+def test_a_poor_plan_is_warned_of(capsys, flags, warning):
+    assert any(warning in line for line in plan(capsys, *flags)["Warnings"])
+
+
+def test_a_good_plan_is_not(capsys):
+    flags = ["--words", "3.3e9", "--masking", "dynamic", "--dupe_factor", "5", "--pack", "--num_train_steps", "900000"]
+    assert plan(capsys, *flags)["Warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "give one of --corpus_bytes, --words and --input"),
+        (["--words", "1e9", "--corpus_bytes", "1e9"], "give one of"),
+        (["--words", "1e9", "--accelerator", "v3-9"], "no whole chip"),
+        (["--words", "1e9", "--accelerator", "abacus"], "--peak_tflops"),
+        (["--words", "1e9", "--model", "bse"], "did you mean 'base'"),
+        (["--words", "1e9", "--max_seq_length", "1024"], "longer than the 512 positions"),
+        (["--words", "1e9", "--schedule", "128"], "such as 128x0.9"),
+        (["--words", "1e9", "--vocab_file", "none.txt"], "none.txt"),
+        (["--words", "1e9", "--prices", "none.toml"], "none.toml does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, flags, message):
+    assert message in refused(capsys, *flags)
+
+
+def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
+    table = Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml"
+    mine = tmp_path / "prices.toml"
+    mine.write_text(table.read_text() + '\n[accelerator.abacus]\nprice = 3\nread = 2026-01-01\nsource = "a friend"\n')
+    flags = ["--words", "1e9", "--accelerator", "abacus", "--peak_tflops", "100", "--prices", mine]
+    found = plan(capsys, *flags, "--num_accelerators", "2")
+    assert found["The bill"]["accelerator"] == pytest.approx(found["Training"]["hours"] * 2 * 3)
+    # What is not for sale as spot is not in the sum.
+    assert plan(capsys, *flags, "--spot")["The bill"]["accelerator"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[dataflow.vcpu_hour]", "[dataflow.vcpu]", "has no [dataflow.vcpu_hour]"),
+        ("price = 0.056", 'price = "free"', "give dollars"),
+        ("price = 0.056", "price = -1", "give dollars"),
+        ("read = 2026-11-21", "read = 3", "the day it was looked up"),
+        ('source = "cloud', 'from = "cloud', "has no source"),
+        ("[dataflow.vcpu_hour]", "[dataflow.vcpu_hour", "cannot be read"),
+    ],
+)
+def test_a_damaged_table_of_prices_names_its_line(capsys, tmp_path, old, new, message):
+    text = (Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml").read_text()
+    assert old in text
+    (tmp_path / "prices.toml").write_text(text.replace(old, new, 1))
+    assert message in refused(capsys, "--words", "1e9", "--prices", tmp_path / "prices.toml")

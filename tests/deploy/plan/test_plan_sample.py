@@ -1,0 +1,109 @@
+"""Looking into files for a plan: held against what builds of the same files counted."""
+
+import gzip
+import json
+import random
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import beambert
+from deploy.plan import text_sample
+from deploy.plan.text_sample import sample_text
+from pipelines.sources import SourceError
+
+
+def look(*patterns: object, vocab_file: str | None = None):
+    return sample_text([str(pattern) for pattern in patterns], "auto", "text", "en", 8000, vocab_file)
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """2,000 documents of very different lengths, no two alike."""
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(2, 9))) for _ in range(5000)]
+    return [
+        " ".join("Then " + " ".join(rng.choices(words, k=12)) + "." for _ in range(1 + number % 20))
+        for number in range(2000)
+    ]
+
+
+def write_json(path, texts: list[str]) -> None:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+
+def test_files_read_whole_are_counted(tmp_path, lines):
+    write_json(tmp_path / "a.jsonl", lines[:300])
+    write_json(tmp_path / "b.jsonl", lines[300:400] + lines[:50])
+    text = look(tmp_path / "*.jsonl")
+    # The 50 that stand in both files are told apart only where both are read.
+    assert text.documents == 400
+    assert text.words == sum(len(line.split()) for line in lines[:400])
+    assert text.files == 2
+
+
+def test_of_a_large_file_the_beginning_is_enough(tmp_path, lines, monkeypatch):
+    write_json(tmp_path / "a.jsonl", lines)
+    size = (tmp_path / "a.jsonl").stat().st_size
+    monkeypatch.setattr(text_sample, "_WHOLE_BYTES", size // 4)
+    text = look(tmp_path / "a.jsonl")
+    assert len(text.document_bytes) < 600
+    assert text.words == pytest.approx(sum(len(line.split()) for line in lines), rel=0.02)
+    assert text.documents == pytest.approx(2000, rel=0.02)
+
+
+def test_parquet_and_a_single_large_document_are_read_to_their_end(tmp_path, lines, monkeypatch):
+    monkeypatch.setattr(text_sample, "_WHOLE_BYTES", 1000)
+    pyarrow.parquet.write_table(pyarrow.table({"text": lines[:200]}), tmp_path / "a.parquet")
+    assert look(tmp_path / "a.parquet").documents == 200
+    (tmp_path / "b.txt").write_text("\n\n".join(lines[:20]))
+    assert look(tmp_path / "b.txt").documents == 1
+
+
+def test_kinds_of_files_are_reckoned_up_apart(tmp_path, lines, monkeypatch):
+    monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 100_000)
+    for number in range(6):
+        some = lines[number * 300 : number * 300 + 300]
+        write_json(tmp_path / f"{number}.jsonl", some)
+        content = "".join(json.dumps({"text": f"{text} Again."}) + "\n" for text in some)
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(content.encode()))
+    text = look(tmp_path / "*")
+    read = 2 * sum(len(line.split()) for line in lines[:1800]) + 1800
+    assert "read in 2 of 12" in text.origin
+    assert text.words == pytest.approx(read, rel=0.05)
+
+
+def test_a_vocabulary_counts_its_own_pieces(tmp_path, lines):
+    write_json(tmp_path / "a.jsonl", lines[:300])
+    alphabet = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *alphabet, *(f"##{letter}" for letter in alphabet)]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    text = look(tmp_path / "a.jsonl", vocab_file=str(tmp_path / "vocab.txt"))
+    assert text.pieces == sum(len(line.replace(" ", "")) for line in lines[:300])
+
+
+def test_mistakes_are_said(tmp_path):
+    with pytest.raises(SourceError, match="matches no file"):
+        look(tmp_path / "*.jsonl")
+    (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
+    with pytest.raises(SourceError, match="holds no document"):
+        look(tmp_path / "empty.jsonl")
+    with pytest.raises(SourceError, match="is not known"):
+        sample_text([str(tmp_path / "empty.jsonl")], "papyrus", "text", "en", 8000, None)
+
+
+def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
+    """One of six files is read. The counts are those of `beambert build --dupe_factor 5` of all six."""
+    monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 5_000_000)
+    flags = ["--input", f"{shared_data}/wiki-extracted/*.bz2", "--dupe_factor", "5", "--json"]
+    assert beambert.main(["plan", *flags]) == 0
+    found = json.loads(capsys.readouterr().out)
+    text, data = found["The text"], found["The data"]
+    assert text["bytes"] == pytest.approx(61_168_879, rel=0.02)
+    assert text["words"] == pytest.approx(9_752_661, rel=0.02)
+    assert text["documents"] == pytest.approx(3_956, rel=0.15)
+    assert text["pieces"] * 0.98 == pytest.approx(12_315_021, rel=0.03)
+    assert data["instances"] == pytest.approx(663_623 / 5, rel=0.03)
+    assert data["shard bytes"] == pytest.approx(667_433_767, rel=0.03)
+    assert data["shards"] == 81

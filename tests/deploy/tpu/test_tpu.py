@@ -1,0 +1,348 @@
+"""`beambert submit tpu` against a stand-in of gcloud and the cloud: what it creates, waits for, shows and leaves.
+
+In place of beambert's training a few lines of Python run on the machine; test_tpu_training.py has the real thing.
+"""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+
+from deploy.tpu.job import build_wheel
+from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+
+PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
+DELETE = f"gcloud compute tpus queued-resources delete {NAME} --force --project=p --zone=us-west4-a --quiet"
+# Writes what it was called with, and ends.
+SHOW = """
+import json, pathlib, sys
+output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+output.mkdir(parents=True, exist_ok=True)
+(output / "argv.json").write_text(json.dumps(sys.argv[1:]))
+print("trained")
+"""
+# Counts up a file in its output, for ever or to a number, and saves when it is asked to end.
+COUNT = """
+import pathlib, signal, sys, time
+output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+output.mkdir(parents=True, exist_ok=True)
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+count = int((output / "count").read_text()) if (output / "count").exists() else 0
+while count < int(sys.argv[sys.argv.index("--num_train_steps") + 1]) and not asked:
+    count += 1
+    print(f"step {count}", flush=True)
+    (output / ".count").write_text(str(count))
+    (output / ".count").replace(output / "count")
+    time.sleep(0.05)
+if asked:
+    (output / "saved").touch()
+    sys.exit(143)
+"""
+COUNTING = (*PRETRAIN[:-1], "100000")
+HOSTILE = (
+    "two words",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "'; touch pwned; '",
+    '"; touch pwned; "',
+    "a\nb; touch pwned",
+    "*",
+    "\\",
+    "~",
+    "--flag=&& touch pwned",
+    "\u202eüñ\U0001f600",
+    "",
+)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def cloud(tmp_path, wheel):
+    cloud = Cloud(tmp_path, wheel)
+    cloud.command(SHOW)
+    (cloud.bucket("gs://bucket/data")).mkdir(parents=True)
+    (cloud.bucket("gs://bucket/data") / "dataset.json").write_text("{}")
+    return cloud
+
+
+def test_a_straight_run_creates_installs_runs_shows_the_log_and_deletes(cloud):
+    result = cloud.submit("--spot", "--service_account=me@p.iam", command=PRETRAIN)
+    assert result.returncode == 0, result.stderr + result.stdout
+    assert cloud.left == []
+    (create,) = cloud.calls("create")
+    assert {"--spot", "--service-account=me@p.iam", "--runtime-version=v2-alpha-tpuv5-lite", f"--node-id={NAME}"} <= {
+        *create
+    }
+    for state in ("WAITING_FOR_RESOURCES", "PROVISIONING"):
+        assert f"{NAME}: {state}" in result.stdout
+    assert "trained" in result.stdout.splitlines()
+    # Whoever must delete it by hand is told how before it is there.
+    assert result.stdout.index(DELETE) < result.stdout.index("PROVISIONING")
+    argv = json.loads((cloud.bucket("gs://bucket/run") / "argv.json").read_text())
+    assert argv == [
+        *("pretrain", "--data", "places/bucket/data", "--output", "places/bucket/run", "--num_train_steps", "5"),
+        *("--strategy", "tpu"),
+    ]
+
+
+def test_the_exit_code_is_the_commands(cloud):
+    cloud.command("import sys; print('no such flag', file=sys.stderr); sys.exit(2)")
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 2
+    assert "no such flag" in result.stdout
+    assert cloud.left == []
+
+
+def test_no_argument_is_read_by_a_shell(cloud):
+    # A value of --best_metric is whatever one types; only the command itself may judge it.
+    flags = tuple(f"--best_metric={text}" for text in HOSTILE)
+    result = cloud.submit(command=(*PRETRAIN, *flags))
+    assert result.returncode == 0, result.stderr
+    argv = json.loads((cloud.bucket("gs://bucket/run") / "argv.json").read_text())
+    assert tuple(argv[-2 - len(flags) : -2]) == flags
+    assert not list(cloud.state.rglob("pwned"))
+    for call in cloud.calls("ssh"):
+        (sent,) = [word.removeprefix("--command=") for word in call if word.startswith("--command=")]
+        assert re.fullmatch(r"python3 beambert-job/tpu_worker\.py (install|start|follow \d+|stop)", sent)
+
+
+def test_a_place_with_odd_characters_arrives(cloud):
+    place = cloud.bucket("gs://bucket/a b'$(touch pwned);\"c")
+    place.mkdir()
+    (place / "dataset.json").write_text("{}")
+    result = cloud.submit(command=("pretrain", f"--data={'gs://bucket/' + place.name}/", *PRETRAIN[3:]))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not list(cloud.state.rglob("pwned"))
+    argv = json.loads((cloud.bucket("gs://bucket/run") / "argv.json").read_text())
+    assert argv[1] == f"--data=places/bucket/{place.name}"
+
+
+def test_a_machine_that_is_taken_away_is_replaced_and_the_run_goes_on(cloud):
+    cloud.command(COUNT)
+    process = cloud.begin("--spot", command=COUNTING)
+    count = cloud.bucket("gs://bucket/run/count")
+    until(lambda: count.exists() and int(count.read_text()) > 3)
+    cloud.preempt()
+    until(lambda: len(cloud.calls("create")) == 2)
+    before = int(count.read_text())
+    until(lambda: int(count.read_text()) > before + 3)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=300)
+    assert "taken away" in said
+    # The second machine counts on from what had reached the bucket. The last lines of the first are lost with it.
+    first, going_on, second = said.partition("Going on from what lies in gs://bucket/run")
+    assert going_on
+    shown, shown_then = (
+        [int(line.split()[1]) for line in lines.splitlines() if line.startswith("step ")] for lines in (first, second)
+    )
+    assert shown == list(range(1, len(shown) + 1))
+    assert shown_then == list(range(shown_then[0], shown_then[0] + len(shown_then)))
+    assert shown_then[0] > 4
+    assert cloud.left == []
+    assert len(cloud.calls("delete")) == 2
+
+
+def test_no_more_restarts_than_allowed(cloud):
+    cloud.plan(states=[["SUSPENDED"]] * 3)
+    result = cloud.submit("--max_restarts=2", command=PRETRAIN)
+    assert result.returncode == 1
+    assert "--max_restarts" in result.stderr
+    assert len(cloud.calls("create")) == 3
+    assert cloud.left == []
+
+
+def test_what_somebody_else_deletes_is_not_created_again(cloud):
+    cloud.command("import time; time.sleep(600)")
+    cloud.plan(states=[["ACTIVE", {"state": "SUSPENDING", "stateInitiator": "USER"}]])
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    assert "deleted by somebody else" in result.stderr
+    assert len(cloud.calls("create")) == 1
+    assert cloud.left == []
+
+
+# As the service words it: github.com/marin-community/marin pull request 1612 and issue 87,
+# github.com/hashicorp/terraform-provider-google issue 21243.
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. "
+            "Limit: 0 in region us-east5.",
+            "TPUV6EPreemptiblePerProjectPerRegionForTPUAPI, Limit: 0 in region us-east5",
+        ),
+        (
+            "Quota 'TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI' exhausted.\n"
+            "      Limit 10000 in region us-west4",
+            "TPUV5sPreemptibleLitepodPerProjectPerRegionForTPUAPI, Limit 10000 in region us-west4",
+        ),
+        (
+            'There is no more capacity in the zone "us-central1-c"; you can try in another zone where Cloud TPU Nodes '
+            "are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x9f48947a7d57c8d]",
+            "no more capacity in the zone",
+        ),
+        ("PERMISSION_DENIED: Permission 'tpu.nodes.create' denied", "Permission 'tpu.nodes.create' denied"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "after it was queued"])
+def test_a_refusal_is_one_line_that_names_the_quota(cloud, words, expected, late):
+    failed = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": words}}}
+    cloud.plan(**({"states": [["WAITING_FOR_RESOURCES", failed]]} if late else {"refuse": words}))
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert expected in line
+    if "uota" in words:
+        assert "https://console.cloud.google.com/iam-admin/quotas?project=p" in line
+        assert "gcloud compute tpus queued-resources list" in line
+    assert cloud.left == []
+
+
+def test_a_request_that_is_never_granted_is_deleted(cloud):
+    cloud.plan(states=[["WAITING_FOR_RESOURCES"]])
+    result = cloud.submit("--timeout=0.02", command=PRETRAIN)
+    assert result.returncode == 1
+    assert "WAITING_FOR_RESOURCES" in result.stderr
+    assert "--timeout" in result.stderr
+    assert cloud.left == []
+
+
+def test_a_name_that_is_taken_is_left_alone(cloud):
+    (cloud.state / "requests" / f"{NAME}.json").write_text(json.dumps({"states": ["ACTIVE"]}))
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    assert "was left alone" in result.stderr
+    assert cloud.calls("delete") == []
+    assert cloud.left == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("phase", "number"),
+    [
+        *((phase, signal.SIGINT) for phase in ("create", "wait", "install", "run", "delete")),
+        *(("wait", number) for number in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
+def test_a_signal_in_any_phase_deletes(cloud, phase, number):
+    cloud.command(COUNT)
+    plans = {
+        "create": {"create_seconds": 2},
+        "wait": {"states": [["WAITING_FOR_RESOURCES"]]},
+        "install": {"ssh_fails": True},
+        "run": {},
+        "delete": {"delete_seconds": 2},
+    }
+    cloud.plan(**plans[phase])
+    process = cloud.begin(command=COUNTING if phase != "delete" else PRETRAIN)
+    reached = {
+        "create": lambda: cloud.calls("create"),
+        "wait": lambda: cloud.calls("describe"),
+        "install": lambda: cloud.calls("scp"),
+        "run": lambda: cloud.bucket("gs://bucket/run/count").exists(),
+        "delete": lambda: cloud.calls("delete"),
+    }
+    until(reached[phase])
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=300)
+    # What is finished when the signal comes stays finished.
+    assert process.returncode == (0 if phase == "delete" else 128 + number), said
+    assert "Traceback" not in said
+    assert cloud.left == [], said
+    assert "mine is being deleted" in said if phase == "delete" else "goes on from what lies in gs://bucket/run" in said
+    if phase == "run":
+        assert cloud.bucket("gs://bucket/run/saved").exists()
+
+
+def test_a_second_signal_does_not_wait_for_the_run(cloud):
+    cloud.command(COUNT.replace("and not asked", ""))
+    process = cloud.begin(command=COUNTING)
+    until(cloud.bucket("gs://bucket/run/count").exists)
+    process.send_signal(signal.SIGINT)
+    until(lambda: any("stop" in word for call in cloud.calls("ssh") for word in call))
+    # Within a second of the first it would count as the same.
+    time.sleep(1.2)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 130, said
+    assert cloud.left == []
+
+
+def test_keep_leaves_it_and_says_how_to_delete_it(cloud):
+    result = cloud.submit("--keep", command=PRETRAIN)
+    assert result.returncode == 0
+    assert cloud.left == [NAME, NAME]
+    assert f"is kept and costs until it is deleted: {DELETE}" in result.stdout
+
+
+def test_keep_does_not_keep_what_was_taken_away(cloud):
+    cloud.plan(states=[["SUSPENDED"], ["ACTIVE"]])
+    result = cloud.submit("--keep", command=PRETRAIN)
+    assert result.returncode == 0, result.stderr
+    assert len(cloud.calls("create")) == 2
+    assert len(cloud.calls("delete")) == 1
+
+
+def test_a_deletion_that_fails_once_is_tried_again(cloud):
+    cloud.plan(refuse_delete=["UNAVAILABLE: The service is currently unavailable.", None])
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 0
+    assert cloud.left == []
+
+
+def test_a_deletion_that_fails_is_said_loudly_and_is_a_failure(cloud):
+    cloud.plan(refuse_delete="PERMISSION_DENIED: Permission 'tpu.nodes.delete' denied")
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    assert f"{NAME} COULD NOT BE DELETED AND COSTS MONEY" in result.stdout
+    assert result.stdout.rstrip().splitlines()[-2].strip() == DELETE
+    assert "Permission 'tpu.nodes.delete' denied" in result.stdout
+
+
+def test_a_connection_that_breaks_again_and_again_shows_every_line_once(cloud):
+    cloud.command("import time\nfor n in range(60):\n    print('line', n, flush=True)\n    time.sleep(0.02)\n")
+    cloud.plan(cut_follow_after=3)
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 0, result.stderr
+    shown = [line for line in result.stdout.splitlines() if line.startswith("line ")]
+    assert shown == [f"line {n}" for n in range(60)]
+
+
+def test_a_machine_that_lets_nobody_in_is_deleted(cloud):
+    cloud.plan(ssh_fails=True)
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    assert "copying files to the machine failed" in result.stderr
+    assert cloud.left == []
+
+
+def test_a_service_that_is_silent_for_a_while_stops_nothing(cloud):
+    silence = "UNAVAILABLE: The service is currently unavailable."
+    cloud.plan(describe_error=[silence, None])
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 0, result.stderr
+    assert "trying on" in result.stdout
+
+
+def test_an_output_that_cannot_be_read_is_not_begun_anew(cloud):
+    cloud.plan(storage_fails="HTTPError 403: me@p.iam does not have storage.objects.list access")
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    assert "does not have storage.objects.list access" in result.stdout
+    assert not cloud.bucket("gs://bucket/run").exists()
+    assert cloud.left == []
+
+
+def test_without_gcloud_one_line_says_where_it_is_from(cloud, tmp_path, monkeypatch):
+    (cloud.tools / "gcloud").unlink()
+    monkeypatch.setenv("PATH", "")
+    result = cloud.submit(command=PRETRAIN)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("beambert submit tpu: error: gcloud is not installed")

@@ -1,0 +1,107 @@
+"""`beambert submit tpu` without access: checked before anything is requested, and no false alarm after a refusal."""
+
+import pytest
+
+from tests.deploy.tpu.tpu_cloud import NAME, Cloud
+
+LOGGED_OUT = """You do not currently have an active account selected.
+Please run:
+
+  $ gcloud auth login
+
+to obtain new credentials."""
+EXPIRED = "There was a problem refreshing your current auth tokens: Reauthentication failed. cannot prompt during"
+DISABLED = "PERMISSION_DENIED: Cloud TPU API has not been used in project p before or it is disabled. Enable it by"
+DENIED = "PERMISSION_DENIED: Permission 'tpu.queuedresources.list' denied on resource '//tpu/projects/p'"
+UNAVAILABLE = "UNAVAILABLE: The service is currently unavailable."
+PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    # Never installed: nothing here gets a machine.
+    wheel = tmp_path / "beambert-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    return Cloud(tmp_path, wheel)
+
+
+def refused(cloud: Cloud, *flags: str) -> tuple[str, str]:
+    """What a submission that fails prints, and the one line of its error."""
+    result = cloud.submit(*flags, command=PRETRAIN)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("beambert submit tpu: error: ")
+    return result.stdout, line
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            LOGGED_OUT,
+            "gcloud is not logged in (You do not currently have an active account selected); run gcloud auth l",
+        ),
+        (EXPIRED, "gcloud is not logged in (There was a problem refreshing"),
+        (DISABLED, "not enabled in --project p; run gcloud services enable tpu.googleapis.com --project p"),
+        (DENIED, "--project p with --zone us-west4-a cannot be used: PERMISSION_DENIED: Permission 'tpu.queued"),
+        ("NOT_FOUND: Location us-west4-z is not found.", "check both, and the roles of the account (docs/TPU.md)"),
+        (UNAVAILABLE, "the Cloud TPU service cannot be reached: UNAVAILABLE: The service is currently unavailable"),
+    ],
+)
+def test_without_access_nothing_is_requested(cloud, words, expected):
+    # What gcloud would say to every other question too.
+    cloud.plan(refuse_list=words, refuse=words, refuse_delete=words)
+    out, line = refused(cloud)
+    assert expected in line
+    assert out == ""
+    assert cloud.calls("create") == cloud.calls("delete") == []
+
+
+def test_without_gcloud_nothing_is_said_to_be_requested(cloud, monkeypatch):
+    (cloud.tools / "gcloud").unlink()
+    monkeypatch.setenv("PATH", "")
+    out, line = refused(cloud)
+    assert "gcloud is not installed; install the Google Cloud CLI" in line
+    assert out == ""
+
+
+def test_a_gcloud_that_cannot_be_started_is_one_line(cloud, monkeypatch):
+    (cloud.tools / "gcloud").chmod(0o644)
+    monkeypatch.setenv("PATH", "")
+    out, line = refused(cloud)
+    assert "gcloud cannot be started (Permission denied)" in line
+    assert out == ""
+
+
+def test_a_dry_run_needs_no_login(cloud):
+    cloud.plan(refuse_list=LOGGED_OUT)
+    assert cloud.submit("--dry_run", command=PRETRAIN).returncode == 0
+    assert cloud.calls("list") == []
+
+
+@pytest.mark.parametrize("words", [LOGGED_OUT, "PERMISSION_DENIED: Permission 'tpu.nodes.create' denied"])
+def test_a_request_that_certainly_made_nothing_is_not_deleted(cloud, words):
+    cloud.plan(refuse=words, refuse_delete=words)
+    out, line = refused(cloud)
+    assert "the request for a TPU was refused" in line
+    assert "delet" not in out.split("queued-resources delete")[1]
+    assert cloud.calls("delete") == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--keep",)])
+def test_a_request_that_may_have_been_made_is_not_said_to_cost(cloud, flags):
+    cloud.plan(refuse=UNAVAILABLE, refuse_delete=UNAVAILABLE)
+    out, line = refused(cloud, *flags)
+    assert "the request for a TPU was refused: UNAVAILABLE" in line
+    assert "COULD NOT BE DELETED" not in out
+    assert "is kept" not in out
+    assert f"It is unknown whether {NAME} was created" in out
+    assert f"gcloud compute tpus queued-resources describe {NAME} " in out
+    assert len(cloud.calls("delete")) > 1
+
+
+def test_a_machine_that_exists_is_still_said_to_cost(cloud):
+    failed = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": "There is no more capacity"}}}
+    cloud.plan(states=[["WAITING_FOR_RESOURCES", failed]], refuse_delete=DENIED)
+    out, _ = refused(cloud)
+    assert f"{NAME} COULD NOT BE DELETED AND COSTS MONEY" in out

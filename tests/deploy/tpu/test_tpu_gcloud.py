@@ -1,0 +1,164 @@
+"""The real gcloud, where it is installed, against a local server that answers as the Cloud TPU API does.
+
+So the flags that `beambert submit tpu` gives are gcloud's own, and its answers and errors are read as it writes them.
+No account is used and nothing leaves this machine.
+"""
+
+import http.server
+import json
+import shutil
+import threading
+
+import pytest
+
+from deploy.tpu.access import require_access
+from deploy.tpu.service import Tpu
+from pipelines.errors import SubmitError
+
+pytestmark = pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")
+REQUEST = "projects/p/locations/us-west4-a/queuedResources/mine"
+OPERATION = {"name": "projects/p/locations/us-west4-a/operations/1", "done": True, "response": {}}
+QUOTA = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in region us-east5."
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    """A list of (status, content), an answer a call, and the calls that were made."""
+    answers, calls = [], []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            calls.append((self.command, self.path, json.loads(content or b"{}")))
+            status, answer = answers.pop(0)
+            text = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings = {
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://localhost:{server.server_port}/",
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        # No settings or accounts of whoever runs the tests.
+        "CLOUDSDK_CONFIG": str(tmp_path),
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    yield answers, calls
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def tpu():
+    return Tpu("p", "us-west4-a", "mine")
+
+
+def error(code, status, message):
+    return code, {"error": {"code": code, "status": status, "message": message}}
+
+
+def test_a_request_is_made_waited_for_and_deleted(service, tpu):
+    answers, calls = service
+    states = ({"name": REQUEST, "state": {"state": name}} for name in ("PROVISIONING", "ACTIVE"))
+    answers += [(200, {**OPERATION, "done": False}), *((200, state) for state in states), (200, OPERATION)]
+    options = ["--spot", "--service-account=me@p.iam", "--network=n", "--subnetwork=s", "--internal-ips"]
+    tpu.create(tpu.create_command("v5litepod-8", "v2-alpha-tpuv5-lite", options))
+    assert list(tpu.wait(60, 0.01)) == ["PROVISIONING"]
+    assert tpu.delete(0)
+    assert not tpu.may_exist
+
+    method, path, content = calls[0]
+    assert (method, path.split("?")[0]) == ("POST", "/v2/projects/p/locations/us-west4-a/queuedResources")
+    assert "queuedResourceId=mine" in path
+    assert content["spot"] == {}
+    (spec,) = content["tpu"]["nodeSpec"]
+    assert spec["nodeId"] == "mine"
+    assert spec["node"]["acceleratorType"] == "v5litepod-8"
+    assert spec["node"]["runtimeVersion"] == "v2-alpha-tpuv5-lite"
+    assert spec["node"]["networkConfig"] == {"enableExternalIps": False, "network": "n", "subnetwork": "s"}
+    assert spec["node"]["serviceAccount"] == {"email": "me@p.iam"}
+    assert calls[-1][:2] == ("DELETE", f"/v2/{REQUEST}?alt=json&force=True")
+
+
+def test_refusals_are_told_apart(service, tpu):
+    answers, _ = service
+    create = tpu.create_command("v6e-8", "v2-alpha-tpuv6e", ["--reserved"])
+    answers.append(error(429, "RESOURCE_EXHAUSTED", QUOTA))
+    with pytest.raises(
+        SubmitError, match=r"TPUV6EPreemptiblePerProjectPerRegionForTPUAPI, Limit: 0 in region us-east5\)"
+    ):
+        tpu.create(create)
+    # What was refused for any other reason may yet have been made.
+    assert tpu.may_exist
+    answers.append(error(409, "ALREADY_EXISTS", f"Resource '{REQUEST}' already exists"))
+    with pytest.raises(SubmitError, match="left alone"):
+        tpu.create(create)
+    assert not tpu.may_exist
+
+
+def test_what_is_not_there_is_deleted_already(service, tpu):
+    answers, _ = service
+    tpu.may_exist = True
+    answers.append(error(404, "NOT_FOUND", f"Resource '{REQUEST}' was not found"))
+    assert tpu.delete(0)
+    assert not tpu.may_exist
+
+
+def test_access_is_checked_with_a_question_that_changes_nothing(service, tpu):
+    answers, calls = service
+    answers.append((200, {}))
+    require_access(tpu)
+    (call,) = calls
+    assert call[:2] == ("GET", "/v2/projects/p/locations/us-west4-a/queuedResources?alt=json")
+    assert not tpu.may_exist
+
+
+DISABLED = (
+    "Cloud TPU API has not been used in project p before or it is disabled. Enable it by visiting https://x/ then."
+)
+DENIED = (
+    "Permission 'tpu.queuedresources.list' denied on resource '//tpu.googleapis.com/projects/p' (or it may not exist)."
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (error(403, "PERMISSION_DENIED", DISABLED), "run gcloud services enable tpu.googleapis.com --project p"),
+        (
+            error(403, "PERMISSION_DENIED", DENIED),
+            "--project p with --zone us-west4-a cannot be used: PERMISSION_DENIED",
+        ),
+        (error(404, "NOT_FOUND", "Location z is not found or access is unauthorized."), "Location z is not found"),
+        (error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."), "run gcloud auth login"),
+    ],
+)
+def test_a_project_that_cannot_be_used_says_why(service, tpu, answer, expected):
+    # gcloud asks a second time after 401.
+    service[0].extend([answer] * 3)
+    with pytest.raises(SubmitError) as caught:
+        require_access(tpu)
+    assert expected in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_without_an_account_gcloud_is_not_logged_in(service, tpu, monkeypatch):
+    monkeypatch.delenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS")
+    with pytest.raises(SubmitError) as caught:
+        require_access(tpu)
+    expected = "gcloud is not logged in (You do not currently have an active account selected); run gcloud auth login"
+    assert str(caught.value) == expected
+    assert service[1] == []

@@ -1,0 +1,92 @@
+"""Real training on a stand-in of a TPU's machine, preempted once: it ends with the bytes of a run that never was."""
+
+import json
+
+import pytest
+
+from deploy.tpu.job import build_wheel
+from tests.deploy.tpu.tpu_cloud import Cloud, until
+
+SHAPE = {
+    "vocab_size": 2000,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 128,
+}
+STEPS = 400
+FLAGS = (
+    *("--data", "gs://bucket/data", "--output", "gs://bucket/run", "--model", "gs://bucket/shape.json"),
+    *(
+        "--num_train_steps",
+        str(STEPS),
+        "--train_batch_size",
+        "8",
+        "--save_checkpoints_steps",
+        "50",
+        "--strategy",
+        "one",
+    ),
+    *("--keep_checkpoint_max", "2", "--num_warmup_steps", "10", "--max_eval_steps", "2"),
+)
+
+
+@pytest.fixture
+def cloud(tmp_path, built):
+    def make(name):
+        cloud = Cloud(tmp_path / name, wheel)
+        cloud.bucket("gs://bucket").mkdir()
+        cloud.bucket("gs://bucket/data").symlink_to(built)
+        (cloud.bucket("gs://bucket") / "shape.json").write_text(json.dumps(SHAPE))
+        return cloud
+
+    wheel = build_wheel(tmp_path)
+    return make
+
+
+def lasting(run):
+    """The files of a run that must not depend on interruptions: not times, and what shows them."""
+    found = {}
+    for path in sorted(run.rglob("*")):
+        name = str(path.relative_to(run))
+        if not path.is_file() or name.startswith("logs/") or name == "report.html":
+            continue
+        content = path.read_bytes()
+        if name == "metrics.jsonl":
+            timing = (
+                "seconds",
+                "sequences_per_second",
+                "tokens_per_second",
+                "model_flops_utilization",
+                "data_wait_share",
+            )
+            lines = [json.loads(line) for line in content.splitlines()]
+            content = [{key: value for key, value in line.items() if key not in timing} for line in lines]
+        elif name.endswith(".state.json"):
+            content = None
+        found[name] = content
+    return found
+
+
+def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(cloud):
+    straight = cloud("straight")
+    result = straight.submit("--sync_seconds=300", command=("pretrain", *FLAGS))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "leaves the TPU idle" in result.stdout
+
+    preempted = cloud("preempted")
+    process = preempted.begin("--spot", "--sync_seconds=0.5", command=("pretrain", *FLAGS))
+    checkpoints = preempted.bucket("gs://bucket/run/checkpoints")
+    until(lambda: list(checkpoints.glob("*.index")) or process.poll() is not None, 300)
+    preempted.preempt()
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert len(preempted.calls("create")) == 2, said
+    assert "Going on from what lies in gs://bucket/run" in said
+
+    expected, found = (lasting(one.bucket("gs://bucket/run")) for one in (straight, preempted))
+    assert f"checkpoints/model.ckpt-{STEPS}.data-00000-of-00001" in expected
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+    assert straight.left == preempted.left == []

@@ -1,0 +1,126 @@
+"""The cloud that tests of `beambert submit tpu` run against: `tpu_stand_in.py` as the `gcloud` on PATH."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest.mock
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import beambert
+
+STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
+NAME = "mine"
+
+
+class Cloud:
+    """A cloud of its own for a test.
+
+    Args:
+        folder: new.
+        wheel: of beambert.
+    """
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.state = folder / "cloud"
+        self._wheel = wheel
+        for name in ("requests", "machines", "buckets"):
+            (self.state / name).mkdir(parents=True)
+        self.tools = folder / "tools"
+        self.tools.mkdir()
+        gcloud = self.tools / "gcloud"
+        gcloud.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
+        gcloud.chmod(0o755)
+        self.plan()
+
+    def plan(self, **what: Any) -> None:
+        """What goes wrong.
+
+        refuse, refuse_list, refuse_delete, describe_error, storage_fails: errors, in gcloud's words; refuse_delete and
+        others may be lists, an answer a call. create_seconds, delete_seconds, storage_seconds: how long they take.
+        states: of each request in turn, the states it goes through. node_state: of a machine. ssh_fails: whether ssh
+        fails. cut_follow_after: lines after which the connection that shows the log breaks.
+        """
+        (self.state / "script.json").write_text(json.dumps(what))
+
+    def command(self, code: str) -> None:
+        """Python that takes the place of beambert on the machine."""
+        (self.state / "command.py").write_text(code)
+
+    def bucket(self, place: str) -> Path:
+        """Where a gs:// place lies."""
+        return self.state / "buckets" / place.removeprefix("gs://")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which gcloud is the stand-in."""
+        return {
+            **os.environ,
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
+            "TPU_STAND_IN": str(self.state),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def argv(self, *flags: str, command: tuple[str, ...]) -> list[str]:
+        """`beambert submit tpu`, quick to ask."""
+        own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v5litepod-8", f"--name={NAME}"]
+        own += ["--poll_seconds=0.2", "--sync_seconds=0.3", f"--wheel={self._wheel}", *flags]
+        return [sys.executable, "-m", "beambert", "submit", "tpu", *own, *command]
+
+    def submit(self, *flags: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end, in this process."""
+        argv = self.argv(*flags, command=command)
+        output, errors = io.StringIO(), io.StringIO()
+        with (
+            unittest.mock.patch.dict(os.environ, self.environment),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+        ):
+            code = beambert.main(argv[3:])
+        return subprocess.CompletedProcess(argv, code, output.getvalue(), errors.getvalue())
+
+    def begin(self, *flags: str, command: tuple[str, ...]) -> subprocess.Popen[str]:
+        """Begins it."""
+        return subprocess.Popen(
+            self.argv(*flags, command=command),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # The tests may run where signals are ignored, under nohup or in the background.
+            preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
+        )
+
+    def preempt(self) -> None:
+        """Takes the machine away, as the service does."""
+        request = self.state / "requests" / f"{NAME}.json"
+        request.write_text(json.dumps({"states": ["SUSPENDING", "SUSPENDED"]}))
+        code = (
+            f"import sys; sys.path.insert(0, {str(STAND_IN.parent)!r}); import tpu_stand_in as t; t.take_away('{NAME}')"
+        )
+        subprocess.run([sys.executable, "-c", code], env=self.environment, check=True)
+
+    def calls(self, verb: str) -> list[list[str]]:
+        """The calls of `gcloud compute tpus queued-resources VERB` so far, or of tpu-vm."""
+        path = self.state / "calls.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [call for call in map(json.loads, lines) if call[3:4] == [verb]]
+
+    @property
+    def left(self) -> list[str]:
+        """Requests and machines that are still there."""
+        return sorted(path.stem for name in ("requests", "machines") for path in (self.state / name).iterdir())
+
+
+def until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)

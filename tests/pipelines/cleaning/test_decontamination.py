@@ -1,0 +1,119 @@
+"""Decontamination on SQuAD's and GLUE's files, against a slow search with sets of tuples of words."""
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipelines.cleaning.decontamination import (
+    NGRAM,
+    document_keys,
+    evaluation_keys,
+    find_run,
+    load_evaluation,
+    read_evaluation_texts,
+)
+from pipelines.sources import SourceError
+
+
+def runs(text: str) -> set[tuple[str, ...]]:
+    """All runs of 13 words, the slow way."""
+    words = re.findall(r"[^\W_]+", text.lower())
+    return {tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1)}
+
+
+def test_keys_of_real_contexts_against_tuples(shared_data):
+    for language in ("en", "de"):
+        path = shared_data / "squad" / f"xquad.{language}.json"
+        paragraphs = [p for a in json.loads(path.read_text(encoding="utf-8"))["data"] for p in a["paragraphs"]]
+        texts = [p["context"] for p in paragraphs] + [q["question"] for p in paragraphs for q in p["qas"]]
+        expected = set().union(*map(runs, texts))
+        keys = load_evaluation((str(path),)).keys
+        # The other strings of the file, identifiers and answers, are short or parts of the contexts.
+        assert len(keys) == len(expected)
+        assert (keys[1:] > keys[:-1]).all()
+
+
+def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
+    path = shared_data / "squad" / "xquad.en.json"
+    context = next(read_evaluation_texts(str(path)))
+    keys = load_evaluation((str(path),)).keys
+    words = context.split()
+    disguised = " ".join(words[:20]).upper().replace(",", " ,").replace(" ", "  ")
+    assert find_run(["Something else first.", disguised, "And after."], keys)
+    # Over the border of two sentences.
+    assert find_run(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
+    assert not find_run([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
+    german = load_evaluation((str(shared_data / "squad" / "xquad.de.json"),)).keys
+    assert not find_run([context], german)
+
+
+def test_glue_tables(shared_data):
+    path = next((shared_data / "glue" / "SST-2").glob("dev.tsv"))
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    keys = load_evaluation((str(path),)).keys
+    long = [line.split("\t")[0] for line in lines if len(re.findall(r"[^\W_]+", line.split("\t")[0])) >= NGRAM]
+    assert len(long) > 300
+    assert all(find_run([sentence], keys) for sentence in long)
+
+
+def test_text_and_json_lines(tmp_path):
+    sentence = "one two three four five six seven eight nine ten eleven twelve thirteen"
+    (tmp_path / "a.txt").write_text(f"Short.\n\n{sentence.replace(' six', chr(10) + 'six')}\n\nShort again.")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"a": ["x", {"b": sentence}]}) + "\n\n")
+    for name in ("a.txt", "a.jsonl"):
+        keys = load_evaluation((str(tmp_path / name),)).keys
+        assert len(keys) == 1
+        assert find_run([sentence.title() + "!"], keys)
+
+
+def test_errors_name_the_file(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "short.txt").write_text("Too short.")
+    with pytest.raises(SourceError, match=r"--decontaminate .*a.json cannot be read"):
+        load_evaluation((str(tmp_path / "a.json"),))
+    with pytest.raises(SourceError, match=r"short.txt: no text of 13 words"):
+        load_evaluation((str(tmp_path / "short.txt"),))
+    with pytest.raises(SourceError, match=r"nothing.txt cannot be"):
+        load_evaluation((str(tmp_path / "nothing.txt"),))
+
+
+def test_a_run_names_the_first_file_that_has_it(tmp_path):
+    texts = [" ".join(f"{name}{number}" for number in range(13)) for name in ("a", "b", "c")]
+    (tmp_path / "one.txt").write_text(f"{texts[1]}\n\n{texts[0]}")
+    (tmp_path / "two.txt").write_text(f"{texts[2]}\n\n{texts[1]}")
+    one, two = str(tmp_path / "one.txt"), str(tmp_path / "two.txt")
+    for paths in ((one, two), (two, one)):
+        evaluation = load_evaluation(paths)
+        described = [evaluation.describe(find_run([f"And: {text.upper()}!"], evaluation.keys)) for text in texts]
+        assert described == [
+            {"evaluation_file": path, "matching_words": text}
+            for path, text in zip((one, paths[0], two), texts, strict=True)
+        ]
+
+
+words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y", "–", "12", "漢字"]), max_size=40).map(
+    " ".join
+)
+
+
+@given(words, words)
+@example("É " * 13, "é " * 13)
+def test_any_pair_of_texts_against_tuples(evaluation, document):
+    keys = evaluation_keys([evaluation])
+    assert len(keys) == len(runs(evaluation))
+    found = find_run([document], keys)
+    shared = runs(evaluation) & runs(document)
+    assert (found is not None) == bool(shared)
+    # The first one of the document, spelled as it is compared.
+    words_of_document = re.findall(r"[^\W_]+", document.lower())
+    in_order = [tuple(words_of_document[start : start + NGRAM]) for start in range(len(words_of_document) - NGRAM + 1)]
+    assert found is None or tuple(found.words.split(" ")) == next(run for run in in_order if run in shared)
+    assert len(document_keys(document)) == max(0, len(re.findall(r"[^\W_]+", document.lower())) - NGRAM + 1)
+
+
+@given(st.text(), st.text())
+def test_no_text_raises(evaluation, document):
+    find_run([document], evaluation_keys([evaluation]))

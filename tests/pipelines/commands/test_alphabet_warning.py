@@ -1,0 +1,72 @@
+"""Words that are [UNK] because of the alphabet's limit: the warning names the flag and a number that mends it."""
+
+import json
+import random
+import re
+
+import pytest
+
+import beambert
+from pipelines.corpus.alphabet_warning import alphabet_warnings
+from tokenizer.learner import alphabet_losses
+
+# More than the default limit.
+_IDEOGRAPHS = [chr(0x4E00 + number) for number in range(1500)]
+
+
+@pytest.fixture
+def chinese(tmp_path):
+    generator = random.Random(3)
+    for number in range(4):
+        words = ["".join(generator.choices("abcdefgh", k=7)) for _ in range(300)]
+        sentences = ["".join(generator.choices(_IDEOGRAPHS, k=30)) + f" {word}。" for word in words]
+        (tmp_path / f"{number}.txt").write_text("".join(sentences), encoding="utf-8")
+    return tmp_path
+
+
+def _warnings(chinese, capsys, limit, output):
+    argv = ["build", "--input", str(chinese / "?.txt"), "--output", str(chinese / output), "--language", "zh"]
+    argv += ["--vocab_size", "1700", "--validation_fraction", "0.3", "--dupe_factor", "1", "--num_buckets", "1"]
+    assert beambert.main([*argv, *limit]) == 0
+    said = capsys.readouterr()
+    warnings = json.loads((chinese / output / "dataset.json").read_text())["counts"]["warnings"]
+    return said.out + said.err, [warning for warning in warnings if "[UNK]" in warning]
+
+
+def test_the_remedy_is_the_limit_and_it_helps(chinese, capsys):
+    said, warnings = _warnings(chinese, capsys, [], "first")
+    (warning,) = warnings
+    assert warning in said
+    match = re.search(r"because --alphabet_limit 1000 leaves out ([\d,]+) of.* with --alphabet_limit (\d+)", warning)
+    assert match
+    _, warnings = _warnings(chinese, capsys, ["--alphabet_limit", match[2]], "second")
+    assert warnings == []
+
+
+def test_losses_of_an_alphabet():
+    words = {"ab": 5000, "ac": 3000, "ad": 4, "e": 3}
+    losses = alphabet_losses(words, 2)
+    # By frequency: a b c d e.
+    assert losses == {
+        "characters": 5,
+        "characters_left_out": 3,
+        "running_words_outside": 3007,
+        "limit_that_would_do": 3,
+    }
+    assert alphabet_losses(words, 5)["running_words_outside"] == 0
+    assert alphabet_losses({}, 5)["characters"] == 0
+
+
+def test_unknown_words_of_another_cause_are_not_blamed_on_it():
+    alphabet = {
+        "characters": 1100,
+        "characters_left_out": 100,
+        "running_words_outside": 20,
+        "limit_that_would_do": 1100,
+    }
+    vocab = {"learnt_from": {"running_words": 1000}, "alphabet": alphabet}
+    assert len(alphabet_warnings(vocab, 1000)) == 1
+    assert alphabet_warnings(vocab, 1000, unknown=0.3) == []
+    assert len(alphabet_warnings(vocab, 1000, unknown=0.02)) == 1
+    assert alphabet_warnings({"learnt_from": None}, 1000) == []
+    assert alphabet_warnings({"learnt_from": {"running_words": 9}}, 1000) == []

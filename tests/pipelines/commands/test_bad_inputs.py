@@ -1,0 +1,296 @@
+"""What `beambert corpus` does with files, records and flags that are not as it expects them."""
+
+import csv
+import io
+import json
+import sqlite3
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import beambert
+from tests.conftest import command
+
+RIVERS = ["Rhine", "Elbe", "Oder", "Weser", "Danube", "Main", "Neckar", "Spree", "Havel", "Inn", "Isar", "Lech"]
+
+
+def texts() -> list[str]:
+    return [
+        f"The {river} was high on day {number}.\nIts water rose {number} feet, says the {other}."
+        for number, (river, other) in enumerate(zip(RIVERS, RIVERS[1:] + RIVERS[:1], strict=True))
+    ]
+
+
+def records() -> list[dict]:
+    return [{"key": f"k{number}", "body": text, "title": f"T{number}"} for number, text in enumerate(texts())]
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def corpus(output: Path, *flags: object) -> int:
+    argv = ["corpus", "--output", output, "--vocab_size", "60", "--num_buckets", "2", *flags]
+    return beambert.main([*map(str, argv), "--validation_fraction", "0"])
+
+
+def counts(output: Path) -> dict:
+    return json.loads((output / "corpus.json").read_text())["counts"]
+
+
+def rejected(output: Path) -> list[dict]:
+    return [json.loads(line) for path in sorted(output.glob("rejected/*")) for line in path.read_text().splitlines()]
+
+
+def content_of_parts(output: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in [*output.glob("corpus/*"), *output.glob("rejected/*")]}
+
+
+# Bad lines, by what is wrong with them.
+BAD = {
+    "null_text": '{"key": "k50", "body": null}',
+    "missing_text": '{"key": "k51", "text": "Other field."}',
+    "not_text": '{"key": "k52", "body": 3.5}',
+    "broken_record": '{"key": "k53", "body": "cut',
+}
+
+
+def lines_with_bad_ones() -> list[str]:
+    lines = list(map(json.dumps, records()))
+    for number, line in enumerate(BAD.values()):
+        lines.insert(2 * number + 1, line)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("null_text", "field 'body' is null"),
+        ("missing_text", "has no field 'body'; its fields are key, text"),
+        ("not_text", "field 'body' is a number"),
+        ("broken_record", "not valid JSON"),
+    ],
+)
+def test_a_bad_record_stops_the_job_with_its_place_and_the_remedy(tmp_path, capsys, reason, message):
+    path = write_lines(tmp_path / "a.jsonl", [*map(json.dumps, records()), BAD[reason]])
+    assert corpus(tmp_path / "out", "--input", path, "--text_field", "body") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"{path}, line 13" in error
+    assert message in error
+    assert "--on_bad_record skip" in error
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys, workers):
+    path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
+    flags = ["--input", path, "--text_field", "body", "--on_bad_record", "skip", "--id_field", "key"]
+    assert corpus(tmp_path / "out", *flags, "--direct_num_workers", workers) == 0
+    captured = capsys.readouterr()
+    assert "4 of 16 record(s) were left out because they are bad (1 null_text, " in captured.err
+    assert "1 broken_record" in captured.out
+    found = counts(tmp_path / "out")
+    assert found["documents_rejected"] == dict.fromkeys(sorted(BAD), 1)
+    assert found["documents"]["train"] == 12
+    listed = {line["reason"]: line for line in rejected(tmp_path / "out")}
+    lines = path.read_text().splitlines()
+    for reason, line in BAD.items():
+        assert listed[reason]["source"] == str(path)
+        assert listed[reason]["line"] == lines.index(line) + 1
+        assert listed[reason]["text"] == line
+    # A line that is no JSON has no fields.
+    assert {reason: line.get("source_id") for reason, line in listed.items()} == {
+        "null_text": "k50",
+        "missing_text": "k51",
+        "not_text": "k52",
+        "broken_record": None,
+    }
+
+
+def test_vocab_says_what_it_left_out(tmp_path, capsys):
+    path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
+    argv = ["vocab", "--input", path, "--output", tmp_path / "vocab.txt", "--vocab_size", 60, "--text_field", "body"]
+    assert beambert.main(list(map(str, [*argv, "--on_bad_record", "skip"]))) == 0
+    assert "rejected    1 broken_record, 1 missing_text, 1 not_text, 1 null_text" in capsys.readouterr().out
+
+
+def test_what_is_left_out_is_the_same_with_any_number_of_workers(tmp_path):
+    for number in range(4):
+        write_lines(tmp_path / f"{number}.jsonl", lines_with_bad_ones()[number::4])
+    flags = ["--input", f"{tmp_path}/*.jsonl", "--text_field", "body", "--on_bad_record", "skip", "--id_field", "key"]
+    assert corpus(tmp_path / "one", *flags) == 0
+    assert corpus(tmp_path / "two", *flags, "--direct_num_workers", 2) == 0
+    assert content_of_parts(tmp_path / "one") == content_of_parts(tmp_path / "two")
+
+
+def test_rejected_documents_have_line_and_identifier(tmp_path):
+    lines = [*records(), {"key": "again", "body": texts()[4], "title": "T4"}, {"key": "empty", "body": ""}]
+    path = write_lines(tmp_path / "a.jsonl", list(map(json.dumps, lines)))
+    assert corpus(tmp_path / "out", "--input", path, "--text_field", "body", "--id_field", "key") == 0
+    found = {line["reason"]: (line["line"], line["source_id"]) for line in rejected(tmp_path / "out")}
+    assert found["no_text"] == (14, "empty")
+    assert found["duplicate"] in {(5, "k4"), (13, "again")}
+
+
+@pytest.fixture(scope="module")
+def from_lines(tmp_path_factory) -> dict[str, list[str]]:
+    """{title: sentences} of the records as JSON lines."""
+    folder = tmp_path_factory.mktemp("lines")
+    path = write_lines(folder / "a.jsonl", list(map(json.dumps, records())))
+    assert corpus(folder / "out", "--input", path, "--text_field", "body") == 0
+    return documents(folder / "out")
+
+
+def documents(output: Path) -> dict[str, list[str]]:
+    import pyarrow.parquet
+
+    rows = [row for path in output.glob("corpus/*") for row in pyarrow.parquet.read_table(path).to_pylist()]
+    return {row["title"]: row["sentences"] for row in rows}
+
+
+def as_table(delimiter: str) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, ["key", "body", "title"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(records())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", json.dumps(records())),
+        ("array", json.dumps(records(), indent=2)),
+        ("objects.json", "\n".join(json.dumps(record, indent=2) for record in records())),
+        ("a.csv", as_table(",")),
+        ("b.csv", as_table(";")),
+    ],
+)
+def test_arrays_and_tables_are_read_as_their_records(from_lines, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert corpus(tmp_path / "out", "--input", tmp_path / name, "--text_field", "body", "--id_field", "key") == 0
+    assert documents(tmp_path / "out") == from_lines
+
+
+def test_tab_separated_files_are_read_by_their_column(from_lines, tmp_path):
+    rows = [(record["title"], record["body"].replace("\n", " ")) for record in records()]
+    (tmp_path / "a.tsv").write_text("title\tbody\n" + "".join(f"{title}\t{body}\n" for title, body in rows))
+    assert corpus(tmp_path / "out", "--input", tmp_path / "a.tsv", "--text_field", "body") == 0
+    assert documents(tmp_path / "out") == from_lines
+
+
+def mixed_folder(folder: Path) -> Path:
+    """Plain text, and what people put beside it."""
+    folder.mkdir()
+    (folder / "good.txt").write_text("\n\n".join(texts()))
+    with zipfile.ZipFile(folder / "a.zip", "w") as file:
+        file.writestr("a.txt", texts()[0])
+    with tarfile.open(folder / "b.tar.gz", "w:gz") as file:
+        file.add(folder / "good.txt", "good.txt")
+    connection = sqlite3.connect(folder / "c.db")
+    connection.execute("create table texts (body text)")
+    connection.commit()
+    connection.close()
+    (folder / "d.html").write_text("<!DOCTYPE html>\n<html><body>Text.</body></html>")
+    (folder / "e.pdf").write_bytes(b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["in", "a-name-of-some-length" * 2])
+def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_path, capsys, name):
+    folder = mixed_folder(tmp_path / name)
+    assert corpus(tmp_path / "out", "--input", f"{folder}/*") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"{folder}/a.zip is a zip archive; unpack it first (unzip FILE)" in error
+    assert "4 more input file(s) cannot be read either" in error
+    assert f"{folder}/b.tar.gz" in error
+    assert not (tmp_path / "out/corpus.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.zip", "is a zip archive"),
+        ("b.tar.gz", "is a tar archive"),
+        ("c.db", "is an SQLite database"),
+        ("d.html", "is an HTML page"),
+        ("e.pdf", "is a PDF document"),
+    ],
+)
+def test_each_kind_is_refused(tmp_path, capsys, name, message):
+    folder = mixed_folder(tmp_path / "in")
+    assert corpus(tmp_path / "out", "--input", f"{folder}/good.txt", f"{folder}/{name}", "--vocab_size", 80) == 1
+    assert f"{folder}/{name} {message}" in capsys.readouterr().err
+
+
+def test_the_same_is_refused_by_vocab_and_build(tmp_path, capsys):
+    folder = mixed_folder(tmp_path / "in")
+    for name, output in (("vocab", "vocab.txt"), ("build", "data")):
+        argv = [name, "--input", f"{folder}/*", "--output", f"{tmp_path}/{output}", "--vocab_size", "60"]
+        assert beambert.main(argv) == 1
+        assert "a.zip is a zip archive" in capsys.readouterr().err
+
+
+def test_a_field_is_refused_where_no_file_has_fields(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("\n\n".join(texts()))
+    for flags in (["--text_field", "text"], ["--id_field", "key"], ["--text_field", "text", "--input_format", "text"]):
+        assert corpus(tmp_path / "out", "--input", tmp_path / "a.txt", *flags) == 1
+        error = capsys.readouterr().err
+        assert f"{flags[0]} {flags[1]} cannot be applied: no --input file has fields ({tmp_path}/a.txt)" in error
+
+
+def test_a_field_is_warned_of_where_some_files_have_none(tmp_path, capsys):
+    write_lines(tmp_path / "a.jsonl", list(map(json.dumps, records())))
+    (tmp_path / "b.txt").write_text("\n\n".join(texts()))
+    assert corpus(tmp_path / "out", "--input", f"{tmp_path}/?.*", "--text_field", "body") == 0
+    warning = (
+        f"warning: --text_field body has no effect on 1 of 2 input file(s), which have no fields: {tmp_path}/b.txt"
+    )
+    assert warning in capsys.readouterr().err
+
+
+def test_a_directory_is_explained(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("\n\n".join(texts()))
+    for given in (tmp_path / "in", f"{tmp_path}/in/"):
+        assert corpus(tmp_path / "out", "--input", given) == 1
+        error = capsys.readouterr().err
+        assert f"--input {tmp_path}/in is a directory; give a quoted pattern such as '{tmp_path}/in/*'" in error
+
+
+PAGE = """<div class="nav"><ul><li><a href="/">Home</a></li><li><a href="/x">More</a></li></ul></div>
+<script>var a = {{"b": {number}}}; if (a < 3) {{ document.write("x"); }}</script>
+<style>.nav {{ color: red }}</style><p>{text}</p>"""
+
+
+def test_html_in_records_is_warned_of(tmp_path, capsys):
+    pages = [{"text": PAGE.format(number=number, text=text)} for number, text in enumerate(texts())]
+    path = write_lines(tmp_path / "a.jsonl", list(map(json.dumps, pages)))
+    assert corpus(tmp_path / "out", "--input", path, "--vocab_size", 80) == 0
+    error = capsys.readouterr().err
+    assert "12 of 12 documents (100%) hold HTML: scripts, styles and menus are trained on as text" in error
+    assert "trafilatura" in error
+    assert counts(tmp_path / "out")["documents_reported"] == {"html_tags": 12}
+    assert beambert.main(["pretraining-data", "--input", f"{tmp_path}/out", "--output", f"{tmp_path}/data"]) == 0
+    manifest = json.loads((tmp_path / "data/dataset.json").read_text())
+    assert any("12 of 12 documents (100%) hold HTML" in line for line in manifest["counts"]["warnings"])
+
+
+def test_no_html_alarm_on_formulas_and_program_text(tmp_path, capsys):
+    lines = [{"text": f"{text}\nif (a < b && c > d) {{ x <<= 2; }}\nFor 0 < x </= y, |x| < 3."} for text in texts()]
+    path = write_lines(tmp_path / "a.jsonl", list(map(json.dumps, lines)))
+    assert corpus(tmp_path / "out", "--input", path, "--vocab_size", 80) == 0
+    assert "HTML" not in capsys.readouterr().err
+
+
+def test_a_process_of_its_own_prints_no_traceback(tmp_path):
+    path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
+    argv = ["corpus", "--input", path, "--text_field", "body", "--output", tmp_path / "out", "--direct_num_workers", 2]
+    result = command(*argv)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "field 'body' is null" in result.stderr

@@ -1,0 +1,268 @@
+"""`beambert build` as a user runs it: what it makes, and what it says of mistakes."""
+
+import gzip
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+import beambert
+from pipelines import dataset
+from pipelines.errors import DatasetError
+from pipelines.sources import ReadOptions, read_file
+from tests.conftest import SMALL, command
+from tests.pipelines.examples.test_example_encoder import feature_spec
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+
+
+def digests(output: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in output.glob("shards/*")}
+
+
+def records(output: Path, split: str) -> dict[str, np.ndarray]:
+    manifest = dataset.load(output)
+    paths = [str(output / shard.name) for shard in manifest.shards_of(split)]
+    serialised = list(tf.data.TFRecordDataset(paths).as_numpy_iterator())
+    spec = feature_spec(manifest.max_seq_length, manifest.max_predictions_per_seq)
+    return {name: value.numpy() for name, value in tf.io.parse_example(serialised, spec).items()}
+
+
+def test_manifest_says_what_is_on_disk(built):
+    manifest = dataset.load(built)
+    assert {shard.name: shard.sha256 for shard in manifest.shards} == {
+        f"shards/{name}": digest for name, digest in digests(built).items()
+    }
+    assert all((built / shard.name).stat().st_size == shard.bytes for shard in manifest.shards)
+    assert manifest.num_examples("train") == manifest.counts["train"]["instances"]
+    assert {shard.duplicate for shard in manifest.shards_of("train")} == {0, 1, 2}
+    assert {shard.duplicate for shard in manifest.shards_of("validation")} == {0}
+    vocab = Vocabulary.load(built / "vocab.txt")
+    assert (manifest.vocab_size, manifest.vocab_sha256) == (len(vocab), vocab.sha256) == (2000, vocab.sha256)
+    assert not list(built.rglob("*.tmp"))
+
+
+def test_no_document_is_lost_without_a_number(built):
+    topics = list(read_file("language_reference", ReadOptions("language_reference")))
+    distinct = {" ".join(" ".join(topic.paragraphs).split()) for topic in topics}
+    counts = dataset.load(built).counts
+    duplicates = len(topics) + 1 - len(distinct)
+    assert counts["documents_read"] == len(topics) + 2
+    assert counts["documents_rejected"] == {"duplicate": duplicates, "no_text": 1}
+    assert sum(counts["documents"].values()) == len(distinct)
+    rejected = [json.loads(line) for path in built.glob("rejected/*") for line in path.read_text().splitlines()]
+    assert sorted(line["reason"] for line in rejected) == ["duplicate"] * duplicates + ["no_text"]
+
+
+def test_corpus_is_readable_and_no_text_is_on_both_sides(built):
+    texts: dict[str, set[str]] = {}
+    for split in ("train", "validation"):
+        tables = [pyarrow.parquet.read_table(path) for path in sorted(built.glob(f"corpus/{split}-*.parquet"))]
+        texts[split] = {"\n".join(row["sentences"]) for table in tables for row in table.to_pylist()}
+    assert len(texts["train"]) == dataset.load(built).counts["documents"]["train"]
+    assert texts["validation"]
+    assert not texts["train"] & texts["validation"]
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_examples_are_what_the_documents_say(built, split):
+    """Parsed by TensorFlow under google's feature spec, unmasked, and looked up in the documents."""
+    vocab = Vocabulary.load(built / "vocab.txt")
+    tokenizer = Tokenizer(vocab, True)
+    documents = []
+    for path in built.glob(f"corpus/{split}-*.parquet"):
+        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
+            documents.append(" " + " ".join(map(str, tokenizer.encode_batch(sentences)[0])) + " ")
+    examples = records(built, split)
+    count = len(examples["input_ids"])
+    assert count == dataset.load(built).num_examples(split)
+    ids = examples["input_ids"].copy()
+    row = np.arange(count)[:, None]
+    weighted = examples["masked_lm_weights"] > 0
+    ids[np.broadcast_to(row, weighted.shape)[weighted], examples["masked_lm_positions"][weighted]] = examples[
+        "masked_lm_ids"
+    ][weighted]
+    lengths = examples["input_mask"].sum(axis=1)
+    assert (ids[:, 0] == vocab.cls_id).all()
+    special = set(vocab.special_ids().tolist())
+    for i in range(count):
+        tokens = ids[i, : lengths[i]].tolist()
+        first, second = (position for position, token in enumerate(tokens) if token == vocab.sep_id)
+        assert second == lengths[i] - 1
+        assert examples["segment_ids"][i].tolist() == [0] * (first + 1) + [1] * (second - first) + [0] * (
+            128 - lengths[i]
+        )
+        a, b = tokens[1:first], tokens[first + 1 : second]
+        assert not special.intersection(a + b) - {vocab.unk_id}
+        in_a, in_b = (
+            {number for number, text in enumerate(documents) if f" {' '.join(map(str, run))} " in text}
+            for run in (a, b)
+        )
+        assert in_a
+        assert in_b
+        if examples["next_sentence_labels"][i, 0] == 0:
+            assert any(
+                (start := text.find(f" {' '.join(map(str, a))} ")) >= 0 and f" {' '.join(map(str, b))} " in text[start:]
+                for text in (documents[number] for number in in_a & in_b)
+            )
+    share = weighted.sum() / lengths.sum()
+    assert abs(share - 0.15) < 0.005
+
+
+def test_examples_of_a_shard_are_shuffled(built):
+    """Documents are sampled in step, so that unshuffled shards would begin with the beginning of every document."""
+    tokenizer = Tokenizer(Vocabulary.load(built / "vocab.txt"), True)
+    beginnings = set()
+    for path in built.glob("corpus/train-*.parquet"):
+        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
+            beginnings.add(tuple(tokenizer.encode_batch(sentences)[0][:3].tolist()))
+    examples = records(built, "train")
+    ids = examples["input_ids"].copy()
+    rows, slots = np.nonzero(examples["masked_lm_weights"])
+    ids[rows, examples["masked_lm_positions"][rows, slots]] = examples["masked_lm_ids"][rows, slots]
+    first_shard = dataset.load(built).shards_of("train")[0].examples
+    begins = [tuple(row[1:4].tolist()) in beginnings for row in ids[:first_shard]]
+    assert sum(begins) >= 10
+    assert sum(begins[:10]) < 6
+
+
+def test_duplicates_of_one_bucket_differ(built):
+    names = [shard.sha256 for shard in dataset.load(built).shards]
+    assert len(set(names)) == len(names)
+
+
+def test_another_seed_gives_other_bytes_and_job_two_runs_alone(built, tmp_path):
+    argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path / "out"), "--dupe_factor", "3"]
+    assert beambert.main([*argv, "--random_seed", "1"]) == 0
+    other = digests(tmp_path / "out")
+    assert other.keys() == digests(built).keys()
+    assert not set(other.values()) & set(digests(built).values())
+    assert beambert.main([*argv[:-3], str(tmp_path / "same"), "--dupe_factor", "3"]) == 0
+    assert digests(tmp_path / "same") == digests(built)
+
+
+def test_real_wikipedia_in_one_process_and_in_two(shared_data, tmp_path):
+    source = shared_data / "wiki-extracted" / "enwiki-2015-00.bz2"
+    renamed = tmp_path / "zzz.bz2"
+    renamed.symlink_to(source)
+    options = ["--vocab_size", "8000", "--dupe_factor", "5"]
+    first = command("build", "--input", source, "--output", tmp_path / "one", *options)
+    assert first.returncode == 0, first.stderr
+    second = command("build", "--input", renamed, "--output", tmp_path / "two", *options, "--direct_num_workers", 2)
+    assert second.returncode == 0, second.stderr
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    manifest = dataset.load(tmp_path / "one")
+    assert manifest.counts["documents_read"] == 648
+    assert 0.5 < manifest.counts["train"]["instances_labelled_1"] / manifest.counts["train"]["instances"] < 0.57
+
+
+def test_a_killed_build_goes_on_and_ends_the_same(articles, tmp_path):
+    argv = ["build", "--input", f"{articles}/*", *SMALL, "--dupe_factor", "60"]
+    whole = tmp_path / "whole"
+    assert beambert.main([*argv, "--output", str(whole)]) == 0
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-m", "beambert", *argv, "--output", str(killed)])
+    deadline = time.monotonic() + 60
+    while not list(killed.glob("shards/*.tfrecord")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "dataset.json").exists()
+    with pytest.raises(DatasetError, match="its build has not finished"):
+        dataset.load(killed)
+    corpus = (killed / "corpus.json").stat().st_mtime_ns
+    assert beambert.main([*argv, "--output", str(killed)]) == 0
+    assert (killed / "corpus.json").stat().st_mtime_ns == corpus
+    assert digests(killed) == digests(whole)
+    before = (killed / "dataset.json").stat().st_mtime_ns
+    assert beambert.main([*argv, "--output", str(killed)]) == 0
+    assert (killed / "dataset.json").stat().st_mtime_ns == before
+
+
+def test_an_output_that_holds_something_else_is_left_alone(built, articles, tmp_path, capsys):
+    before = digests(built)
+    argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(built), *SMALL]
+    for changed, says in (
+        (["--vocab_size", "1999"], "vocab_size 2000 there, 1999 asked"),
+        (["--max_seq_length", "64"], "max_seq_length 128 there, 64 asked"),
+    ):
+        assert beambert.main([*argv, *changed]) == 1
+        assert says in capsys.readouterr().err
+    (tmp_path / "b.txt").write_text("Other text.")
+    assert beambert.main([*argv, "--input", f"{tmp_path}/b.txt"]) == 1
+    assert "holds a corpus of other input files" in capsys.readouterr().err
+    assert digests(built) == before
+
+
+MISTAKES = {
+    "no match": ("--input {0}/none*", "none* matches no file"),
+    "no text": ("--input {0}/blank.txt --objective mlm", "no document with a word is left"),
+    "one document": ("--input {0}/a.txt --vocab_size 20", "1 document(s) to train on"),
+    "not UTF-8": ("--input {0}/a.txt {0}/invalid.txt", "invalid.txt, line 2: byte 0xe9 is not valid utf-8"),
+    "cut gz": ("--input {0}/a.txt {0}/cut.txt.gz", "cut.txt.gz is not a whole .gz file"),
+    "cut gz, two processes": ("--input {0}/a.txt {0}/cut.txt.gz --direct_num_workers 2", "is not a whole .gz file"),
+    "no [MASK]": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/vocab.txt", "vocab.txt: no [MASK]"),
+    "too few words": ("--input {0}/a.txt {0}/b.txt --vocab_size 5000", "lower --vocab_size"),
+    "no vocabulary": ("--input {0}/a.txt --vocab_file {0}/no.txt", "no.txt does not exist"),
+    "two vocabularies": ("--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9", "exclude each other"),
+    "out of range": ("--input {0}/a.txt --max_seq_length 5", "--max_seq_length 5 is out of range"),
+    "no input": ("", "--input is missing"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing_whole(name, tmp_path):
+    (tmp_path / "a.txt").write_text("One sentence. Two.\n\nThree.\n")
+    (tmp_path / "b.txt").write_text("Other words here.\n")
+    (tmp_path / "invalid.txt").write_bytes(b"Fine.\nCaf\xe9.\n")
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(os.urandom(5000))[:2000])
+    (tmp_path / "blank.txt").write_text("\n \n")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
+    arguments, says = MISTAKES[name]
+    output = tmp_path / "out"
+    result = command("build", *arguments.format(tmp_path).split(), "--output", output)
+    assert result.returncode == 1
+    # Progress is told where this takes long.
+    told = [line for line in result.stderr.splitlines() if not line.startswith("Corpus: ")]
+    assert len(told) == 1, result.stderr
+    assert says in result.stderr
+    assert not (output / "dataset.json").exists()
+    assert not (output / "corpus.json").exists()
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_whole(articles, tmp_path):
+    def limit_files_to_300_kb():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    output = tmp_path / "out"
+    result = command("build", "--input", f"{articles}/*", "--output", output, *SMALL, preexec_fn=limit_files_to_300_kb)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert f"--output {output} cannot be written (file too large); raise the limit" in result.stderr
+    assert (output / "corpus.json").exists()
+    assert not (output / "dataset.json").exists()
+    assert not list(output.rglob("*.tmp"))
+    again = command("build", "--input", f"{articles}/*", "--output", output, *SMALL)
+    assert again.returncode == 0
+    assert "up to date" in again.stdout
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = command("build", "--input_format", "language_reference", "--output", tmp_path / "file" / "x")
+    assert result.returncode == 1
+    assert "cannot be written" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,129 @@
+"""An input file that changes while it is read ends the job: the manifest describes what was read."""
+
+import bz2
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import beambert
+import pipelines.corpus.reading
+from pipelines.sources import SourceError
+from pipelines.sources.files import require_unchanged
+from pipelines.sources.wikipedia import dump
+
+SENTENCES = [f"The river rose {number} feet on day {number}.\nNobody saw it.\n" for number in range(12)]
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Path:
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        lines = [json.dumps({"text": f"{name}: {text}"}) for text in SENTENCES]
+        (tmp_path / f"in/{name}.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path / "in"
+
+
+def run(inputs: Path, output: Path, *flags: str) -> int:
+    argv = ["corpus", "--input", f"{inputs}/*", "--output", str(output), "--num_buckets", "1"]
+    vocabulary = [] if "--vocab_file" in flags else ["--vocab_size", "60"]
+    return beambert.main([*argv, "--validation_fraction", "0", *vocabulary, *flags])
+
+
+def while_reading(monkeypatch, change, after: int = 3) -> None:
+    """Change the files after a given number of documents was read."""
+    read_file = pipelines.corpus.reading.read_file
+    number = 0
+
+    def read_and_change(*args):
+        nonlocal number
+        for document in read_file(*args):
+            number += 1
+            if number == after:
+                change()
+            yield document
+
+    monkeypatch.setattr(pipelines.corpus.reading, "read_file", read_and_change)
+
+
+def append(path: Path) -> None:
+    with path.open("a") as file:
+        file.write('{"text": "One more."}\n')
+
+
+def rewrite_with_another_time(path: Path) -> None:
+    stamp = path.stat().st_mtime_ns
+    path.write_text(path.read_text().replace("river", "RIVER"))
+    os.utime(path, ns=(stamp + 2_000_000_000, stamp + 2_000_000_000))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (append, "changed while the job read it"),
+        (rewrite_with_another_time, "changed while the job read it"),
+        (Path.unlink, "cannot be found any more"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl"])
+def test_a_file_that_changes_is_named(inputs, tmp_path, monkeypatch, capsys, change, message, name):
+    """The first file while it is read, the second one before."""
+    while_reading(monkeypatch, lambda: change(inputs / name))
+    assert run(inputs, tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    if change is not Path.unlink or name == "a.jsonl":
+        assert f"{inputs / name} {message}" in error
+    assert name in error
+    assert not (tmp_path / "out/corpus.json").exists()
+
+
+def test_the_same_command_reads_what_has_changed_again(inputs, tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        while_reading(patch, lambda: append(inputs / "b.jsonl"))
+        assert run(inputs, tmp_path / "out") == 1
+    assert run(inputs, tmp_path / "out") == 0
+    manifest = json.loads((tmp_path / "out/corpus.json").read_text())
+    assert manifest["counts"]["documents_read"] == 25
+    for path, size, changed, _ in manifest["files"]:
+        assert (size, changed) == (Path(path).stat().st_size, Path(path).stat().st_mtime)
+
+
+def test_a_file_cut_while_it_is_read_is_not_called_damaged(inputs, tmp_path, monkeypatch, capsys):
+    """What is the matter is that it changes, not the half line at its end."""
+    while_reading(monkeypatch, lambda: (inputs / "b.jsonl").write_text('{"text": "cut'), after=12)
+    assert run(inputs, tmp_path / "out") == 1
+    assert f"{inputs}/b.jsonl changed while the job read it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--vocab_file", "--decontaminate"])
+def test_other_files_that_the_result_depends_on(inputs, tmp_path, monkeypatch, capsys, flag):
+    other = tmp_path / "other.txt"
+    assert run(inputs, tmp_path / "first") == 0
+    shutil.copy(tmp_path / "first/vocab.txt", other)
+    while_reading(monkeypatch, lambda: rewrite_with_another_time(other))
+    capsys.readouterr()
+    assert run(inputs, tmp_path / "out", flag, str(other)) == 1
+    assert f"{other} changed while the job read it" in capsys.readouterr().err
+
+
+def test_every_part_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, capsys):
+    """A file read in ranges: each of them is of the same file."""
+    source = shared_data / "wiki-dump" / "enwiki-206-pages.xml.bz2"
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in/dump.xml"
+    path.write_bytes(bz2.decompress(source.read_bytes())[: 2 << 20])
+    monkeypatch.setitem(dump.PART_BYTES, ".xml", 512 << 10)
+    while_reading(monkeypatch, lambda: append(path), after=40)
+    assert run(tmp_path / "in", tmp_path / "out", "--vocab_size", "500") == 1
+    assert f"{path} changed while the job read it" in capsys.readouterr().err
+
+
+def test_a_name_with_brackets_is_a_name(tmp_path):
+    path = tmp_path / "a[1].txt"
+    path.write_text("x")
+    require_unchanged(str(path), 1, path.stat().st_mtime)
+    with pytest.raises(SourceError, match="changed while"):
+        require_unchanged(str(path), 2, path.stat().st_mtime)

@@ -1,0 +1,273 @@
+"""`beambert corpus` as a whole: what it drops across documents, how it mixes inputs, and where it goes on from."""
+
+import hashlib
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+import beambert
+from pipelines import dataset
+from pipelines.corpus import corpus_manifest
+
+WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeiou", "bdfgklmnprst")]
+
+
+def corpus(output: Path, *flags: object) -> dict:
+    argv = ["corpus", "--output", output, "--vocab_size", "300", "--num_buckets", "3", *flags]
+    assert beambert.main(list(map(str, argv))) == 0
+    return json.loads((output / "corpus.json").read_text())
+
+
+def documents(output: Path) -> dict[str, dict]:
+    """{title: document} of all parts."""
+    return {row["title"]: row for row in all_rows(output)}
+
+
+def all_rows(output: Path) -> list[dict]:
+    return [row for path in sorted(output.glob("corpus/*")) for row in pyarrow.parquet.read_table(path).to_pylist()]
+
+
+def rejected(output: Path) -> list[dict]:
+    return [json.loads(line) for path in output.glob("rejected/*") for line in path.read_text().splitlines()]
+
+
+def digests(output: Path) -> dict[str, str]:
+    files = [*output.glob("corpus/*"), *output.glob("rejected/*"), output / "vocab.txt"]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def write_lines(path: Path, texts: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"title": title, "text": text}) + "\n" for title, text in texts.items()))
+    return path
+
+
+def prose(rng: random.Random, paragraphs: int) -> list[str]:
+    """Paragraphs of two sentences."""
+    return [
+        " ".join(f"{' '.join(rng.choices(WORDS, k=12)).capitalize()}." for _ in range(2)) for _ in range(paragraphs)
+    ]
+
+
+def test_editions_of_a_book_are_one(shared_data, tmp_path):
+    books = shared_data / "gutenberg"
+    editions = [{"corii10.txt", "corii11.txt"}, {"cbtls10.txt", "cbtls11.txt", "cbtls12.txt"}]
+    manifest = corpus(tmp_path / "out", "--input", f"{books}/*.txt", "--drop_near_duplicates")
+    rows = all_rows(tmp_path / "out")
+    kept = {Path(row["source"]).name for row in rows}
+    assert [len(kept & edition) for edition in editions] == [1, 1]
+    found = manifest["counts"]["documents_rejected"]
+    assert manifest["counts"]["documents_read"] == 53 == len(kept) + sum(found.values())
+    others = {Path(line["source"]).name for line in rejected(tmp_path / "out")}
+    assert others >= set().union(*editions) - kept
+    dropped = [line for line in rejected(tmp_path / "out") if line["reason"] == "near_duplicate"]
+    assert dropped
+    ids = {row["id"] for row in rows} | {line["id"] for line in dropped}
+    assert all(line["like"] in ids and line["like"] < line["id"] for line in dropped)
+
+
+def test_near_duplicates_are_off_unless_asked_and_the_same_in_two_processes(tmp_path):
+    rng = random.Random(1)
+    texts = {}
+    for number in range(40):
+        text = prose(rng, 30)
+        texts[f"{number}"] = "\n".join(text)
+        texts[f"{number} again"] = "\n".join([*text[:29], *prose(rng, 1)])
+    path = write_lines(tmp_path / "a.jsonl", texts)
+    assert corpus(tmp_path / "all", "--input", path)["counts"]["documents_rejected"] == {}
+    manifest = corpus(tmp_path / "one", "--input", path, "--drop_near_duplicates")
+    assert manifest["counts"]["documents_rejected"] == {"near_duplicate": 40}
+    pairs = Counter(title.split()[0] for title in documents(tmp_path / "one"))
+    assert pairs == {str(number): 1 for number in range(40)}
+    corpus(tmp_path / "two", "--input", path, "--drop_near_duplicates", "--direct_num_workers", 2)
+    assert digests(tmp_path / "two") == digests(tmp_path / "one")
+
+
+def test_a_paragraph_of_several_documents_stays_in_one(tmp_path):
+    rng = random.Random(2)
+    shared = prose(rng, 1)[0]
+    own = {f"{number}": prose(rng, 3) for number in range(30)}
+    texts = {
+        title: "\n".join([*text[:2], shared.upper(), "See also the table.", text[2]]) for title, text in own.items()
+    }
+    texts["nothing else"] = shared
+    path = write_lines(tmp_path / "a.jsonl", texts)
+    manifest = corpus(tmp_path / "out", "--input", path, "--drop_repeated_paragraphs")
+    found = documents(tmp_path / "out")
+    with_it = [title for title, row in found.items() if any(s.upper() in shared.upper() for s in row["sentences"])]
+    assert len(with_it) == 1
+    for title, row in found.items():
+        text = " ".join(row["sentences"])
+        # Short paragraphs may stand anywhere.
+        assert title == "nothing else" or "See also the table." in text
+        assert all(paragraph in text for paragraph in own.get(title, ()))
+    counts = manifest["counts"]
+    assert counts["paragraphs_cleaned"].get("repeated_paragraph", 0) + len(with_it) + sum(
+        counts["documents_rejected"].values()
+    ) == len(texts)
+    assert ("nothing else" in found) == (with_it == ["nothing else"])
+    lines = [line for line in rejected(tmp_path / "out") if line["reason"] == "repeated_paragraph"]
+    assert len(lines) == len(texts) - 1
+    assert all(line["text"].upper().split() == shared.upper().split()[: len(line["text"].split())] for line in lines)
+
+
+def test_counts_by_input_and_language_add_up(tmp_path):
+    rng = random.Random(3)
+    write_lines(tmp_path / "a.jsonl", {f"a{number}": "\n".join(prose(rng, 3)) for number in range(10)} | {"none": ""})
+    write_lines(tmp_path / "b.jsonl", {f"b{number}": "\n".join(prose(rng, 2)) for number in range(5)})
+    inputs = [f"{tmp_path}/a*", f"{tmp_path}/b.jsonl"]
+    # A flag that is repeated adds to what it said.
+    manifest = corpus(tmp_path / "out", "--input", inputs[0], "--input", inputs[1], "--input_weights", 1, 2.5)
+    counts = manifest["counts"]
+    assert counts["inputs"][inputs[0]]["documents"] == 10
+    assert counts["inputs"][inputs[0]]["rejected"] == {"no_text": 1}
+    assert counts["inputs"][inputs[1]]["documents"] == 5
+    rows = documents(tmp_path / "out").values()
+    texts = ["\n".join(row["sentences"]) for row in rows]
+    expected = {
+        "documents": len(texts),
+        "sentences": sum(len(text.split("\n")) for text in texts),
+        "words": sum(len(text.split()) for text in texts),
+        "characters": sum(map(len, texts)),
+        "bytes": sum(len(text.encode()) for text in texts),
+    }
+    assert counts["languages"] == {"en": expected}
+    for unit, number in expected.items():
+        assert sum(size[unit] for size in counts["inputs"].values()) == number
+    assert {row["weight"] for row in rows if row["title"].startswith("a")} == {1.0}
+    assert {row["weight"] for row in rows if row["title"].startswith("b")} == {2.5}
+
+
+def test_weights_ask_for_a_number_each(tmp_path, capsys):
+    write_lines(tmp_path / "a.jsonl", {"a": "Some text."})
+    argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]
+    assert beambert.main(argv) == 1
+    assert "--input_weights has 2 number(s) for 1 --input pattern(s)" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        beambert.main([*argv[:-2], "0"])
+    assert "'0' is not a number above 0" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def many_files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("many")
+    rng = random.Random(4)
+    for number in range(12):
+        write_lines(
+            folder / f"{number}.jsonl",
+            {f"{number}-{i}": "\n".join(prose(rng, 20)) for i in range(60 if number else 900)},
+        )
+    return folder
+
+
+@pytest.mark.parametrize("until", ["*.json", "train-*.json"], ids=["while reading", "while writing"])
+def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, until):
+    flags = ["--vocab_size", "300", "--num_buckets", "8", "--drop_near_duplicates", "--input", f"{many_files}/*"]
+    argv = [sys.executable, "-m", "beambert", "corpus", *flags, "--output"]
+    subprocess.run([*argv, str(tmp_path / "whole")], check=True)
+    assert not (tmp_path / "whole/unfinished").exists()
+    process = subprocess.Popen([*argv, str(tmp_path / "killed")])
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob(f"killed/unfinished/*/{until}"))) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed/corpus.json").exists()
+    # A part is finished when it is noted.
+    notes = {path.stem for path in tmp_path.glob("killed/unfinished/*/*.json")}
+    parts = [path for path in tmp_path.glob("killed/corpus/*.parquet") if path.stem in notes]
+    finished = {path: path.stat().st_mtime_ns for path in parts}
+    result = subprocess.run([*argv, str(tmp_path / "killed")], check=True, capture_output=True, text=True)
+    assert "going on from an earlier run" in result.stdout
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert not (tmp_path / "killed/unfinished").exists()
+
+
+def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, capsys):
+    argv = ["corpus", "--input", f"{many_files}/[1-9]*", "--output", str(tmp_path / "out"), "--vocab_size"]
+    assert beambert.main([*argv, "900000"]) == 1
+    assert "lower --vocab_size to" in capsys.readouterr().err
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")}
+    assert written
+    assert beambert.main([*argv, "400"]) == 0
+    assert "going on from an earlier run" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
+    assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
+    assert digests(tmp_path / "new") == digests(tmp_path / "out")
+    # What is counted hangs on the case.
+    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
+    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
+    assert "going on" not in capsys.readouterr().out
+
+
+def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
+    flags = ["--vocab_size", "300", "--input", f"{many_files}/[1-9]*"]
+    stale = tmp_path / "out/unfinished/0123456789abcdef01234567"
+    stale.mkdir(parents=True)
+    (stale / "x.json").write_text("{}")
+    (tmp_path / "out/corpus").mkdir()
+    (tmp_path / "out/corpus/train-00000-of-00009.parquet").write_text("stale")
+    assert beambert.main(["corpus", *flags, "--output", str(tmp_path / "out")]) == 0
+    assert not (tmp_path / "out/unfinished").exists()
+    manifest = corpus_manifest.load(str(tmp_path / "out"))
+    assert {f"corpus/{path.name}" for path in (tmp_path / "out/corpus").iterdir()} == {p.name for p in manifest.parts}
+
+
+def test_small_languages_are_seen_more_often(tmp_path, capsys):
+    rng = random.Random(5)
+    lines = [("en", f"en{number}", prose(rng, 8)) for number in range(90)]
+    lines += [("de", f"de{number}", [p.replace("a", "\u00e4") for p in prose(rng, 8)]) for number in range(10)]
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(json.dumps({"language": code, "title": t, "text": "\n".join(ps)}) + "\n" for code, t, ps in lines)
+    )
+    flags = ["--input", path, "--do_lower_case", "false", "--validation_fraction", "0"]
+    plain = corpus(tmp_path / "plain", *flags)
+    smooth = corpus(tmp_path / "smooth", *flags, "--language_sampling_exponent", "0.5")
+    assert {row["language"] for row in documents(tmp_path / "smooth").values()} == {"en", "de"}
+    assert plain["counts"] == smooth["counts"]
+    # Pieces of the small language, which alone has this letter, are more when it counts more.
+    pieces = [
+        sum("\u00e4" in piece for piece in (tmp_path / name / "vocab.txt").read_text().split("\n"))
+        for name in ("plain", "smooth")
+    ]
+    assert pieces[0] < pieces[1]
+
+    def german_share(name: str) -> float:
+        argv = ["pretraining-data", "--input", str(tmp_path / name), "--output", str(tmp_path / f"{name}-data")]
+        assert beambert.main([*argv, "--dupe_factor", "20", "--vocab_file", str(tmp_path / "plain/vocab.txt")]) == 0
+        manifest = dataset.load(tmp_path / f"{name}-data")
+        return manifest.counts["train"]["instance_tokens"], shares_of_letter(tmp_path / f"{name}-data")
+
+    (plain_tokens, plain_share), (smooth_tokens, smooth_share) = german_share("plain"), german_share("smooth")
+    # 0.1 ** 0.5 to 0.9 ** 0.5 is one to three; all in all there is as much as before. Four standard deviations.
+    assert smooth_share / plain_share == pytest.approx(2.5, abs=0.35)
+    assert smooth_tokens / plain_tokens == pytest.approx(1, abs=0.1)
+
+
+def shares_of_letter(data: Path) -> float:
+    """Share of the pieces in the training examples that have the letter of the small language."""
+    vocab = (data / "vocab.txt").read_text().split("\n")
+    marked = [number for number, piece in enumerate(vocab) if "\u00e4" in piece]
+    manifest = dataset.load(data)
+    found = total = 0
+    for shard in manifest.shards_of("train"):
+        for record in tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator():
+            example = tf.train.Example.FromString(record)
+            ids = example.features.feature["input_ids"].int64_list.value
+            found += int(np.isin(ids, marked).sum())
+            total += int(sum(example.features.feature["input_mask"].int64_list.value))
+    return found / total

@@ -1,0 +1,70 @@
+"""What is tidied up in an output directory, and what is left alone there."""
+
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pipelines.corpus.learn_vocabulary import write_vocabulary
+from pipelines.errors import DatasetError, OutputError
+from pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
+
+# Dies in mid-writing, without a chance to tidy up.
+KILLED = """
+import os, sys
+from pipelines.io.atomic_files import write_atomically
+open_files = [write_atomically(path) for path in sys.argv[1:]]
+for file in open_files:
+    file.__enter__().write(b"half")
+os._exit(9)
+"""
+
+
+def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
+    for folder in ("corpus", "shards", "rejected", "mine"):
+        (tmp_path / folder).mkdir()
+    names = ("dataset.json", "corpus/a", "shards/b", "rejected/c")
+    subprocess.run([sys.executable, "-c", KILLED, *(str(tmp_path / name) for name in names)], check=False)
+    assert len(list(tmp_path.rglob("*.tmp"))) == len(names)
+    kept = [tmp_path / name for name in ("notes.tmp", "dataset.json", "shards/b", "mine/x.tmp", "shards/short.abc.tmp")]
+    for path in kept:
+        path.write_text("kept")
+    delete_temporary(str(tmp_path))
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+
+
+def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writable(tmp_path):
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: [require_writable(str(tmp_path)) for _ in range(100)], range(4)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("foreign", ["", "thesis.txt", "vocab.txt"])
+def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(foreign, tmp_path):
+    """The same command resumes there, unless somebody has put files of his own into the directory."""
+    output = tmp_path / "data"
+
+    def run():
+        with begun_work(str(output), "corpus"):
+            shutil.rmtree(output)
+            (output / "corpus").mkdir(parents=True)
+            (output / "corpus" / "train-00000-of-00001.parquet").write_text("")
+            if foreign:
+                (output / foreign).write_text("")
+            raise OutputError("removed")
+
+    with pytest.raises(OutputError, match="removed"):
+        run()
+    if foreign:
+        with pytest.raises(OutputError, match=foreign):
+            require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+    else:
+        require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+
+
+def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile(tmp_path):
+    with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
+        write_vocabulary(None, None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
+    assert not list(tmp_path.iterdir())

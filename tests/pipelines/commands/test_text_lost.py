@@ -1,0 +1,95 @@
+"""Bytes of text that rules leave out, by input and rule, and the warning where they are most of an input."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+import beambert
+from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
+from pipelines.corpus.removed_text import loss_warnings
+
+_OPTIONS = ["--vocab_size", "700", "--validation_fraction", "0", "--num_buckets", "2"]
+
+
+def _prose(seed: int, sentences: int) -> str:
+    generator = random.Random(seed)
+    words = ["".join(generator.choices("abcdefghijklmnop", k=generator.randint(2, 8))) for _ in range(2000)]
+    lines = [" ".join(generator.choices(words, k=12)).capitalize() + "." for _ in range(sentences)]
+    return " ".join(lines)
+
+
+def test_a_style_in_one_long_line_loses_nothing(tmp_path, capsys):
+    text = f"{_prose(1, 800)} The style width:1.0em; is set. {_prose(2, 800)}"
+    (tmp_path / "line.txt").write_text(text)
+    (tmp_path / "other.txt").write_text(_prose(3, 5))
+    argv = ["corpus", "--input", str(tmp_path / "*.txt"), "--output", str(tmp_path / "data")]
+    assert beambert.main([*argv, *_OPTIONS]) == 0
+    assert "of its text was left out" not in capsys.readouterr().err
+    counts = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]
+    assert counts["documents"]["train"] == 2
+    assert counts["documents_rejected"] == {}
+    assert counts["bytes"] > len(text) * 0.99
+    assert counts["inputs"][str(tmp_path / "*.txt")]["bytes_lost"] == {"residual_markup": len("width:1.0em; ")}
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lossy")
+    (folder / "good.txt").write_text(_prose(1, 400))
+    (folder / "more.txt").write_text(_prose(2, 400))
+    # 40 lines of code and a sentence; numbers; and the same text twice.
+    code = "\n\n".join(f'|style="width:{n}px; padding:0;"| {n}' for n in range(40))
+    (folder / "code.txt").write_text(f"{code}\n\nIt was a wet day in May.")
+    (folder / "numbers.txt").write_text(" ".join(str(n) for n in range(500)))
+    return folder
+
+
+def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, capsys):
+    code, numbers = str(lossy / "code.txt"), str(lossy / "numbers.txt")
+    argv = ["corpus", "--input", str(lossy / "good.txt"), str(lossy / "more.txt"), code, numbers]
+    assert beambert.main([*argv, "--output", str(tmp_path / "data"), *_OPTIONS]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert len(lines) == 2
+    assert f"--input {code}: 98% of its text was left out: 98% by residual_markup" in lines[0]
+    assert f"--input {numbers}: 100% of its text was left out: 100% by digits" in lines[1]
+    assert all(f"{tmp_path}/data/rejected/" in line for line in lines)
+    inputs = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["inputs"]
+    assert inputs[numbers]["bytes_lost"] == {"digits": (lossy / "numbers.txt").stat().st_size}
+    assert inputs[code]["bytes"] == len("It was a wet day in May.")
+
+
+def test_a_file_among_many_that_is_mostly_lost_is_named(lossy, tmp_path, capsys):
+    argv = ["corpus", "--input", str(lossy / "*.txt"), "--output", str(tmp_path / "data"), *_OPTIONS]
+    assert beambert.main(argv) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert [line.split(":")[0].split()[-1] for line in lines] == [f"{lossy}/numbers.txt", f"{lossy}/code.txt"]
+
+
+def test_duplicates_are_counted_too():
+    counts = {"inputs": {"a": {"bytes": 40, "bytes_lost": {"duplicate": 50, "digits": 10}}}}
+    (line,) = loss_warnings(counts, "out/rejected/")
+    assert line.startswith(
+        "--input a: 60% of its text was left out: 50% by duplicate, 10% by digits; see out/rejected/"
+    )
+
+
+def test_a_corpus_of_an_older_version_warns_of_nothing():
+    assert loss_warnings({"inputs": {"a": {"documents": 3, "bytes": 7}}}, "out/rejected/") == []
+
+
+def test_entities_are_no_loss():
+    lost: Counter[str] = Counter()
+    text = "".join(f"&#{ord(letter)};" for letter in "Добрый день всем")
+    assert clean_paragraphs([text], CleaningOptions(), Counter(), None, lost) == ["Добрый день всем"]
+    assert not lost.total()
+
+
+def test_the_remedy_names_only_rules_that_can_be_skipped():
+    counts = {"inputs": {"a": {"bytes": 10, "bytes_lost": {"duplicate": 90}}}}
+    assert loss_warnings(counts, "d/rejected/") == [
+        "--input a: 90% of its text was left out: 90% by duplicate; see d/rejected/."
+    ]
+    counts["inputs"]["a"]["bytes_lost"] = {"residual_markup": 90}
+    assert "; see d/rejected/, and --skip_rules" in loss_warnings(counts, "d/rejected/")[0]

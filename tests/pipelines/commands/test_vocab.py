@@ -1,0 +1,124 @@
+"""`beambert vocab`: the bytes of `build`, the fit it tells of, and mistakes."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import beambert
+from pipelines.corpus import corpus_manifest
+from tokenizer.coverage import Coverage
+from tokenizer.normalization import split_words
+from tokenizer.vocabulary import Vocabulary
+from tokenizer.wordpiece import split_word
+
+FLAGS = [
+    *("--input_format", "language_reference", "--validation_fraction", "0.15", "--vocab_size", "1990"),
+    *("--vocab_multiple_of", "8", "--num_unused", "10", "--alphabet_limit", "90", "--min_count", "2"),
+]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Path:
+    """Another vocabulary: most letters, and few words."""
+    path = tmp_path_factory.mktemp("compared") / "other.txt"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "statement", *".,()"]
+    pieces += [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxy"]
+    path.write_text("\n".join(pieces) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, compared) -> Path:
+    output = tmp_path_factory.mktemp("corpus") / "data"
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]) == 0
+    return output
+
+
+def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
+    """Every word of every held-out document, one after the other."""
+    pieces = set(Vocabulary.load(vocab_file).pieces)
+    words = unknown = whole = spelt = 0
+    for path in corpus.glob("corpus/validation-*.parquet"):
+        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
+            for word in split_words("\n".join(sentences), do_lower_case=True):
+                spelling = split_word(word, pieces)
+                words += 1
+                unknown += spelling == ["[UNK]"]
+                whole += len(spelling) == 1 and spelling != ["[UNK]"]
+                spelt += len(spelling)
+    return Coverage(words, unknown, whole, spelt)
+
+
+def test_the_same_bytes_as_the_corpus(corpus, compared, tmp_path, capsys):
+    output = tmp_path / "new" / "vocab.txt"
+    for workers in ("1", "2"):
+        argv = ["vocab", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]
+        assert beambert.main([*argv, "--direct_num_workers", workers]) == 0
+        assert output.read_bytes() == (corpus / "vocab.txt").read_bytes()
+        assert list(tmp_path.rglob("*.*")) == [output]
+        printed = capsys.readouterr().out
+        vocab = corpus_manifest.load(str(corpus)).vocab
+        for name in ("vocab", "compare_vocab"):
+            assert str(Coverage(**vocab["held_out"][name])) in printed
+        output.unlink()
+
+
+def test_the_fit_is_that_of_the_held_out_documents(corpus, compared):
+    vocab = corpus_manifest.load(str(corpus)).vocab
+    own, other = (Coverage(**vocab["held_out"][name]) for name in ("vocab", "compare_vocab"))
+    assert own == fit_of_documents(corpus, corpus / "vocab.txt")
+    assert other == fit_of_documents(corpus, compared)
+    assert own.pieces < other.pieces
+    assert other.unknown > own.unknown
+
+
+def test_size_layout_and_words_left_out(corpus):
+    vocabulary = Vocabulary.load(corpus / "vocab.txt")
+    assert len(vocabulary) == 1992
+    assert vocabulary.pieces[:16] == (
+        "[PAD]",
+        *(f"[unused{number}]" for number in range(10)),
+        *("[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"),
+    )
+    manifest = corpus_manifest.load(str(corpus))
+    words = manifest.vocab["learnt_from"]
+    counts: dict[str, int] = {}
+    for path in corpus.glob("corpus/train-*.parquet"):
+        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
+            for word in split_words("\n".join(sentences), do_lower_case=True):
+                counts[word] = counts.get(word, 0) + 1
+    rare = [word for word, count in counts.items() if count < 2]
+    assert words == {
+        "running_words": sum(counts.values()),
+        "running_words_left_out": len(rare),
+        "distinct_words": len(counts),
+        "distinct_words_left_out": len(rare),
+    }
+    assert json.loads((corpus / "corpus.json").read_text())["options"]["min_count"] == 2
+
+
+MISTAKES = {
+    "more pieces than words": ("--vocab_size 30000", "the text has words for only"),
+    "fewer pieces than characters": ("--vocab_size 50", "raise --vocab_size to at least"),
+    "no such file to compare with": ("--compare_vocab {0}/none.txt", "--compare_vocab {0}/none.txt does not exist"),
+    "no vocabulary to compare with": ("--compare_vocab {0}/there.txt", "there.txt: no [PAD], [UNK]"),
+    "file is there": ("--output {0}/there.txt", "there.txt exists; give --overwrite"),
+    "no directory": ("--output {0}/there.txt/vocab.txt", "cannot be written"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing(name, tmp_path, capsys):
+    (tmp_path / "there.txt").write_text("word\n")
+    flags, says = MISTAKES[name]
+    argv = ["vocab", "--input_format", "language_reference", *flags.format(tmp_path).split()]
+    if "--output" not in argv:
+        argv += ["--output", str(tmp_path / "vocab.txt")]
+    assert beambert.main(argv) == 1
+    err = capsys.readouterr().err
+    assert says.format(tmp_path) in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["there.txt"]
+    assert (tmp_path / "there.txt").read_text() == "word\n"

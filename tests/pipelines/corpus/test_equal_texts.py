@@ -1,0 +1,108 @@
+"""Which copy of a text stays: by weight and content, never by the name of its file or the order of arrival."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.corpus.deduplication_transforms import (
+    BLOCKS,
+    REPEATED_PARAGRAPH,
+    find_repeated_paragraphs,
+    paragraph_batches,
+)
+from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.records import Record, to_block
+from pipelines.corpus.write_shards import deduplicate
+from pipelines.sources import ReadOptions
+from pipelines.sources.documents import identity
+
+OPTIONS = CorpusOptions(
+    True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True
+)
+SENTENCES = [f"Sentence number {name} has some eight words in it, or nine." for name in ("one", "two", "three")]
+
+
+def record(sentences: list[str], paragraphs: tuple[int, ...], weight: float, title: str, language: str, source: str):
+    return Record(
+        id=identity(sentences),
+        title=title,
+        source=source,
+        language=language,
+        text="\n".join(sentences),
+        paragraphs=paragraphs,
+        origin=f"{source}*",
+        weight=weight,
+        reason="",
+        work="",
+    )
+
+
+copies = st.lists(
+    st.tuples(
+        st.sampled_from([SENTENCES[:2], SENTENCES, SENTENCES[1:]]),
+        st.booleans(),
+        st.sampled_from([0.5, 1.0, 3.0]),
+        st.sampled_from(["", "A", "B"]),
+        st.sampled_from(["en", "de"]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def records_of(drawn: list, names: list[str]) -> list[Record]:
+    return [
+        record(sentences, (len(sentences),) if whole else (1,) * len(sentences), weight, title, language, name)
+        for (sentences, whole, weight, title, language), name in zip(drawn, names, strict=True)
+    ]
+
+
+def without_name(document: Record) -> tuple:
+    return tuple(value for name, value in document._asdict().items() if name not in ("source", "origin"))
+
+
+def kept(records: list[Record]) -> list[tuple]:
+    """What stays of a bucket with `--drop_repeated_paragraphs`, without the names of files."""
+    bucket = (("train", 0), {BLOCKS: [to_block([one]) for one in records]})
+    batches = [batch for _, batch in paragraph_batches(bucket, 1)]
+    repeated = [found for _, found in find_repeated_paragraphs((0, batches), OPTIONS)] if batches else []
+    return [without_name(one) for one in deduplicate({**bucket[1], REPEATED_PARAGRAPH: repeated}).kept]
+
+
+@given(copies, st.randoms(use_true_random=False))
+def test_names_and_order_of_files_do_not_show(drawn, rng):
+    names = [f"file-{number}" for number in range(len(drawn))]
+    expected = kept(records_of(drawn, names))
+    rng.shuffle(names)
+    renamed = records_of(drawn, names)
+    rng.shuffle(renamed)
+    assert kept(renamed) == expected
+
+
+@given(copies)
+def test_the_largest_weight_stays(drawn):
+    grouped = {BLOCKS: [to_block(records_of(drawn, [str(number) for number in range(len(drawn))]))]}
+    largest: dict[str, float] = {}
+    for sentences, _, weight, _, _ in drawn:
+        text = "\n".join(sentences)
+        largest[text] = max(weight, largest.get(text, 0.0))
+    assert {one.text: one.weight for one in deduplicate(grouped).kept} == largest
+
+
+def test_paragraphs_are_numbered_in_the_copy_that_stays():
+    # The copy that stays has two paragraphs, and its second one is in another document too, which keeps it.
+    texts = [[*SENTENCES[:2], f"Only document {number} has this one."] for number in range(40)]
+    own, shared = next(
+        (one, other)
+        for one in texts
+        for other in ([SENTENCES[1], f"A tail of document {number}."] for number in range(40))
+        if identity(other) < identity(one)
+    )
+    documents = [
+        record(own, (1, 1, 1), 3.0, "", "en", "z"),
+        record(own, (2, 1), 1.0, "", "en", "a"),
+        record(shared, (1, 1), 1.0, "", "en", "b"),
+    ]
+    texts_kept = {json.dumps(one[3].split("\n")) for one in kept(documents)}
+    assert texts_kept == {json.dumps(shared), json.dumps([own[0], own[2]])}

@@ -1,0 +1,255 @@
+"""Shards of real text in every format: the same examples, whatever holds them."""
+
+import bz2
+import dataclasses
+import gzip
+import itertools
+import json
+import re
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.segmentation import split_sentences
+from pipelines.examples import shard_writer
+from pipelines.examples.example_encoder import mask_of
+from pipelines.examples.make_shards import write_shards
+from pipelines.instances.instances import from_sentences
+from pipelines.instances.options import PretrainingDataOptions
+from tests.conftest import ROOT
+from tests.pipelines.examples.test_example_encoder import random_features
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+
+PART = Part("corpus/00000-of-00001.parquet", "train", 0, 1, 0, 0, 0, "")
+
+
+@pytest.fixture(scope="module")
+def vocab(shared_data):
+    path = shared_data / "tokenizer" / "bert-base-uncased-vocab.txt"
+    return Vocabulary.from_bytes(path.read_bytes(), str(path))
+
+
+@pytest.fixture(scope="module")
+def documents(shared_data, vocab):
+    """The first 40 articles, tokenised."""
+    with bz2.open(shared_data / "wiki-extracted" / "enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
+        text = file.read(1_500_000)
+    articles = itertools.islice(re.findall(r"<doc[^>]*>\n(.*?)</doc>", text, re.DOTALL), 40)
+    sentences = [
+        [sentence for line in article.splitlines() if line for sentence in split_sentences(line, "en")]
+        for article in articles
+    ]
+    token_ids, starts = Tokenizer(vocab, True).encode_batch([sentence for article in sentences for sentence in article])
+    return from_sentences(token_ids, starts, np.array([len(article) for article in sentences]))
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory, documents, vocab):
+    """Writes the text with options; returns the directory, the shards, the statistics and the options."""
+
+    def written(**options):
+        options = PretrainingDataOptions(**options)
+        output = tmp_path_factory.mktemp("output")
+        (output / "shards").mkdir()
+        shards, statistics = write_shards(documents, PART, 0, str(output), Tokenizer(vocab, True), options)
+        # Nothing but the shards is left, and they are what their manifest says.
+        assert sorted(path.name for path in (output / "shards").iterdir()) == sorted(
+            shard.name.removeprefix("shards/") for shard in shards
+        )
+        for shard in shards:
+            assert (output / shard.name).stat().st_size == shard.bytes
+        return output, shards, statistics, options
+
+    return written
+
+
+def read(output, shard, options) -> dict[str, np.ndarray]:
+    """Padded arrays by our own names, read by TensorFlow or pyarrow."""
+    path = str(output / shard.name)
+    length, predictions, names = shard.max_seq_length, shard.max_predictions_per_seq, options.names_of_features()
+    counts = {
+        "input_mask": length,
+        "masked_lm_weights": predictions,
+        "next_sentence_weights": options.instances_per_row,
+    }
+    if options.format == "parquet":
+        table = pyarrow.parquet.read_table(path)
+        assert set(table.column_names) == set(names.values())
+        features = {}
+        for name, in_file in names.items():
+            lists = [value if isinstance(value, list) else [value] for value in table[in_file].to_pylist()]
+            features[name] = np.array([values + [0] * (counts[mask_of(name)] - len(values)) for values in lists])
+        return features
+    kind = "GZIP" if options.compression == "gzip" else ""
+    records = list(tf.data.TFRecordDataset(path, compression_type=kind).as_numpy_iterator())
+    assert len(records) == shard.examples
+    dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in names}
+    if options.ragged:
+        spec = {
+            in_file: tf.io.RaggedFeature(dtypes[name], row_splits_dtype=tf.int64) for name, in_file in names.items()
+        }
+        parsed = tf.io.parse_example(records, spec)
+        return {
+            name: parsed[in_file].to_tensor(shape=[None, counts[mask_of(name)]]).numpy()
+            for name, in_file in names.items()
+        }
+    spec = {in_file: tf.io.FixedLenFeature([counts[mask_of(name)]], dtypes[name]) for name, in_file in names.items()}
+    return {name: tf.io.parse_example(records, spec)[in_file].numpy() for name, in_file in names.items()}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["single", "packed"])
+def padded(request, write):
+    """What google-research/bert would read, one instance a row or several."""
+    output, [shard], _, options = write(pack=request.param)
+    return options, read(output, shard, options), shard.bytes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ragged": True},
+        {"compression": "gzip"},
+        {"compression": "gzip", "ragged": True, "feature_names": "model_garden"},
+        {"feature_names": "model_garden"},
+        {"format": "parquet"},
+        {"format": "parquet", "feature_names": "model_garden"},
+    ],
+    ids=str,
+)
+def test_every_format_holds_the_same_examples(write, padded, changes):
+    options, expected, padded_bytes = padded
+    options = dataclasses.replace(options, **changes)
+    output, [shard], _, _ = write(**dataclasses.asdict(options))
+    features = read(output, shard, options)
+    assert features.keys() == options.names_of_features().keys()
+    for name, values in features.items():
+        assert np.array_equal(values, expected[name]), name
+    if options.format == "parquet":
+        # What it leaves out can be told from the lengths of its lists.
+        assert set(expected) - set(features) <= {"input_mask", "masked_lm_weights", "next_sentence_weights"}
+    else:
+        assert features.keys() == expected.keys()
+    if options.without_padding or options.compression == "gzip":
+        assert shard.bytes < padded_bytes
+
+
+@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}, {"ragged": True}, {"pack": True}])
+def test_same_options_same_bytes(write, changes):
+    first, second = (write(**changes) for _ in range(2))
+    assert first[1] == second[1]
+    [shard] = first[1]
+    assert (first[0] / shard.name).read_bytes() == (second[0] / shard.name).read_bytes()
+
+
+def test_gzip_is_of_the_whole_file_and_knows_no_time(write):
+    plain_output, [plain], _, _ = write()
+    output, [shard], _, _ = write(compression="gzip")
+    assert shard.name == plain.name + ".gz"
+    content = (output / shard.name).read_bytes()
+    assert gzip.decompress(content) == (plain_output / plain.name).read_bytes()
+    flags, time = content[3], content[4:8]
+    assert (flags, time) == (0, bytes(4))
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_parquet_has_lists_of_small_integers_and_bounded_row_groups(write, pack):
+    output, [shard], _, _ = write(format="parquet", pack=pack)
+    assert shard.name.endswith(".parquet")
+    file = pyarrow.parquet.ParquetFile(output / shard.name)
+    types = {field.name: str(field.type) for field in file.schema_arrow}
+    expected = {
+        "input_ids": "list<element: int32 not null>",
+        "segment_ids": "list<element: uint8 not null>",
+        "masked_lm_positions": "list<element: int32 not null>",
+        "masked_lm_ids": "list<element: int32 not null>",
+        "next_sentence_labels": "uint8",
+    }
+    if pack:
+        expected["sequence_ids"] = "list<element: uint8 not null>"
+        expected["next_sentence_labels"] = "list<element: uint8 not null>"
+        expected["next_sentence_positions"] = "list<element: int32 not null>"
+    assert types == expected
+    groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert sum(groups) == shard.examples
+    assert max(groups) <= 1024
+    assert len(groups) > 1
+
+
+def test_bins_have_shapes_of_their_own_and_less_padding(write):
+    _, _, one_length, _ = write(max_seq_length=512, max_predictions_per_seq=76)
+    output, shards, statistics, options = write(
+        max_seq_length=512, max_predictions_per_seq=76, length_bins=(64, 128, 256, 512)
+    )
+    assert [shard.name for shard in shards] == [
+        f"shards/train-duplicate-000-length-{length:05d}-00000-of-00001.tfrecord" for length in (64, 128, 256, 512)
+    ]
+    shorter = 0
+    for shard, length, predictions in zip(shards, (64, 128, 256, 512), (10, 19, 38, 76), strict=True):
+        assert (shard.max_seq_length, shard.max_predictions_per_seq) == (length, predictions)
+        features = read(output, shard, options)
+        assert features["input_ids"].shape == (shard.examples, length)
+        assert features["masked_lm_ids"].shape == (shard.examples, predictions)
+        lengths = features["input_mask"].sum(axis=1)
+        assert ((lengths > shorter) & (lengths <= length)).all()
+        shorter = length
+    assert sum(shard.examples for shard in shards) == statistics.instances == one_length.instances
+    padding, padding_before = (1 - s.instance_tokens / s.positions for s in (statistics, one_length))
+    assert padding < padding_before / 2
+
+
+def test_packed_rows_are_full(write):
+    _, _, before, _ = write(max_seq_length=512, max_predictions_per_seq=76)
+    output, [shard], after, options = write(max_seq_length=512, max_predictions_per_seq=76, pack=True)
+    assert after.instances == before.instances
+    assert after.rows == shard.examples < before.rows
+    assert after.instance_tokens / after.positions > 0.95
+    features = read(output, shard, options)
+    assert features["input_mask"].sum() == after.instance_tokens
+    assert features["next_sentence_weights"].sum() == after.instances
+    assert features["next_sentence_labels"].sum() == after.instances_labelled_1
+    # Every instance begins with [CLS] where its position says, and nowhere else (101 in this vocabulary).
+    filled = features["next_sentence_weights"] > 0
+    rows = np.nonzero(filled)[0]
+    assert (features["input_ids"][rows, features["next_sentence_positions"][filled]] == 101).all()
+    assert set(features["sequence_ids"][features["input_mask"] == 0].tolist()) <= {0}
+    assert (features["sequence_ids"].max(axis=1) == filled.sum(axis=1)).all()
+    # Room for predictions is a row's, not an instance's.
+    assert features["masked_lm_weights"].sum(axis=1).max() <= 76
+
+
+@pytest.mark.parametrize("changes", [{}, {"compression": "gzip"}, {"format": "parquet"}])
+def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
+    options = PretrainingDataOptions(**changes)
+    features = random_features(np.random.default_rng(0), 10, 1000, 128, 20, 1)
+
+    def write_and_fail():
+        with shard_writer.create(str(tmp_path / "shard"), options, 128, 1000) as file:
+            file.write(features)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_and_fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_on_files_reads_them_as_it_says(write, tmp_path, monkeypatch, capsys):
+    """Runs its Python; the comment behind a print is what it must print."""
+    for name, changes in {"data": {}, "ragged": {"ragged": True}, "parquet": {"format": "parquet"}}.items():
+        output, shards, _, options = write(**changes)
+        manifest = {**dataclasses.asdict(options), "shards": [dataclasses.asdict(shard) for shard in shards]}
+        (output / "dataset.json").write_text(json.dumps(manifest))
+        (tmp_path / name).symlink_to(output)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "EXAMPLES.md").read_text(encoding="utf-8")
+    section = text[text.index("## Files") :].split("\n## ")[0]
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    for block in blocks:
+        exec(block, names)
+        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == expected
+    assert len(blocks) == 4

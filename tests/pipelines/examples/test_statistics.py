@@ -1,0 +1,112 @@
+"""Statistics add up, survive JSON, and agree with counting the written examples one by one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.examples import inspection
+from pipelines.examples.example_reader import read_examples
+from pipelines.examples.make_shards import write_shards
+from pipelines.examples.statistics import Statistics, document_bin_start, total
+from pipelines.instances.instances import from_sentences
+from pipelines.instances.options import PretrainingDataOptions
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+
+VOCAB = Vocabulary(
+    ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfghkl" for b in "aeiou"), "##s", "."),
+    "vocab.txt",
+)
+TOKENIZER = Tokenizer(VOCAB, True)
+OPTIONS = PretrainingDataOptions(max_seq_length=32, max_predictions_per_seq=6)
+
+
+def documents_of(seed: int):
+    rng = np.random.default_rng(seed)
+    sentences = rng.integers(1, 30, 40)
+    lengths = rng.integers(1, 25, sentences.sum())
+    ids = rng.integers(5, len(VOCAB), lengths.sum()).astype(np.int32)
+    ids[::50] = VOCAB.unk_id
+    return from_sentences(ids, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), sentences)
+
+
+def shard(seed: int, output) -> tuple[Statistics, str]:
+    documents = documents_of(seed)
+    part = Part("part", "train", seed, 9, len(documents), len(documents.sentence_starts) - 1, 0, "")
+    (written,), statistics = write_shards(documents, part, 0, str(output), TOKENIZER, OPTIONS)
+    statistics.add_text(documents, VOCAB)
+    return statistics, f"{output}/{written.name}"
+
+
+@pytest.fixture
+def three(tmp_path) -> list[tuple[Statistics, str]]:
+    return [shard(seed, tmp_path) for seed in range(3)]
+
+
+def test_a_sum_is_what_all_examples_say_one_by_one(three):
+    summed = total(statistics for statistics, _ in three)
+    slow = Statistics()
+    a, b = [], []
+    for _, path in three:
+        for features in read_examples(path):
+            example = inspection.decode(features, len(VOCAB))
+            inspection.count(slow, example, VOCAB)
+            (text,) = inspection.as_text(example, VOCAB)
+            a.append(text.a_tokens)
+            b.append(text.b_tokens)
+    for name in (
+        *("rows", "positions", "instances", "instances_labelled_1", "instance_tokens"),
+        *("masked_tokens", "masked_as_mask", "masked_as_other", "masked_as_same"),
+    ):
+        assert getattr(summed, name) == getattr(slow, name), name
+    for name in ("instance_lengths", "row_lengths", "masked_in_row"):
+        assert getattr(summed, name).tolist() == getattr(slow, name).tolist(), name
+    assert summed.a_lengths.tolist() == np.bincount(a).tolist()
+    assert summed.b_lengths.tolist() == np.bincount(b).tolist()
+    assert summed.masked_as_mask + summed.masked_as_other + summed.masked_as_same == summed.masked_tokens > 0
+
+
+def test_text_is_counted_as_it_is(three):
+    summed = total(statistics for statistics, _ in three)
+    texts = [documents_of(seed) for seed in range(3)]
+    ids = [piece for text in texts for piece in text.token_ids.tolist()]
+    assert summed.piece_counts.tolist() == [ids.count(piece) for piece in range(len(VOCAB))]
+    assert summed.tokens == len(ids)
+    assert summed.unknown_tokens == ids.count(VOCAB.unk_id) > 0
+    assert summed.documents == summed.document_lengths.sum() == 120
+    assert summed.sentences == summed.sentence_lengths.sum() == sum(len(text.sentence_starts) - 1 for text in texts)
+    assert (np.arange(len(summed.sentence_lengths)) * summed.sentence_lengths).sum() == len(ids)
+
+
+def test_document_bins_hold_what_starts_there(three):
+    lengths = np.arange(1, 5000)
+    bins = np.floor(np.log2(lengths) * 2).astype(int)
+    starts = document_bin_start(np.arange(bins.max() + 2))
+    assert all(starts[b] <= length < starts[b + 1] for length, b in zip(lengths, bins, strict=True))
+
+
+def test_the_order_of_adding_does_not_matter_and_nothing_is_changed(three):
+    first, second, third = (statistics for statistics, _ in three)
+    before = json.dumps(first.to_json())
+    assert (first + second) + third == third + (second + first) == total([second, third, first])
+    assert json.dumps(first.to_json()) == before
+    assert first + Statistics() == first
+    assert first != second
+
+
+def test_statistics_survive_json(three):
+    for statistics, _ in three:
+        back = Statistics.from_json(json.loads(json.dumps(statistics.to_json())))
+        assert back == statistics
+        assert back.piece_counts.tolist() == statistics.piece_counts.tolist()
+        assert back + statistics == statistics + statistics
+    assert Statistics.from_json(json.loads(json.dumps(Statistics().to_json()))) == Statistics()
+
+
+def test_the_numbers_are_whole_numbers_that_json_knows(three):
+    numbers = three[0][0].numbers()
+    assert json.loads(json.dumps(numbers)) == numbers
+    assert {"instances", "tokens", "masked_tokens", "rows"} <= numbers.keys()
+    assert all(type(value) is int for value in numbers.values())

@@ -1,0 +1,89 @@
+"""What of the held-out text is found in the training text: against sets of strings."""
+
+import random
+
+import pytest
+
+from pipelines.corpus import corpus_manifest
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_reader import CorpusReader
+from pipelines.corpus.records import Record
+from pipelines.examples import train_eval_overlap
+from pipelines.sources.documents import identity
+from tests.small_manifests import corpus_of
+
+
+def write_part(folder, split: str, number: int, of: int, documents: list[list[str]]) -> Part:
+    name = f"corpus/{split}-{number:05d}-of-{of:05d}.parquet"
+    records = [Record(identity(d), "", "", "en", "\n".join(d), (len(d),), "", 1.0, "", "") for d in documents]
+    size, digest = corpus_manifest.write_part(f"{folder}/{name}", records)
+    return Part(name, split, number, of, len(documents), sum(map(len, documents)), size, digest)
+
+
+def write_manifest(folder, parts: list[Part]) -> CorpusReader:
+    (folder / corpus_manifest.FILE_NAME).write_text(corpus_of(parts).to_json())
+    return CorpusReader.of(str(folder))
+
+
+def sentence(number: int) -> str:
+    # Short ones too, which are not looked for.
+    return f"sentence {number} " + "with some words more " * (number % 4)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rng = random.Random(1)
+    texts = [[sentence(rng.randrange(400)) for _ in range(rng.randrange(1, 9))] for _ in range(120)]
+    held_out, train = texts[:20], [*texts[20:], texts[3], texts[7]]
+    parts = [
+        write_part(tmp_path, "train", 0, 2, train[:50]),
+        write_part(tmp_path, "train", 1, 2, train[50:]),
+        write_part(tmp_path, "validation", 0, 2, held_out[:9]),
+        write_part(tmp_path, "validation", 1, 2, held_out[9:]),
+    ]
+    return write_manifest(tmp_path, parts), parts, held_out, train
+
+
+def long_sentences(document: list[str]) -> list[str]:
+    return [sentence for sentence in document if len(sentence) >= train_eval_overlap.SENTENCE_CHARACTERS]
+
+
+def found_of(reader, parts) -> list:
+    do = train_eval_overlap.FindHeldOut(reader, parts)
+    do.setup()
+    return [found for part in parts for found in do.process(part)]
+
+
+@pytest.mark.parametrize("most", [100_000, 25, 3, 1])
+def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
+    reader, parts, held_out, train = corpus
+    monkeypatch.setattr(train_eval_overlap, "MOST_SENTENCES", most)
+    result = train_eval_overlap.overlap_of(
+        train_eval_overlap.read_held_out(reader, parts), train_eval_overlap.union(found_of(reader, parts))
+    )
+
+    looked_for = list(dict.fromkeys(s for document in held_out for s in long_sentences(document)))[:most]
+    in_training = {s for document in train for s in document}
+    whole = [long for document in held_out if (long := long_sentences(document)) and set(long) <= set(looked_for)]
+    found = [long for long in whole if sum(s in in_training for s in long) >= len(long) / 2]
+    assert result == (len(whole), len(found), len(looked_for), len(in_training.intersection(looked_for)))
+    if most > 100:
+        assert 2 <= len(found) < len(whole) < len(held_out)
+        assert 0 < result.sentences_found < len(looked_for)
+
+
+def test_the_union_does_not_depend_on_the_order(corpus):
+    reader, parts, _, _ = corpus
+    found = found_of(reader, parts)
+    assert (
+        train_eval_overlap.union(found).tolist()
+        == train_eval_overlap.union([train_eval_overlap.union(found[1:]), *found]).tolist()
+    )
+    assert train_eval_overlap.union([]).tolist() == []
+
+
+def test_held_out_text_may_be_missing(tmp_path):
+    parts = [write_part(tmp_path, "train", 0, 1, [["A sentence."]])]
+    reader = write_manifest(tmp_path, parts)
+    held_out = train_eval_overlap.read_held_out(reader, parts)
+    assert train_eval_overlap.overlap_of(held_out, train_eval_overlap.union(found_of(reader, parts))) == (0, 0, 0, 0)

@@ -1,0 +1,70 @@
+"""How passes are dealt to workers, and how finished ones are found again."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.dataset import Shard
+from pipelines.examples.statistics import Statistics
+from pipelines.examples.work_items import ShardResult, deal_passes, find_finished, note_name, read_note, write_note
+from pipelines.instances.options import PretrainingDataOptions
+
+
+def parts(*sizes: int, held_out: int = 0) -> list[Part]:
+    train = [Part(f"t{n}", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)]
+    return train + ([Part("v0", "validation", 0, 1, 9, 99, held_out, "")] if held_out else [])
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=9), st.integers(1, 12), st.integers(1, 9))
+def test_every_pass_is_dealt_once(sizes, dupe_factor, workers):
+    dealt = deal_passes(parts(*sizes, held_out=7), PretrainingDataOptions(dupe_factor=dupe_factor), workers)
+    found = [(each.part.name, duplicate) for each in dealt for duplicate in each.duplicates]
+    expected = [*itertools.product((f"t{n}" for n in range(len(sizes))), range(dupe_factor)), ("v0", 0)]
+    assert sorted(found) == sorted(expected)
+
+
+def loads(dealt, workers: int) -> list[int]:
+    """Passes over bytes, by a worker; the engine deals its input once."""
+    return [sum(each.part.bytes * len(each.duplicates) for each in dealt[first::workers]) for first in range(workers)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dupe_factor", "workers"),
+    [
+        ((100,), 10, 2),
+        ((100,), 10, 4),
+        ((100, 90, 80), 5, 2),
+        ((9, 9, 9, 9, 100), 10, 2),
+        (tuple(range(84, 100)), 5, 2),
+    ],
+)
+def test_no_worker_has_much_more_than_another(sizes, dupe_factor, workers):
+    found = loads(
+        deal_passes(parts(*sizes, held_out=2), PretrainingDataOptions(dupe_factor=dupe_factor), workers), workers
+    )
+    assert max(found) / (sum(found) / workers) < 1.21
+
+
+def test_a_part_is_tokenised_once_where_that_keeps_all_busy():
+    for number, workers in ((1, 1), (7, 1), (16, 2), (64, 4)):
+        dealt = deal_passes(parts(*[100] * number), PretrainingDataOptions(dupe_factor=10), workers)
+        assert [each.duplicates for each in dealt] == [tuple(range(10))] * number
+
+
+def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):
+    part = parts(5)[0]
+    shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
+    note = str(tmp_path / note_name(part, 3))
+    assert read_note(note) is None
+    assert find_finished(note, str(tmp_path)) is None
+    finished = ShardResult("train", [shard], Statistics(rows=10, a_lengths=np.array([1, 2])))
+    write_note(note, finished)
+    assert find_finished(note, str(tmp_path)) is None
+    (tmp_path / "shards").mkdir()
+    for content, whole in ((b"123", False), (b"1234", True)):
+        (tmp_path / shard.name).write_bytes(content)
+        assert find_finished(note, str(tmp_path)) == (finished if whole else None)

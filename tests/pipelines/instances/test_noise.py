@@ -1,0 +1,156 @@
+"""Typing errors: one a word, of the kinds that are promised, and nothing else changes."""
+
+import string
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.corpus.corpus_manifest import Part
+from pipelines.examples.make_shards import write_shards
+from pipelines.instances.instances import from_sentences
+from pipelines.instances.noise import add_noise
+from pipelines.instances.options import PretrainingDataOptions
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+# Single letters, so that every word can be spelt but those with a q inside; some longer pieces, digits.
+INNER = set(string.ascii_lowercase) - {"q"}
+VOCAB = Vocabulary(
+    (
+        *SPECIAL_TOKENS,
+        *string.ascii_lowercase,
+        *string.digits,
+        *(f"##{letter}" for letter in sorted(INNER)),
+        *("##0", "the", "word", "##ing", "##ord", "letter", "##qz", "."),
+    )
+)
+TOKENIZER = Tokenizer(VOCAB)
+
+
+def tokenized(documents: list[list[str]]):
+    sentences = [sentence for document in documents for sentence in document]
+    ids, splits = TOKENIZER.encode_batch(sentences)
+    return from_sentences(ids, splits, np.array([len(document) for document in documents], np.int64))
+
+
+def words_of(documents) -> list[list[str]]:
+    """The words of every sentence."""
+    bounds = documents.sentence_starts
+    return [TOKENIZER.decode(documents.token_ids[bounds[i] : bounds[i + 1]]).split(" ") for i in range(len(bounds) - 1)]
+
+
+def errors_of(word: str) -> set[str]:
+    """All that one typing error inside it can make of a word."""
+    places = range(1, len(word) - 1)
+    swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 2)}
+    dropped = {word[:i] + word[i + 1 :] for i in places}
+    doubled = {word[:i] + word[i] + word[i:] for i in places}
+    return (swapped | dropped | doubled) - {word}
+
+
+texts = st.lists(
+    st.sampled_from(
+        ["the", "wording", "word", "letters", "a1bcd", "10000", ".", "abcd", "eeee", "aqua", "xyzzy", "aqz"]
+    )
+    | st.text(string.ascii_lowercase, min_size=1, max_size=9),
+    min_size=1,
+    max_size=12,
+).map(" ".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    texts=st.lists(st.lists(texts, min_size=1, max_size=5), min_size=1, max_size=4),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 2**32),
+)
+def test_what_holds_of_every_word(texts, share, seed):
+    documents = tokenized(texts)
+    before = documents.token_ids.copy()
+    noisy, count = add_noise(documents, share, TOKENIZER, np.random.default_rng(seed))
+    assert np.array_equal(documents.token_ids, before)
+    assert np.array_equal(noisy.document_starts, documents.document_starts)
+    assert np.array_equal(noisy.weights, documents.weights)
+    assert noisy.token_ids.dtype == np.int32
+    changed = 0
+    for old, new in zip(words_of(documents), words_of(noisy), strict=True):
+        for old_word, new_word in zip(old, new, strict=True):
+            if new_word == old_word:
+                # Where every word is to have an error: too short, no letters, or the vocabulary cannot spell it.
+                can_fail = len(old_word) < 4 or not old_word.isalpha() or "q" in old_word
+                assert share < 1 or can_fail
+            else:
+                assert len(old_word) >= 4
+                assert old_word.isalpha()
+                assert new_word in errors_of(old_word)
+                changed += 1
+    assert count == changed
+    # The pieces are those that the tokenizer makes of the new words.
+    sentences = [" ".join(words) for words in words_of(noisy)]
+    ids, splits = TOKENIZER.encode_batch([sentence.replace("[UNK]", "qq") for sentence in sentences])
+    assert np.array_equal(ids, noisy.token_ids)
+    assert np.array_equal(splits, noisy.sentence_starts)
+
+
+def test_share_and_kinds_are_as_asked_for():
+    documents = tokenized([["word letter abcd the ."] * 3000])
+    noisy, count = add_noise(documents, 0.1, TOKENIZER, np.random.default_rng(2))
+    # Three standard deviations, of 9000 words of four letters or more.
+    assert abs(count - 900) < 3 * (9000 * 0.1 * 0.9) ** 0.5
+    lengths = [len(new[0]) for new in words_of(noisy) if new[0] != "word"]
+    for length in (3, 4, 5):
+        assert abs(lengths.count(length) / len(lengths) - 1 / 3) < 3 * (2 / 9 / len(lengths)) ** 0.5
+
+
+def test_every_inner_place_is_met_and_no_other():
+    documents = tokenized([["abcdef"] * 2000])
+    noisy, count = add_noise(documents, 1.0, TOKENIZER, np.random.default_rng(2))
+    assert count == 2000
+    assert {words[0] for words in words_of(noisy)} == errors_of("abcdef")
+
+
+def test_other_draws_make_other_errors_and_the_same_draws_the_same():
+    documents = tokenized([["word letter wording abcdefgh"] * 50])
+    first, second, third = (add_noise(documents, 0.5, TOKENIZER, np.random.default_rng(seed))[0] for seed in (1, 1, 2))
+    assert np.array_equal(first.token_ids, second.token_ids)
+    assert not np.array_equal(first.token_ids, third.token_ids)
+
+
+def test_a_word_that_cannot_be_spelt_stays():
+    # With the q anywhere but before the z, or without it at all, but not as "##q".
+    documents = tokenized([["aaqz unspeakableé~ ßß"] * 300])
+    noisy, _ = add_noise(documents, 1.0, TOKENIZER, np.random.default_rng(1))
+    unknown = VOCAB.unk_id
+    assert (noisy.token_ids == unknown).sum() == (documents.token_ids == unknown).sum()
+
+
+def test_no_documents_and_no_words_to_change():
+    for texts in ([], [["the . 1234"]]):
+        documents = tokenized(texts)
+        noisy, count = add_noise(documents, 1.0, TOKENIZER, np.random.default_rng(1))
+        assert count == 0
+        assert np.array_equal(noisy.token_ids, documents.token_ids)
+        assert np.array_equal(noisy.sentence_starts, documents.sentence_starts)
+
+
+def test_training_text_gets_errors_and_held_out_text_does_not(tmp_path):
+    documents = tokenized([["word letter wording abcdefgh"] * 20, ["the letter the word"] * 20])
+    (tmp_path / "shards").mkdir()
+
+    def written(split, duplicate, noise):
+        options = PretrainingDataOptions(noise=noise)
+        shards, statistics = write_shards(
+            documents, Part("", split, 0, 1, 2, 40, 0, ""), duplicate, str(tmp_path), TOKENIZER, options
+        )
+        return shards[0].sha256, statistics.words_with_noise
+
+    assert written("validation", 0, 0.5) == written("validation", 0, 0.0)
+    (first, first_count), (second, second_count), (clean, clean_count) = (
+        written("train", duplicate, noise) for duplicate, noise in ((0, 0.5), (1, 0.5), (0, 0.0))
+    )
+    assert len({first, second, clean}) == 3
+    # 120 words of four letters or more, four standard deviations.
+    assert abs(first_count - 60) < 22
+    assert abs(second_count - 60) < 22
+    assert clean_count == 0

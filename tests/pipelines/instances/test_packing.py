@@ -1,0 +1,132 @@
+"""Rows that several instances share."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.examples.make_shards import plan_rows
+from pipelines.instances.layout import lay_out
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.instances.packing import pack, pack_lengths
+from tests.pipelines.instances.test_layout import VOCAB, random_instances
+
+
+def contents(plan, lengths):
+    """The lengths in each row, longest first."""
+    return [
+        sorted(lengths[plan.instances[first:last]].tolist(), reverse=True)
+        for first, last in itertools.pairwise(plan.row_starts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "room", "most", "expected"),
+    [
+        # Nothing fits beside anything.
+        ({6: 2}, 10, 8, [((6,), 2)]),
+        # Two different lengths make a row; what is left stays alone.
+        ({6: 2, 4: 3}, 10, 8, [((6, 4), 2), ((4,), 1)]),
+        # The tightest room is filled first: the 3 goes to the 7, not to the 5.
+        ({7: 1, 5: 1, 3: 1}, 10, 8, [((7, 3), 1), ((5,), 1)]),
+        # A row closes when it has as many instances as it may.
+        ({2: 5}, 10, 2, [((2, 2), 2), ((2,), 1)]),
+        ({10: 3}, 10, 8, [((10,), 3)]),
+        ({1: 9}, 10, 8, [((1,) * 8, 1), ((1,), 1)]),
+    ],
+)
+def test_tiny_cases(counts, room, most, expected):
+    # One row content may come in several entries.
+    total = {}
+    for content, rows in pack_lengths(counts, room, most):
+        total[content] = total.get(content, 0) + rows
+    assert total == dict(expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 40), max_size=80),
+    spare=st.integers(0, 30),
+    most=st.integers(2, 9),
+    seed=st.integers(0, 2**32),
+)
+def test_every_instance_stands_once_and_every_row_holds_it(lengths, spare, most, seed):
+    lengths = np.array(lengths, np.int64)
+    room = int(lengths.max(initial=1)) + spare
+    plan = pack(lengths, room, most, np.random.default_rng(seed))
+    assert sorted(plan.instances.tolist()) == list(range(len(lengths)))
+    rows = contents(plan, lengths)
+    assert all(0 < len(row) <= most and sum(row) <= room for row in rows)
+    again = pack(lengths, room, most, np.random.default_rng(seed))
+    assert np.array_equal(plan.instances, again.instances)
+    assert np.array_equal(plan.row_starts, again.row_starts)
+    # No two rows could be one: best fit never leaves that.
+    if len(rows) > 1:
+        by_room = sorted(rows, key=sum)
+        joined = [row for row in by_room if len(row) <= most // 2][:2]
+        assert len(joined) < 2 or sum(map(sum, joined)) > room
+
+
+def plain_best_fit(lengths, room, most):
+    """Longest first, each into the fullest row that takes it: one instance at a time."""
+    rows = []
+    for length in sorted(lengths, reverse=True):
+        fits = [row for row in rows if sum(row) + length <= room and len(row) < most]
+        if fits:
+            max(fits, key=sum).append(length)
+        else:
+            rows.append([length])
+    return rows
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), spare=st.integers(0, 30))
+def test_as_many_rows_as_plain_best_fit_makes(lengths, spare):
+    room = max(lengths) + spare
+    plan = pack(np.array(lengths), room, len(lengths) + 1, np.random.default_rng(0))
+    assert sorted(map(sum, contents(plan, np.array(lengths)))) == sorted(map(sum, plain_best_fit(lengths, room, 99)))
+
+
+def test_rows_of_real_lengths_are_full_and_in_no_order():
+    rng = np.random.default_rng(1)
+    # As of Wikipedia at 512: half fill the row, the others are of any length.
+    lengths = np.where(rng.random(20_000) < 0.5, 512, rng.integers(5, 513, 20_000))
+    plan = pack(lengths, 512, 16, rng)
+    assert lengths.sum() / (len(plan) * 512) > 0.98
+    sizes = np.diff(plan.row_starts)
+    # Rows are shuffled, instances within them too, and among equals it is chance that decides.
+    assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 0.05
+    first, last = lengths[plan.instances[plan.row_starts[:-1]]], lengths[plan.instances[plan.row_starts[1:] - 1]]
+    shared = sizes > 1
+    assert abs((first > last)[shared].mean() - (first < last)[shared].mean()) < 0.05
+    assert abs(np.corrcoef(plan.instances[:-1], plan.instances[1:])[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("options", [{"pack": True, "max_instances_per_row": 5}, {"length_bins": (32, 64, 128)}, {}])
+def test_rows_hold_all_that_the_instances_hold(options):
+    options = PretrainingDataOptions(**options)
+    rng = np.random.default_rng(2)
+    token_ids, instances = random_instances(rng, 500, 62)
+    alone = lay_out(
+        token_ids, instances, plan_rows(instances.lengths, PretrainingDataOptions(), rng)[0][1], 128, 1, VOCAB
+    )
+    expected = sorted(row[:length].tolist() for row, length in zip(alone.input_ids, alone.lengths, strict=True))
+    seen = []
+    shorter = 0
+    for row_length, plan in plan_rows(instances.lengths, options, rng):
+        rows = lay_out(token_ids, instances, plan, row_length, options.instances_per_row, VOCAB)
+        assert rows.input_ids.shape == (len(plan), row_length)
+        if options.length_bins:
+            # The shortest bin that holds it.
+            assert ((rows.lengths > shorter) & (rows.lengths <= row_length)).all()
+            shorter = row_length
+        for ids, sequences in zip(rows.input_ids, rows.sequence_ids, strict=True):
+            seen += [ids[sequences == number].tolist() for number in range(1, sequences.max() + 1)]
+    assert sorted(seen) == expected
+
+
+def test_no_instances_make_no_rows():
+    plan = pack(np.zeros(0, np.int64), 128, 8, np.random.default_rng(0))
+    assert len(plan) == 0

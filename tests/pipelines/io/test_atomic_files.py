@@ -1,0 +1,52 @@
+"""A file is whole or absent."""
+
+import hashlib
+
+import pytest
+
+from pipelines.io.atomic_files import delete_matching, read_bytes, write_atomically, write_text
+
+
+def test_nothing_shows_before_all_is_written(tmp_path):
+    path = tmp_path / "folder" / "file"
+    with write_atomically(str(path)) as file:
+        file.write(b"half")
+        assert not path.exists()
+        file.write(b" whole")
+    assert path.read_bytes() == b"half whole"
+    assert file.bytes == 10
+    assert file.sha256 == hashlib.sha256(b"half whole").hexdigest()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_leaves_what_was_there(tmp_path):
+    path = tmp_path / "file"
+    write_text(str(path), "old")
+
+    def interrupted() -> None:
+        with write_atomically(str(path)) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    path = str(tmp_path / "file")
+    with write_atomically(path) as first:
+        first.write(b"first")
+        with write_atomically(path) as second:
+            second.write(b"second")
+    assert read_bytes(path) == b"first"
+
+
+def test_read_and_delete(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_bytes(f"{tmp_path}/none")
+    for name in ("a.x", "b.x", "c.y"):
+        write_text(f"{tmp_path}/{name}", "")
+    assert delete_matching(f"{tmp_path}/*.x") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["c.y"]

@@ -1,0 +1,455 @@
+"""Buckets without credentials, without a network, with servers that refuse, deny or stay silent: one line, in seconds.
+
+The servers are sockets of this machine; what a real process prints and how long it takes is measured on `beambert`
+itself, run as a user runs it.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pipelines.errors import AccessError
+from pipelines.io import cloud_access, google_access
+from pipelines.io.cloud_access import require_access
+from tests.conftest import ROOT
+from tests.deploy.dataflow.gcp_stand_in import _write_key
+
+OUTPUT = ("--output", "gs://bucket/out")
+INPUT = ("--input", "gs://bucket/texts/a.txt")
+LOGIN = "gcloud auth application-default login"
+
+
+class Cloud:
+    """Answers of Cloud Storage, of a token service and of a metadata server, and what was asked.
+
+    Attributes:
+        status: of every answer of Cloud Storage.
+        message: of an error.
+        token: status and body of the token service.
+        requests: (path, value of the header Authorization) of every request.
+    """
+
+    def __init__(self) -> None:
+        self.status, self.message = 200, ""
+        self.token: tuple[int, dict] = (200, {"access_token": "it", "expires_in": 3600, "token_type": "Bearer"})
+        self.requests: list[tuple[str, str]] = []
+        self.url = ""
+
+    @property
+    def storage_requests(self) -> list[tuple[str, str]]:
+        return [each for each in self.requests if each[0].startswith("/storage/")]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    here = Cloud()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            here.requests.append((self.path, self.headers.get("Authorization", "")))
+            code, content = 200, {}
+            if self.path.startswith("/storage/"):
+                error = {"error": {"code": here.status, "message": here.message}}
+                code, content = here.status, {} if here.status == 200 else error
+            elif self.path == "/token" or "/service-accounts/default/token" in self.path:
+                code, content = here.token
+            elif "/service-accounts/default" in self.path:
+                content = {"email": "me@example.com", "scopes": ["a"], "aliases": []}
+            body = json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Metadata-Flavor", "Google")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = answer
+
+    server = ThreadingHTTPServer(("localhost", 0), Handler)
+    server.daemon_threads = True
+    here.url = f"http://localhost:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield here
+    server.shutdown()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("localhost", 0), backlog=50) as server:
+        yield f"http://localhost:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("localhost", 0)) as server:
+        return f"http://localhost:{server.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch, tmp_path) -> None:
+    """No credentials, on a machine that is none of Google's; Beam's own are as if it had not looked yet."""
+    from apache_beam.internal.gcp import auth
+    from google.auth.compute_engine import _metadata
+
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr(_metadata, "_NO_GCE_CHECK", True)
+    monkeypatch.setattr(_metadata, "detect_gce_residency_linux", lambda: False)
+    monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
+    monkeypatch.setattr(auth._Credentials, "_credentials", None)
+
+
+@pytest.fixture
+def key(monkeypatch, tmp_path, cloud) -> str:
+    """A key file whose token service is the cloud's."""
+    path = tmp_path / "key.json"
+    _write_key(path, f"{cloud.url}/token")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    return str(path)
+
+
+def refused(*places: tuple[str, str], **options) -> str:
+    """The line that a check ends with."""
+    with pytest.raises(AccessError) as error:
+        require_access(places, **options)
+    line = str(error.value)
+    assert len(line) <= 370, line
+    assert line.isprintable()
+    return line
+
+
+# Healthy access
+
+
+def test_local_paths_cost_nothing(monkeypatch):
+    monkeypatch.setattr(google_access, "check_google", None)
+    require_access([("--input", "a.txt"), ("--output", "/b/c")])
+
+
+@pytest.mark.parametrize(
+    ("places", "asks"),
+    [
+        ([OUTPUT], [r"/storage/v1/b/bucket/o\?.*maxResults=1.*prefix=out"]),
+        ([("--input", "gs://bucket/texts/*.txt")], [r"/storage/v1/b/bucket/o\?.*prefix=texts%2F"]),
+        ([INPUT], [r"/storage/v1/b/bucket/o/texts%2Fa.txt\?"]),
+        ([INPUT, ("--vocab_file", "gs://bucket/v"), OUTPUT], [r"/storage/v1/b/bucket/o\?.*prefix=out"]),
+        ([INPUT, ("--output", "gs://other/x")], ["/storage/v1/b/bucket/o/", r"/storage/v1/b/other/o\?"]),
+    ],
+)
+def test_a_bucket_costs_one_request_with_the_users_credentials(monkeypatch, cloud, key, places, asks):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    require_access(places)
+    asked = cloud.storage_requests
+    assert len(asked) == len(asks)
+    for (path, authorization), pattern in zip(asked, asks, strict=True):
+        assert re.match(pattern, path), path
+        assert authorization == "Bearer it"
+    assert len(cloud.requests) == len(asks) + 1, "one request for a token"
+
+
+def test_a_public_bucket_needs_no_credentials_and_beam_looks_for_none(monkeypatch, cloud):
+    from apache_beam.internal.gcp import auth
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    require_access([INPUT])
+    assert [authorization for _, authorization in cloud.storage_requests] == [""]
+    monkeypatch.setattr(auth._Credentials, "_get_service_credentials", None)
+    assert auth.get_service_credentials(None) is None
+
+
+def test_an_object_that_is_not_there_is_left_to_the_command(monkeypatch, cloud, key):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    cloud.status, cloud.message = 404, "No such object: bucket/texts/a.txt"
+    require_access([INPUT])
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_left_to_beam_which_asks_again(monkeypatch, cloud, key, status):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    cloud.status = status
+    require_access([OUTPUT])
+
+
+# Everything else
+
+
+def test_no_credentials_and_a_bucket_that_is_not_public(monkeypatch, cloud):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    for cloud.status in (401, 403):
+        line = refused(INPUT)
+        assert line.startswith("--input gs://bucket/texts/a.txt: no Google credentials were found, and bucket bucket")
+        assert LOGIN in line
+        assert "GOOGLE_APPLICATION_CREDENTIALS" in line
+
+
+def test_credentials_are_needed_to_submit():
+    line = refused(credentials=True)
+    assert line.startswith("no Google credentials were found; ")
+    assert LOGIN in line
+
+
+def test_a_bucket_that_does_not_exist(monkeypatch, cloud, key):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    cloud.status, cloud.message = 404, "The specified bucket does not exist."
+    for place in (INPUT, OUTPUT):
+        assert refused(place) == f"{' '.join(place)}: bucket bucket does not exist; check its name"
+
+
+def test_access_that_is_denied_says_why(monkeypatch, cloud, key):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    cloud.status = 403
+    cloud.message = "me@p.iam does not have storage.objects.list access to the Google Cloud Storage bucket. " * 9
+    line = refused(OUTPUT)
+    assert line.startswith("--output gs://bucket/out: access to bucket bucket is denied (me@p.iam does not have ")
+    assert "docs/SECURITY.md" in line
+
+
+def test_credentials_that_are_refused(monkeypatch, cloud, key):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    cloud.token = (400, {"error": "invalid_grant", "error_description": "Token has been expired or revoked."})
+    line = refused(INPUT)
+    assert "Google refuses the credentials (invalid_grant: Token has been expired or revoked.)" in line
+    assert LOGIN in line
+    assert not cloud.storage_requests
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "was not found"),
+        ("no JSON", "is not a valid json file"),
+        ("{}", "type"),
+        ('{"type": "service_account"}', "failed to load service account credentials"),
+        ("[" * 100_000, "maximum recursion"),
+        ("\x00\xff", "valid json"),
+    ],
+)
+def test_a_key_file_that_is_none(monkeypatch, tmp_path, content, says):
+    path = tmp_path / "key.json"
+    if content is not None:
+        path.write_text(content, encoding="latin-1")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    line = refused(INPUT)
+    assert "the Google credentials cannot be used (" in line
+    assert says in line.lower()
+    assert LOGIN in line
+
+
+@pytest.mark.parametrize("with_credentials", [True, False])
+@pytest.mark.parametrize("kind", ["closed", "silent", "unknown"])
+def test_a_server_that_cannot_be_reached(monkeypatch, request, cloud, kind, with_credentials):
+    if with_credentials:
+        request.getfixturevalue("key")
+    address = "http://no-such-host.invalid" if kind == "unknown" else request.getfixturevalue(kind)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+    monkeypatch.setattr(google_access, "SECONDS", 2.0)
+    began = time.monotonic()
+    line = refused(INPUT)
+    assert time.monotonic() - began < 6
+    assert f"{address.removeprefix('http://')} cannot be reached (" in line
+    assert "check the network" in line
+    assert ("no Google credentials were found" in line) is not with_credentials
+    reasons = {"closed": "refused", "silent": "no answer ", "unknown": "known|resolution|address"}
+    assert re.search(reasons[kind], line), line
+
+
+@pytest.mark.parametrize("kind", ["closed", "silent"])
+def test_a_token_service_that_cannot_be_reached(monkeypatch, request, tmp_path, kind):
+    _write_key(tmp_path / "key.json", f"{request.getfixturevalue(kind)}/token")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setattr(google_access, "SECONDS", 2.0)
+    began = time.monotonic()
+    line = refused(OUTPUT)
+    assert time.monotonic() - began < 6
+    assert "Google's token service cannot be reached (" in line
+
+
+def test_a_search_for_credentials_that_does_not_end_is_given_up(monkeypatch, cloud):
+    """As on a network that swallows what is sent to Google's metadata server."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+    monkeypatch.setattr(google_access, "_SECONDS_FOR_CREDENTIALS", 0.3)
+    monkeypatch.setattr(google_access, "_credentials", lambda flags: time.sleep(60))
+    require_access([INPUT])
+    cloud.status = 401
+    assert "no Google credentials were found" in refused(INPUT)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("gs://", "is not a path in a bucket; give gs://BUCKET/NAME"),
+        ("gs:///a", "is not a path in a bucket"),
+        ("gs://B", "is not a path in a bucket"),
+        ("gs://" + "b" * 5000, "is not a path in a bucket"),
+        ("s3://b/x", "needs the package boto3, which is not installed; pip install 'apache-beam[aws]'"),
+        ("hdfs://h/x", "needs the package hdfs, which is not installed; pip install 'apache-beam[hadoop]'"),
+        (
+            "azfs://a/b/x",
+            "needs the package azure.storage.blob, which is not installed; pip install 'apache-beam[azure]'",
+        ),
+        ("https://example.com/a.txt", "is neither a path of this machine nor in a known kind of bucket"),
+        ("ftp://" + "x" * 5000, "is neither a path of this machine nor in a known kind of bucket"),
+        ("file:///tmp/a.txt", "give the path alone, without file://"),
+        ("://", "is neither a path of this machine nor"),
+    ],
+)
+def test_other_kinds_of_paths(monkeypatch, path, says):
+    find_spec = cloud_access.importlib.util.find_spec
+    missing = ("boto3", "hdfs", "azure.storage.blob")
+    monkeypatch.setattr(
+        cloud_access.importlib.util, "find_spec", lambda name: None if name in missing else find_spec(name)
+    )
+    for flag in ("--input", "--output"):
+        line = refused((flag, path))
+        assert line.startswith(f"{flag} {path[:40]}")
+        assert says in line
+
+
+def test_a_file_system_that_fails_or_hangs_is_a_line(monkeypatch):
+    from apache_beam.io.filesystem import BeamIOError
+    from apache_beam.io.filesystems import FileSystems
+
+    monkeypatch.setitem(cloud_access._PACKAGES, "s3", ("json", "aws"))
+    monkeypatch.setattr(google_access, "SECONDS", 0.5)
+
+    def fails(paths, limits):
+        raise BeamIOError("Match operation failed", {paths[0]: OSError("Unable to locate credentials")})
+
+    monkeypatch.setattr(FileSystems, "match", fails)
+    assert "s3://b/x cannot be reached (Unable to locate credentials)" in refused(("--input", "s3://b/x"))
+    monkeypatch.setattr(FileSystems, "match", lambda paths, limits: time.sleep(60))
+    assert "no answer within" in refused(("--input", "s3://b/x"))
+
+
+# The commands themselves, as a user without credentials and network runs them
+
+COMMANDS = {
+    "build": ["build", "--input", "gs://bucket/*.txt", "--output", "{}/out"],
+    "corpus": ["corpus", "--input", "{}/a.txt", "--output", "gs://bucket/out"],
+    "vocab": ["vocab", "--input", "gs://bucket/a.txt", "--output", "{}/v.txt"],
+    "pretraining-data": [
+        "pretraining-data",
+        "--input",
+        "{}/data",
+        "--output",
+        "{}/out",
+        "--vocab_file",
+        "gs://bucket/v",
+    ],
+    "inspect": ["inspect", "gs://bucket/data"],
+    "plan": ["plan", "--input", "gs://bucket/*.txt"],
+    "submit flink": [
+        *("submit", "flink", "--flink_master", "localhost:1", "build"),
+        *("--input", "gs://bucket/*.txt", "--output", "gs://bucket/out"),
+    ],
+    "submit dataflow": [
+        *("submit", "dataflow", "--project", "my-project", "--region", "us-central1"),
+        *("--temp_location", "gs://bucket/tmp", "build"),
+        *("--input", "gs://bucket/*.txt", "--output", "gs://bucket/out"),
+    ],
+}
+COMMANDS["submit dataflow --dry_run"] = ["submit", "dataflow", "--dry_run", *COMMANDS["submit dataflow"][2:]]
+
+
+def environment(**more: str) -> dict[str, str]:
+    dropped = ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "NO_GCE_CHECK", "GOOGLE_CLOUD_PROJECT")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, "PYTHONPATH": str(ROOT), "CLOUDSDK_CONFIG": "/nowhere", **more}
+
+
+def run(argv: list[str], env: dict[str, str]) -> tuple[int, str, str, float]:
+    began = time.monotonic()
+    child = subprocess.run(
+        [sys.executable, "-m", "beambert", *argv], capture_output=True, text=True, env=env, check=False, timeout=120
+    )
+    return child.returncode, child.stdout, child.stderr, time.monotonic() - began
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_fails_in_seconds_with_one_line(tmp_path, closed, silent, name):
+    """Google's metadata server stays silent, as on networks that drop what is sent there; so does Cloud Storage."""
+    (tmp_path / "a.txt").write_text("Some text.\n", encoding="utf-8")
+    argv = [word.format(tmp_path) for word in COMMANDS[name]]
+    metadata = silent.removeprefix("http://")
+    env = environment(STORAGE_EMULATOR_HOST=silent, GCE_METADATA_IP=metadata, GCE_METADATA_HOST=metadata)
+    code, out, err, seconds = run(argv, env)
+    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
+    assert "gs://bucket/" in err
+    assert "no Google credentials were found" in err
+    assert LOGIN in err
+    assert len(err) <= 401
+    # Ten on a machine that has nothing else to do; the limits within add up to less.
+    assert seconds < 30, seconds
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_limits_add_up_to_less_than_ten_seconds():
+    assert google_access.SECONDS <= 7
+    assert google_access._SECONDS_FOR_CREDENTIALS <= google_access.SECONDS
+
+
+def test_credentials_of_a_machine_of_googles_are_used(cloud):
+    """From its metadata server, which answers here as Google's does."""
+    host = cloud.url.removeprefix("http://")
+    env = environment(STORAGE_EMULATOR_HOST=cloud.url, GCE_METADATA_IP=host, GCE_METADATA_HOST=host)
+    cloud.status, cloud.message = 403, "denied"
+    code, _, err, _ = run(["inspect", "gs://bucket/a"], env)
+    assert code == 1
+    assert "access to bucket bucket is denied (" in err
+    assert cloud.storage_requests
+    assert {authorization for _, authorization in cloud.storage_requests} == {"Bearer it"}
+
+
+@contextlib.contextmanager
+def quiet_listener() -> Iterator[str]:
+    with socket.create_server(("localhost", 0), backlog=50) as server:
+        yield f"localhost:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--runner", "PortableRunner", "--job_endpoint", "{closed}"], "--job_endpoint {closed} refuses connections"),
+        (
+            ["--runner", "PortableRunner", "--job_endpoint", "{silent}"],
+            "--job_endpoint {silent} does not answer as a Beam job server within 5 s",
+        ),
+        (
+            ["--runner=PortableRunner", "--job_endpoint={closed}", "--job_server_timeout=1"],
+            "--job_endpoint {closed} does not answer as a Beam job server within 1 s",
+        ),
+        (["--runner", "FlinkRunner", "--flink_master", "{closed}"], "--flink_master http://{closed} cannot be reached"),
+        (
+            ["--runner", "SparkRunner", "--spark_master_url", "spark://{closed}"],
+            "--spark_master_url spark://{closed} cannot",
+        ),
+        (["--runner", "PrismRunner", "--prism_location", "/nowhere"], "--runner PrismRunner cannot run the pipeline ("),
+    ],
+)
+def test_an_engine_that_cannot_be_reached_is_one_line(tmp_path, closed, silent, flags, says):
+    (tmp_path / "a.txt").write_text("Some text. More text.\n", encoding="utf-8")
+    places = {"closed": closed.removeprefix("http://"), "silent": silent.removeprefix("http://")}
+    argv = ["corpus", "--input", f"{tmp_path}/a.txt", "--output", f"{tmp_path}/out", "--vocab_size", "30"]
+    code, _, err, seconds = run(argv + [flag.format(**places) for flag in flags], environment())
+    lines = [line for line in err.splitlines() if not re.match(r"Corpus: \d+ of ", line)]
+    assert (code, len(lines)) == (1, 1), err
+    assert says.format(**places) in lines[0]
+    assert len(lines[0]) <= 400
+    assert seconds < 40

@@ -1,0 +1,139 @@
+"""What commands do on gs://, against an emulator of Cloud Storage: locks, whole files, what is left behind, repair."""
+
+import gc
+import shutil
+import socket
+from contextlib import suppress
+
+import pytest
+
+import beambert
+from pipelines.errors import DatasetError, OutputError
+from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
+from pipelines.runner.job_output import begin_work, delete_work, require_own_output, require_writable, work_directory
+from pipelines.runner.output_lock import FILE_NAME, lock_output
+from pipelines.sources import SourceError
+from pipelines.sources.files import match_files, require_unchanged
+from tests.conftest import SMALL
+from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        yield here
+
+
+def test_a_second_build_is_refused_and_told_by_whom_until_the_first_is_over(cloud):
+    output = f"gs://{BUCKET}/locked"
+    with lock_output(output):
+        with pytest.raises(OutputError, match=rf"in use by process \d+ on .* remove {output}/{FILE_NAME}"):
+            lock_output(output).__enter__()
+        assert cloud.contents("locked").keys() == {FILE_NAME}
+    assert cloud.contents("locked") == {}
+    with lock_output(output):
+        pass
+
+
+def test_a_file_is_whole_or_absent(cloud):
+    path = f"gs://{BUCKET}/files/a.txt"
+    write_text(path, "first")
+    with suppress(RuntimeError), write_atomically(path) as file:
+        file.write(b"half")
+        raise RuntimeError("stopped")
+    assert cloud.contents("files") == {"a.txt": b"first"}
+    write_text(path, "second")
+    assert cloud.contents("files") == {"a.txt": b"second"}
+    with pytest.raises(FileNotFoundError):
+        read_bytes(f"gs://{BUCKET}/files/b.txt")
+
+
+def test_unfinished_work_goes_with_all_that_is_below_it_and_nothing_else(cloud):
+    output = f"gs://{BUCKET}/work"
+    work = work_directory(output, ["x"]).removeprefix(f"{output}/")
+    for name in (f"{work}/y/note.json", f"{work}/note.json", "unfinished/essay.txt", "unfinished-not/a", "corpus/a"):
+        write_text(f"{output}/{name}", "x")
+    begin_work(output, "corpus")
+    delete_work(output)
+    assert cloud.contents("work").keys() == {"unfinished/essay.txt", "unfinished-not/a", "corpus/a"}
+    delete_work(output)
+
+
+def test_an_output_with_somebody_elses_files_is_refused(cloud):
+    output = f"gs://{BUCKET}/theirs"
+    claim = (output, "corpus", (CORPUS_MANIFEST,), CORPUS_ENTRIES)
+    require_own_output(*claim)
+    begin_work(output, "corpus")
+    write_text(f"{output}/corpus/a.parquet", "x")
+    with lock_output(output):
+        require_own_output(*claim)
+    delete_work(output)
+    with pytest.raises(OutputError, match="theirs holds corpus, which beambert corpus did not write"):
+        require_own_output(*claim)
+    write_text(f"{output}/run.json", "{}")
+    with pytest.raises(OutputError, match=r"holds a training run \(run.json\)"):
+        require_own_output(*claim)
+
+
+def test_a_bucket_that_is_not_there_is_one_line(cloud):
+    with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
+        require_writable("gs://no-such-bucket/x")
+    with pytest.raises(DatasetError, match="--output gs://no-such-bucket/x cannot be written"):
+        lock_output("gs://no-such-bucket/x").__enter__()
+
+
+def test_a_write_that_failed_is_not_tried_again_when_its_file_is_collected(cloud):
+    """In whatever thread that happens; on success it would leave an object that nobody knows of."""
+    with pytest.raises(OSError, match="404"):
+        write_text("gs://made-later/a.txt", "x")
+    cloud.make_bucket("made-later")
+    gc.collect()
+    write_text("gs://made-later/b.txt", "x")
+    assert cloud.contents("", "made-later").keys() == {"b.txt"}
+
+
+def test_a_connection_that_says_nothing_holds_up_nobody(cloud):
+    address = cloud.storage.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))):
+        write_text(f"gs://{BUCKET}/beside/a.txt", "x")
+        assert read_bytes(f"gs://{BUCKET}/beside/a.txt") == b"x"
+
+
+def test_a_prefix_is_no_input(cloud):
+    write_text(f"gs://{BUCKET}/texts/a.txt", "Some text.")
+    with pytest.raises(SourceError, match=rf"texts is a directory; .*'gs://{BUCKET}/texts/\*'"):
+        match_files([f"gs://{BUCKET}/texts"])
+    with pytest.raises(SourceError, match="no-texts matches no file"):
+        match_files([f"gs://{BUCKET}/no-texts"])
+
+
+def test_an_object_that_changes_while_it_is_read_is_named(cloud):
+    path = f"gs://{BUCKET}/changing/a.txt"
+    write_text(path, "Some text.")
+    for pattern in (path, f"gs://{BUCKET}/changing/*"):
+        (found,) = match_files([pattern])
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
+    write_text(path, "Other text")
+    with pytest.raises(SourceError, match=r"changing/a.txt changed while the job read it"):
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
+    cloud.bucket().blob("changing/a.txt").delete()
+    with pytest.raises(SourceError, match=r"changing/a.txt cannot be found any more"):
+        require_unchanged(found.path, found.size_in_bytes, found.last_updated_in_seconds)
+
+
+def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys):
+    """The embedded engine, reading and writing there; all but where the text came from is as on disk."""
+    data = tmp_path / "data"
+    shutil.copytree(built, data)
+    cloud.upload(data, "repaired")
+    before = cloud.contents("repaired")
+    lost = next(name for name in before if name.startswith("shards/train"))
+    cloud.bucket().blob(f"repaired/{lost}").delete()
+    output = f"gs://{BUCKET}/repaired"
+    flags = SMALL[2:4]
+    assert beambert.main(["pretraining-data", "--input", output, "--output", output, *flags]) == 0
+    assert "1 of 10 shard(s) are missing" in capsys.readouterr().out
+    assert cloud.contents("repaired") == before

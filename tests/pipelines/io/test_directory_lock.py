@@ -1,0 +1,180 @@
+"""The lock of an output directory, held by real processes."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pipelines.errors import OutputError
+from pipelines.io.directory_lock import lock_destination, lock_directory
+from pipelines.io.output_directory import LOCK_NAME
+
+HOLD = """
+import hashlib, signal, sys, threading
+from pathlib import Path
+from pipelines.io.directory_lock import lock_directory
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
+    if sys.argv[2] == "reads":
+        print("holds", flush=True)
+        sys.stdin.read()
+    else:
+        # Said within a call that no handler of Python's interrupts: minutes of SHA-256.
+        threading.Timer(0.5, print, ("holds",), {"flush": True}).start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+def locked(directory, what="--output X"):
+    return lock_directory(what, directory, "another --output")
+
+
+def holder(directory, how="reads"):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "holds\n"
+    return process
+
+
+def end(process):
+    process.stdin.close()
+    process.stdout.close()
+    process.wait(timeout=60)
+
+
+def test_the_second_is_refused_in_one_line_that_names_the_first(tmp_path):
+    process = holder(tmp_path / "a/b")
+    with pytest.raises(OutputError) as refused, locked(tmp_path / "a/b", "--output a/b"):
+        pass
+    started = json.loads((tmp_path / "a/b" / LOCK_NAME).read_text())["started"]
+    assert str(refused.value) == (
+        f"--output a/b is in use by process {process.pid} on {os.uname().nodename} since {started}; wait for it, or "
+        "choose another --output"
+    )
+    end(process)
+    # What was made for the lock alone goes with it.
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["reads", "computes"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_ended_holds_nothing_even_within_a_long_call(tmp_path, number, how):
+    process = holder(tmp_path, how)
+    process.send_signal(number)
+    begin = time.monotonic()
+    process.wait(timeout=30)
+    assert time.monotonic() - begin < 10
+    # Where the main thread takes no signal, the code is that of a command that handles it.
+    assert process.returncode == (143 if how == "computes" and number == signal.SIGTERM else -number)
+    assert (tmp_path / LOCK_NAME).exists() == (number == signal.SIGKILL)
+    with locked(tmp_path):
+        assert json.loads((tmp_path / LOCK_NAME).read_text())["process"] == os.getpid()
+    assert list(tmp_path.iterdir()) == []
+    end(process)
+
+
+def test_sigterm_releases_all_that_a_process_holds(tmp_path):
+    code = f"""
+import os, signal
+from pathlib import Path
+from pipelines.io.directory_lock import lock_destination, lock_directory
+with lock_directory("a", Path("a"), ""), lock_directory("a/b", Path("a/b"), ""), lock_destination("c", Path("c"), ""):
+    assert sorted(str(path) for path in Path().rglob("*lock")) == [".c.lock", "a/b/{LOCK_NAME}", "a/{LOCK_NAME}"]
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False)
+    assert result.returncode == -signal.SIGTERM
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_handlers_are_as_they_were(tmp_path):
+    def own(number, frame):
+        raise AssertionError
+
+    before = signal.set_wakeup_fd(-1)
+    for handler in (signal.SIG_DFL, own):
+        signal.signal(signal.SIGTERM, handler)
+        try:
+            with locked(tmp_path / "a"), locked(tmp_path / "b"):
+                assert (signal.getsignal(signal.SIGTERM) is handler) == (handler is own)
+            assert signal.getsignal(signal.SIGTERM) is handler
+            assert signal.set_wakeup_fd(-1) == -1
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(before)
+
+
+def test_a_lock_of_a_directory_that_took_the_place_of_ours_stays(tmp_path):
+    with locked(tmp_path / "out"):
+        (tmp_path / "out").rename(tmp_path / "moved")
+        process = holder(tmp_path / "out")
+    assert (tmp_path / "out" / LOCK_NAME).exists()
+    with pytest.raises(OutputError, match=f"in use by process {process.pid} "), locked(tmp_path / "out"):
+        pass
+    end(process)
+
+
+def test_a_forked_child_releases_nothing(tmp_path):
+    with locked(tmp_path):
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == signal.SIGTERM
+        # As long as this process would take to end by a signal of its own.
+        time.sleep(1.5)
+        assert (tmp_path / LOCK_NAME).exists()
+
+
+@pytest.mark.parametrize("content", ["mine", "[1, 2]\n", '"a process"', "9" * 5000, "[" * 100_000])
+def test_a_file_of_a_person_with_the_name_of_the_lock_stays(tmp_path, content):
+    (tmp_path / LOCK_NAME).write_text(content)
+    refused = pytest.raises(OutputError, match=f"--output X holds {LOCK_NAME}, which is not a lock of beambert")
+    with refused, locked(tmp_path):
+        pass
+    assert (tmp_path / LOCK_NAME).read_text() == content
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for directory, reason in (
+        (tmp_path / "file", "a part of the path is a file"),
+        (tmp_path / "file/a", "a part of the path is a file"),
+        (tmp_path / "d" / ("x" * 300), "file name too long"),
+    ):
+        with pytest.raises(OutputError, match=rf"^--output X cannot be written \({reason}\); [^;\n]+$"):
+            locked(directory).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_without_space_nothing_is_left(tmp_path, limit):
+    """A limit on the size of files stands for a full disk."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        try:
+            locked(tmp_path / "out").__enter__()
+        except OutputError as error:
+            os._exit(0 if "cannot be written (file too large); raise the limit" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_destination_is_held_beside_it(tmp_path):
+    destination = tmp_path / "new/model"
+    with lock_destination("DST model", destination, "another DST"):
+        assert [path.name for path in destination.parent.iterdir()] == [".model.lock"]
+        with pytest.raises(OutputError, match=r"^DST model is in use by .*; wait for it, or choose another DST$"):
+            lock_destination("DST model", destination, "another DST").__enter__()
+        destination.mkdir()
+    assert [path.name for path in destination.parent.iterdir()] == ["model"]

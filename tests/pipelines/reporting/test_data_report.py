@@ -1,0 +1,241 @@
+"""`report.html`: whole, self-contained, harmless, and readable in a browser; its warnings one by one."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beambert
+from pipelines import dataset
+from pipelines.examples.statistics import Statistics, document_bin_start
+from pipelines.examples.train_eval_overlap import Overlap
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.reporting.data_report import render
+from pipelines.reporting.data_warnings import expected_masked, warnings_of
+from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
+from pipelines.reporting.report_content import Report
+from pipelines.sources import ReadOptions, read_file
+from tests.pages import assert_harmless, look_at, needs_chromium, parsed
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
+SECTIONS = ("warnings", "sources", "text", "vocabulary", "examples", "masks", "duplicates", "samples", "made")
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory) -> Path:
+    """The language reference with a document of markup, from files whose names are markup too."""
+    folder = tmp_path_factory.mktemp("report")
+    documents = list(read_file("language_reference", ReadOptions("language_reference")))
+    lines = [json.dumps({"text": "\n".join(d.paragraphs)}) for d in documents]
+    lines += [json.dumps({"text": f"{HOSTILE} He said {HOSTILE} and they said {HOSTILE}.\n" * 30})]
+    (folder / "a<b onclick='x'>&lt;.jsonl").write_text("\n".join(lines))
+    argv = ["build", "--input", f"{folder}/*.jsonl", "--output", f"{folder}/out", "--vocab_size", "1500"]
+    assert beambert.main([*argv, "--dupe_factor", "2", "--validation_fraction", "0.15", "--num_buckets", "2"]) == 0
+    return folder / "out"
+
+
+def test_the_page_is_whole_and_needs_nothing(output):
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert_harmless(page)
+    checker = parsed(page)
+    assert tuple(checker.ids) == SECTIONS
+    targets = [value for _, name, value in checker.attributes if name == "href"]
+    assert targets == [f"#{name}" for name in SECTIONS]
+    text = " ".join(checker.text)
+    counts = dataset.load(output).counts
+    assert f"{counts['train']['documents']:,}" in text
+    assert "a<b onclick='x'>&lt;.jsonl" in text.replace("*", "a<b onclick='x'>&lt;") or "*.jsonl" in text
+    assert page.count("<svg") >= 5
+    assert page.count("<article") == 8
+    assert page.count('<mark class="mask">') > 8
+    for warning in counts["warnings"]:
+        assert warning in text
+
+
+def test_the_page_comes_before_the_manifest_and_is_the_same_again(output, tmp_path):
+    assert (output / "report.html").stat().st_mtime_ns <= (output / "dataset.json").stat().st_mtime_ns
+    argv = ["pretraining-data", "--input", str(output), "--output", str(tmp_path / "out"), "--dupe_factor", "2"]
+    assert beambert.main(argv) == 0
+    assert (tmp_path / "out" / "report.html").read_bytes() == (output / "report.html").read_bytes()
+    counts = dataset.load(tmp_path / "out").counts
+    assert counts == dataset.load(output).counts
+    # Topics of the language reference repeat each other.
+    overlap = counts["overlap"]
+    assert 0 < overlap["documents_found"] < overlap["documents"] <= counts["documents"]["validation"]
+
+
+def test_the_summary_names_report_and_warnings(output, capsys):
+    argv = ["pretraining-data", "--input", str(output), "--output", str(output), "--dupe_factor", "2"]
+    assert beambert.main(argv) == 0
+    out = capsys.readouterr().out
+    assert f"  report      {output}/report.html" in out
+    assert out.count("  warning     ") == len(dataset.load(output).counts["warnings"]) >= 1
+
+
+def hostile_report(output: Path, **changed) -> Report:
+    """A report whose every string is markup."""
+    manifest = dataset.load(output)
+    size = {"documents": 1, "words": 5, "rejected": {HOSTILE: 1}}
+    counts = {
+        **manifest.counts,
+        "inputs": {HOSTILE: size, **{f"input {i}": size for i in range(30)}},
+        "languages": {HOSTILE: size},
+        "documents_rejected": {HOSTILE: 3},
+        "documents_reported": {HOSTILE: 3},
+        "paragraphs_cleaned": {HOSTILE: 3},
+        "warnings": [HOSTILE],
+    }
+    shards = [dataclasses.replace(shard, name=HOSTILE) for shard in manifest.shards]
+    options = {**manifest.options, HOSTILE: HOSTILE, "list": [HOSTILE]}
+    manifest = dataclasses.replace(manifest, counts=counts, shards=shards, options=options, versions={HOSTILE: HOSTILE})
+    statistics = Statistics(piece_counts=np.array([5, 6]), tokens=11)
+    by_split = {"train": statistics, "validation": Statistics()}
+    made_with = PretrainingDataOptions(**changed)
+    return Report(manifest, made_with, by_split, {HOSTILE: HOSTILE}, (HOSTILE, HOSTILE), [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"masking": "dynamic"},
+        {"objective": "mlm"},
+        {"objective": "sop", "pack": True},
+        {"balance_next_sentence": True, "length_bins": (64, 128)},
+    ],
+)
+def test_markup_in_any_string_is_shown_not_run(output, changed):
+    page = render(hostile_report(output, **changed))
+    assert_harmless(page)
+    assert page.count("&lt;script&gt;") >= 12
+    assert tuple(parsed(page).ids) == SECTIONS
+
+
+def test_plots_of_little_are_whole():
+    one, none = np.array([0, 0, 7]), np.zeros(0, np.int64)
+    edges = document_bin_start(np.arange(8))
+    for plot in (
+        histogram({"a": one, "b": none}, "x", "things"),
+        histogram({"a": none}, "x", "things"),
+        histogram({"a": np.eye(1, 100_000, 99_999, dtype=np.int64)[0]}, "x", "things"),
+        histogram({"a": np.array([9]), "b": one}, "x", "things"),
+        logarithmic_histogram({"a": one}, edges, "x", "things"),
+        logarithmic_histogram({"a": np.array([3]), "b": one}, edges, "x", "things"),
+        logarithmic_histogram({"a": none}, edges, "x", "things"),
+        rank_plot(np.array([5]), "x", "y"),
+        rank_plot(np.array([5, 5, 0]), "x", "y"),
+        rank_plot(np.arange(100_000), "x", "y"),
+    ):
+        parsed(plot)
+        assert not re.search(r"nan|inf", plot)
+        for number in re.findall(r' (?:x|y|width|height)="([^"%]+)"', plot):
+            assert 0 <= float(number) <= 360
+
+
+@pytest.mark.parametrize(("length", "most"), [(44, 44), (129, 44), (513, 44), (100_001, 44)])
+def test_bars_hold_every_value_and_are_few(length, most):
+    counts = np.random.default_rng(length).integers(0, 9, length)
+    counts[-1] = 1
+    bars = re.findall(r"<title>([\d,]+)(?: to ([\d,]+))?: ([\d.]+)%</title>", histogram({"a": counts}, "x", "things"))
+    assert len(bars) <= most
+    for first, last, share in bars:
+        low, high = int(first.replace(",", "")), int((last or first).replace(",", ""))
+        assert float(share) == pytest.approx(100 * counts[low : high + 1].sum() / counts.sum(), abs=0.006)
+    assert sum(float(share) for _, _, share in bars) == pytest.approx(100, abs=0.3)
+
+
+FINE = Statistics(
+    documents=100_000,
+    sentences=2_000_000,
+    tokens=60_000_000,
+    unknown_tokens=1000,
+    sentence_lengths=np.array([0] * 30 + [2_000_000]),
+    piece_counts=np.full(1000, 60_000),
+    instances=500_000,
+    instances_labelled_1=270_000,
+    instance_tokens=60_000_000,
+    tokens_truncated=5_000_000,
+    tokens_packed=60_000_000,
+    rows=500_000,
+    positions=64_000_000,
+    row_lengths=np.array([0] * 120 + [500_000]),
+    masked_tokens=9_000_000,
+    masked_as_mask=7_200_000,
+    masked_as_other=900_000,
+    masked_as_same=900_000,
+)
+CORPUS = {
+    "documents_read": 100_000,
+    "documents_rejected": {"duplicate": 900},
+    "languages": {"en": {"words": 1000}, "de": {"words": 1}},
+}
+
+
+def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None) -> list[str]:
+    return warnings_of(
+        {
+            "train": dataclasses.replace(FINE, **(train or {})),
+            "validation": dataclasses.replace(FINE, **(held_out or {})),
+        },
+        {**CORPUS, **(corpus or {})},
+        Overlap(*(overlap or (10, 0, 100, 1))),
+        PretrainingDataOptions(**(options or {})),
+    )
+
+
+def test_data_without_fault_raises_no_alarm():
+    assert warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"held_out": {"instances": 0}}, "No document is held out"),
+        ({"held_out": {"instances": 300}}, "Only 300 example(s) are held out"),
+        ({"overlap": (10, 2, 100, 0)}, "2 of 10 held-out documents have half of their longer sentences"),
+        ({"overlap": (10, 0, 100, 7)}, "7.0% of the held-out sentences stand in the training text"),
+        ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of tokens are [UNK]: the vocabulary does not fit this corpus"),
+        ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),
+        ({"train": {"tokens": 2_345_678}}, "has 2.35 million tokens: enough to try things out"),
+        ({"corpus": {"documents_rejected": {"short": 40_000, "dup": 9}}}, "40% of the documents were rejected, most"),
+        ({"corpus": {"languages": {"en": {"words": 9}, "de": {"words": 9}}}}, "mixes 2 languages (de, en)"),
+        ({"train": {"sentences": 110_000}}, "A document has 1.1 sentences on average"),
+        ({"train": {"sentence_lengths": np.eye(1, 600, 599, dtype=int)[0] * 200_000}}, "10.0% of the sentences are lo"),
+        ({"options": {"dupe_factor": 1}}, "There is one duplicate"),
+        ({"train": {"instances_labelled_1": 310_000}}, "62.0% of the pairs are not next sentences, far from half"),
+        ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are not next sentences, far from half"),
+        ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped, far from half"),
+        ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are left out, cut"),
+        ({"train": {"positions": 120_000_000}}, "50% of the positions are padding"),
+        (
+            {"train": {"masked_tokens": 6_000_000, "masked_as_mask": 4_800_000}},
+            "10.0% of the tokens are masked, not",
+        ),
+        ({"train": {"masked_as_mask": 7_000_000}}, "77.8% of the masked tokens became [MASK], 80% were asked for"),
+    ],
+)
+def test_each_fault_has_its_warning(changed, says):
+    found = warnings(**changed)
+    assert any(says in warning for warning in found), found
+    assert all("\n" not in warning and warning.endswith(".") for warning in found)
+    assert len(found) <= 3
+
+
+def test_expected_masks_follow_from_the_lengths():
+    options = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=8, length_bins=(16, 64))
+    lengths = {5: 3, 16: 2, 17: 1, 40: 4, 64: 2}
+    histogram_of_rows = np.zeros(65, np.int64)
+    histogram_of_rows[list(lengths)] = list(lengths.values())
+    # Of 16 positions: room for 2; of 64: for 8. round(0.75) = 1, round(2.4) = 2, round(2.55) = 3, 6, round(9.6) = 10.
+    assert expected_masked(Statistics(row_lengths=histogram_of_rows), options) == 3 * 1 + 2 * 2 + 1 * 3 + 4 * 6 + 2 * 8
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390, 360])
+def test_a_browser_shows_it_on_desktop_and_phone_in_light_and_dark(output, tmp_path, width, dark):
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert look_at(page, tmp_path, width, dark)["figures"] >= 5

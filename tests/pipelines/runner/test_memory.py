@@ -1,0 +1,93 @@
+"""What job 2 will need, and what there is."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.errors import DatasetError
+from pipelines.runner import memory
+
+MB = 1_000_000
+
+
+def corpus(*sizes: int, text_bytes: int) -> Corpus:
+    parts = [Part(f"corpus/{n}.parquet", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)]
+    return Corpus({}, [], {"bytes": text_bytes}, {}, parts, {})
+
+
+def test_the_largest_part_counts_not_the_corpus():
+    small, large = corpus(1, 3, text_bytes=400 * MB), corpus(*[1, 3] * 1000, text_bytes=400_000 * MB)
+    assert memory.largest_text_bytes(small) == memory.largest_text_bytes(large) == 300 * MB
+
+
+# (bytes of text in the largest part, workers, peak as measured on English Wikipedia)
+MEASURED = [
+    (4.3 * MB, 1, 268 * MB),
+    (4.3 * MB, 1, 304 * MB),  # rows of 2,048
+    (15.5 * MB, 1, 418 * MB),
+    (59.8 * MB, 1, 578 * MB),
+    (59.8 * MB, 1, 715 * MB),  # rows of 512
+    (15.5 * MB, 2, 879 * MB),
+]
+
+
+@pytest.mark.parametrize(("text_bytes", "workers", "measured"), MEASURED)
+def test_the_estimate_is_near_what_was_measured(text_bytes, workers, measured):
+    assert 0.95 < memory.peak_memory(text_bytes, workers) / measured < 1.5
+
+
+def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
+    four_parts = corpus(1, 1, 1, 1, text_bytes=4000 * MB)
+    needed = memory.peak_memory(1000 * MB, 2)
+    monkeypatch.setattr(memory, "available_memory", lambda: 2 * needed)
+    memory.require_memory(four_parts, 2, ignore=False)
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(memory, "available_memory", lambda: int(needed * 1.2))
+    memory.require_memory(four_parts, 2, ignore=False)
+    assert capsys.readouterr().err.startswith("Warning: 2 process(es) on parts of up to 1,000 MB of text need about")
+    monkeypatch.setattr(memory, "available_memory", lambda: needed // 2)
+    with pytest.raises(
+        DatasetError, match="GB are free; use fewer --direct_num_workers than 2 or a corpus of"
+    ) as caught:
+        memory.require_memory(four_parts, 2, ignore=False)
+    memory.require_memory(four_parts, 2, ignore=True)
+    assert "Warning" in capsys.readouterr().err
+    # What is advised would not even be warned of.
+    advised = int(str(caught.value).split("--num_buckets ")[1].split("`")[0])
+    smaller = dataclasses.replace(four_parts, parts=four_parts.parts[:1] * advised)
+    memory.require_memory(smaller, 2, ignore=False)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_limit_of_a_control_group_above_counts(tmp_path, version):
+    root = tmp_path / "cgroup"
+    top = root / "memory" if version == 1 else root
+    limit, used, cache = (
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        if version == 1
+        else ("memory.max", "memory.current", "inactive_file")
+    )
+
+    def group(folder: Path, most: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / limit).write_text(f"{most}\n")
+        (folder / used).write_text("3000\n")
+        (folder / "memory.stat").write_text(f"anon 2000\n{cache} 1000\n")
+
+    group(top / "a", "9000")
+    group(top / "a/b", "max" if version == 2 else str(2**63 - 4096))
+    membership = tmp_path / "self"
+    membership.write_text("5:cpu:/x\n4:memory:/a/b\n0::/\n" if version == 1 else "0::/a/b\n")
+    assert min(memory._group_limits(root, membership)) == 7000
+    # Inside a container its group is the root.
+    membership.write_text("4:memory:/elsewhere\n" if version == 1 else "0::/elsewhere\n")
+    group(top, "5000")
+    assert min(memory._group_limits(root, membership)) == 3000
+    assert memory._group_limits(tmp_path / "none", membership) == []
+
+
+def test_this_machine_has_memory():
+    assert 10 * MB < memory.available_memory() < 2**50

@@ -1,0 +1,190 @@
+"""Worker processes of the embedded engine that end too early, and what is left when the main process ends."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import beambert
+from pipelines.runner import worker_processes
+
+FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_buckets", "2"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    """Enough text for a stage to be interrupted: 300 documents of 60 sentences."""
+    path = tmp_path_factory.mktemp("text") / "a.jsonl"
+    with path.open("w") as file:
+        for document in range(300):
+            sentences = [f"Line {line} of {document} has the word w{line * document % 997}." for line in range(60)]
+            file.write(json.dumps({"text": "\n".join(sentences)}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(text, tmp_path_factory) -> dict[str, str]:
+    """SHA-256 of the files of a build that nothing happens to, by name."""
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert beambert.main(["build", "--input", str(text), "--output", str(output), *FLAGS]) == 0
+    return hashes(output)
+
+
+def hashes(output: Path) -> dict[str, str]:
+    files = [path for path in output.rglob("*") if path.is_file()]
+    return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+class Build:
+    """A build with two worker processes, in a session and with a directory for temporary files of its own."""
+
+    def __init__(self, text: Path, folder: Path) -> None:
+        self.output, self.temporary, self.log = folder / "out", folder / "temporary", folder / "log"
+        self.temporary.mkdir()
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "beambert", "build", "--input", str(text), "--output", str(self.output)),
+                    *(*FLAGS, "--direct_num_workers", "2"),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, "TMPDIR": str(self.temporary)},
+                start_new_session=True,
+                # The tests themselves may run in the background, where Ctrl-C is ignored.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+
+    def workers(self) -> list[int]:
+        """Process ids of the rest of the session."""
+        found = subprocess.run(["pgrep", "-s", str(self.process.pid)], capture_output=True, text=True, check=False)
+        return [int(word) for word in found.stdout.split() if int(word) != self.process.pid and is_running(int(word))]
+
+    def wait_for_workers(self, stage: str) -> list[int]:
+        """Process ids as soon as there are any, and files that match `stage`, if it is not empty."""
+        deadline = time.monotonic() + 120
+        while not (self.workers() and (not stage or any(self.output.glob(stage)))):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        return self.workers()
+
+    def ends(self) -> tuple[int, list[str]]:
+        """The exit code, and what is on standard error but progress. Nothing is left of the job."""
+        try:
+            code = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+        deadline = time.monotonic() + 20
+        while self.workers():
+            assert time.monotonic() < deadline, "processes are left"
+            time.sleep(0.01)
+        assert not list(self.temporary.iterdir())
+        return code, [line for line in self.log.read_text().splitlines() if " of " not in line.partition(":")[2][:30]]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def build(text, tmp_path):
+    started = Build(text, tmp_path)
+    yield started
+    if started.process.poll() is None:
+        os.killpg(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+
+
+@pytest.mark.parametrize("stage", ["", "unfinished/*/*", "shards/*"])
+def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(
+    build, stage, text, undisturbed, capsys
+):
+    os.kill(build.wait_for_workers(stage)[0], signal.SIGKILL)
+    code, lines = build.ends()
+    assert code == 1
+    (line,) = lines
+    assert "a worker process was killed (signal 9)" in line
+    assert "memory" in line
+    assert "fewer --direct_num_workers" in line
+    assert beambert.main(["build", "--input", str(text), "--output", str(build.output), *FLAGS]) == 0
+    capsys.readouterr()
+    assert hashes(build.output) == undisturbed
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGTERM])
+def test_a_worker_that_a_signal_ends_is_named_with_the_signal(build, number):
+    os.kill(build.wait_for_workers("")[0], number)
+    code, (line,) = build.ends()
+    assert code == 1
+    assert f"a worker process was ended by signal {number.value}" in line
+    assert line.endswith("run the same command again to resume")
+
+
+@pytest.mark.parametrize("stage", ["", "unfinished/*/*"])
+def test_workers_end_with_the_main_process(build, stage):
+    workers = build.wait_for_workers(stage)
+    if stage:
+        # It cannot even read that its starter is gone.
+        os.kill(workers[0], signal.SIGSTOP)
+    build.process.kill()
+    code, lines = build.ends()
+    assert code == -signal.SIGKILL
+    assert lines == []
+
+
+@pytest.mark.parametrize("stage", ["", "unfinished/*/*"])
+def test_ctrl_c_ends_workers_wherever_they_are(build, stage):
+    workers = build.wait_for_workers(stage)
+    os.kill(workers[0], signal.SIGSTOP)
+    os.killpg(build.process.pid, signal.SIGINT)
+    code, lines = build.ends()
+    assert code == 130
+    assert lines == ["beambert build: interrupted; run the same command again to resume"]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("raise SystemExit('no luck')", "a worker process exited with code 1 (no luck); run"),
+        ("pass", "a worker process exited with code 0 (it printed nothing); run"),
+        ("import os; os.kill(os.getpid(), 9)", "a worker process was killed (signal 9)"),
+        ("import os; os.abort()", "a worker process was ended by signal 6"),
+    ],
+)
+def test_a_worker_that_ends_before_it_has_connected(text, tmp_path, monkeypatch, capsys, program, message):
+    monkeypatch.setattr(worker_processes, "_COMMAND", (sys.executable, "-c", program))
+    argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
+    assert beambert.main(argv) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beambert")]
+    assert message in line
+
+
+def test_a_worker_that_cannot_be_started(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(worker_processes, "_COMMAND", (str(tmp_path / "missing"),))
+    argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
+    assert beambert.main(argv) == 1
+    assert "no worker process could be started (No such file or directory)" in capsys.readouterr().err
+
+
+def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_path):
+    for name in ("pipelines", "deploy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
+    argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
+    # As the console script does: the current directory is not among the places of modules.
+    program = f"import sys; sys.path[0] = {str(Path(beambert.__file__).parent)!r}; import beambert; beambert.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (tmp_path / "out/dataset.json").exists(), done.stderr

@@ -1,0 +1,169 @@
+"""Readers, cleaning, segmentation and tokenizer on one long line of one repeated mark: linear time, one-line errors."""
+
+import contextlib
+import io
+import json
+from collections import Counter
+
+import pytest
+
+from pipelines.cleaning import ngrams, rules, tag_density
+from pipelines.cleaning.document_rules import rejection_reason
+from pipelines.corpus import segmentation
+from pipelines.sources import READERS, ReadOptions, SourceError, recognise
+from pipelines.sources.kinds import kind_of
+from tests.cpu_time import seconds
+from tokenizer.learner import learn_vocabulary
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from tokenizer.word_counts import count_words
+
+_SIZE = 1 << 17
+# Seconds of CPU time. What is linear takes less than one; what was quadratic took 4 s to hours.
+_LIMIT = 4.0
+
+# What opens, closes or parts something in a format or a rule, and never its partner.
+# fmt: off
+MARKS = [
+    "a", "a ", "A. ", "'", "''", "''a ", "\"", "\"\"", "\"a'", "`", "(", " (", "[", "[[", "[http:", "{",
+    "{{", "{{a|", "{|", "}}", "]]", "<", "<a", "<a>", "</a>", "<ref>", "<!--", "<!---->", "-->", "&", "&#",
+    "=", "==a", "== ", "!", "... ", "1) ", "• ", "- ", "a-", "\t", " ", "\u0000", "é", "中", "\u0300",
+    "\ufeff", "\r", "\n", "a\n", "|", "@", "a.b@", "_a", "*", "\\", "a,", "\"a\",", "1px;", "height:1px;",
+    "End of Project Gutenberg\n", "\u2028", "[1]", "#if:", "&rft.",
+]
+# fmt: on
+
+
+def _text(mark: str, size: int = _SIZE) -> str:
+    return mark * (size // len(mark))
+
+
+def _read(input_format: str, text: str) -> list:
+    stream = io.BufferedReader(io.BytesIO(text.encode()))
+    return list(READERS[input_format](stream, "file", ReadOptions(input_format=input_format)))
+
+
+def _message(input_format: str, text: str) -> str:
+    """The error of a reader, "" where it reads the text."""
+    try:
+        _read(input_format, text)
+    except SourceError as error:
+        return str(error)
+    return ""
+
+
+# Around the text, for each format: as it is, and inside what the format has.
+FRAMES = {
+    "sentences": ["{}"],
+    "text": ["{}"],
+    "bookcorpus": ["{}"],
+    "gutenberg": ["{}", "*** START OF THE PROJECT GUTENBERG EBOOK ***\n\n{}"],
+    "jsonl": ["{}", '{{"text": "{}'],
+    "json": ["{}", '[{{"text": "{}'],
+    "csv": ["text\n{}", 'text\n"{}'],
+    "tsv": ["text\n{}", 'text\n"{}'],
+    "wikiextractor": ['<doc id="1" url="" title="{}', '<doc id="1" url="" title="A">\n{}'],
+    "wikipedia": ["<mediawiki><page><title>{}", "<mediawiki>{}"],
+}
+
+
+def _slow(function, marks=MARKS) -> dict[str, float]:
+    taken = {mark: seconds(lambda mark=mark: function(_text(mark)), _LIMIT) for mark in marks}
+    return {mark: time for mark, time in taken.items() if time > _LIMIT}
+
+
+@pytest.mark.parametrize("input_format", FRAMES)
+def test_readers_take_linear_time_and_report_in_one_line(input_format):
+    def read(text: str) -> None:
+        for frame in FRAMES[input_format]:
+            message = _message(input_format, frame.format(text))
+            assert message.startswith("file") or not message
+            assert "\n" not in message
+            assert len(message) <= 400
+
+    assert not _slow(read)
+
+
+def test_wikitext_of_one_mark():
+    def read(text: str) -> None:
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+        assert len(_read("wikipedia", f"<mediawiki><page><title>A</title><text>{escaped}</text></page>")) in (1, 2)
+
+    assert not _slow(read)
+
+
+def test_the_kind_of_a_file_is_known_at_once():
+    def look(text: str) -> None:
+        head = text.encode()[: 1 << 14]
+        recognise("file", head)
+        kind_of("file", head)
+
+    assert not _slow(look)
+
+
+def test_cleaning_of_one_long_paragraph():
+    options = rules.CleaningOptions(end_punctuation=True)
+
+    def clean(text: str) -> None:
+        paragraphs = rules.clean_paragraphs([text], options, Counter(), [], Counter())
+        rejection_reason(paragraphs, options)
+        tag_density.has_html([text])
+        ngrams.plain_word_hashes(text)
+
+    assert not _slow(clean)
+
+
+@pytest.mark.parametrize("name", segmentation.SEGMENTERS)
+@pytest.mark.parametrize("language", ["en", "da"])
+def test_segmentation_of_one_long_paragraph(name, language):
+    # sentencex alone, which has other rules for each language, takes most of the time.
+    marks = MARKS if name == "rules" and language == "en" else ["a", "'", '"', "(", "A. ", "... ", "• ", "中"]
+    if name == "sentencex" and language == "da":
+        # It compiles a pattern for each full stop, in linear time of 90 s for 1 MB.
+        marks.remove("A. ")
+    assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), marks)
+
+
+def test_an_apostrophe_inside_quotes_is_matched_in_one_way():
+    # 2 ** 60 ways, when it had two.
+    text = '"' + "a'" * 60 + " said he. And so on."
+    assert seconds(lambda: segmentation.split_sentences(text, "en"), _LIMIT) < _LIMIT
+
+
+def test_sentencex_alone_gives_the_same_by_windows():
+    text = "The Rhine was high on that day. Its water rose, says Mr. Elbe, by 3.5 feet! Was it so? "
+    sentences = segmentation.split_with_sentencex(text * 1500, "en")
+    assert sentences == segmentation.split_with_sentencex(text, "en") * 1500
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_tokenizer_and_learner_on_one_long_word(compiled):
+    tokenizer = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "##a", "'")), do_lower_case=True, compiled=compiled)
+
+    def tokenize(text: str) -> None:
+        tokenizer.encode_batch([text])
+        with contextlib.suppress(VocabularyError):
+            learn_vocabulary(count_words([text, "a text of some words"], True), 20)
+
+    assert not _slow(tokenize, ["a", "ab", "'", "a'", "é", "中", "\u0300", "a\u0300", " ", "\x00", "##"])
+
+
+def test_nested_json_and_long_strings_are_read_or_refused_with_a_line():
+    for text in ("[" * 100_000, '{"a":' * 100_000, '[{"text": ' + "[" * 100_000, '{"text": ' + "9" * 5000 + "}"):
+        for input_format in ("json", "jsonl"):
+            with pytest.raises(SourceError, match="file, ") as error:
+                _read(input_format, text)
+            assert len(str(error.value)) < 400
+    long = json.dumps({"text": _text("a ", 10 << 20)})
+    for input_format in ("json", "jsonl"):
+        documents = []
+        assert seconds(lambda f=input_format, d=documents: d.extend(_read(f, long)), _LIMIT) < _LIMIT
+        assert len(documents[0].paragraphs[0]) == 10 << 20
+
+
+def test_a_long_row_of_quotation_marks_is_read_in_linear_time():
+    for input_format, cells in (("csv", '"' + '""' * (5 << 20) + '"'), ("tsv", '"' + '""' * (5 << 20) + '"')):
+        documents = []
+        time = seconds(lambda f=input_format, c=cells, d=documents: d.extend(_read(f, f"text\n{c}\n")), _LIMIT)
+        assert time < _LIMIT
+        assert len(documents[0].paragraphs[0]) == 5 << 20

@@ -1,0 +1,167 @@
+"""Rules that were regular expressions of quadratic time do what these did, on any short text and on real text."""
+
+import bz2
+import html
+import itertools
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.cleaning import residual_markup
+from pipelines.corpus import sentence_boundaries
+from pipelines.sources import gutenberg, kinds, wrapped_lines
+from pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
+
+# As they were.
+QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
+HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
+TEMPLATE = re.compile(r"\{\{[^{}]{0,1000}\}\}")
+EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
+PRODUCTION = re.compile(
+    gutenberg._PRODUCTION.pattern.replace(r"|[\w.]@[\w-]++\.\w|", r"|[\w.]+@[\w-]+\.\w|").replace(
+        r"^\W*(?:trans", r"^\s*\W*(?:trans"
+    ),
+    gutenberg._PRODUCTION.flags,
+)
+MAIL = re.compile(r"\b[\w.]+@[\w-]+\.\w")
+LINE_END = re.compile(r"\r+\n|\r")
+TITLE = re.compile(r'\btitle="(.*)"[^"]*>\s*$')
+REDIRECT = re.compile(r"\s*#\s?[^\W\d]+\s*:?\s*\[\[")
+EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*([^\[\]\n]*)\]")
+BROKEN_WORD = re.compile(r"(\w+)-$")
+
+
+def made_of(*parts: str) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(parts), max_size=14).map("".join)
+
+
+@given(made_of("'", "''", "'''", "'''''", "a", " ", "\n", "_", ".", "é"))
+def test_bold_and_italic_marks_in_any_text(text):
+    assert "\n".join(map(residual_markup._without_quotes, text.split("\n"))) == QUOTES.sub(r"\2", text)
+
+
+@given(made_of("=", "==", "======", "a", " ", "\t", "b="))
+def test_heading_marks_in_any_line(text):
+    assert residual_markup._without_heading_marks(f"=={text}") == HEADING.sub(r"\2", f"=={text}")
+
+
+@given(made_of("{", "}", "{{", "}}", "a", "x" * 999, "y" * 1000, "\n"))
+def test_nested_templates_in_any_text(text):
+    before, expected = "", text
+    while before != expected:
+        before, expected = expected, TEMPLATE.sub("", expected)
+    assert residual_markup._cut_templates(text) == expected
+
+
+@given(made_of(" (", "(", ")", ",", ";", " ", "\t", "a"))
+def test_empty_parentheses_in_any_text(text):
+    assert residual_markup._EMPTY_PARENTHESES.sub("", text) == EMPTY_PARENTHESES.sub("", text)
+
+
+@given(made_of("a", ".", "@", "-", "_", " ", "é", "\t", "*", "transcriber's note", "produced by", "e-text"))
+def test_notes_and_addresses_in_any_line(text):
+    assert bool(gutenberg._PRODUCTION.search(text)) == bool(PRODUCTION.search(text))
+    assert bool(gutenberg._MAIL.search(text)) == bool(MAIL.search(text))
+
+
+@given(made_of("\r", "\n", "\r\n", "a"))
+def test_line_ends_in_any_text(text):
+    assert gutenberg._LINE_END.sub("\n", text) == LINE_END.sub("\n", text)
+
+
+@given(made_of('title="', '"', "a", ">", " ", "<doc ", "_", "\t", "\r"))
+def test_titles_in_any_line(text):
+    match = TITLE.search(text)
+    assert wikiextractor._title(text) == (match.group(1) if match else "")
+
+
+@given(made_of("#", " ", "a", ":", "[[", "1", "\n"))
+def test_redirects_in_any_text(text):
+    assert bool(dump_pages._REDIRECT.match(text)) == bool(REDIRECT.match(text))
+
+
+@given(made_of("[", "http:", "//", "a", "]", " ", "\n", "mailto:"))
+def test_external_links_in_any_text(text):
+    assert wikitext._EXTERNAL_LINK.sub(r"\1", text) == EXTERNAL_LINK.sub(r"\1", text)
+
+
+@given(made_of("a", "-", "_", "é", " "))
+def test_broken_words_in_any_line(text):
+    match = BROKEN_WORD.search(text)
+    found = wrapped_lines._broken_word(text, "b")
+    assert (found[0] if found else None) == (match.group(1) if match else None)
+
+
+@given(made_of('"', "'", "a", " ", "`", ".", "“", "”", "‘", "’"))
+def test_pairs_of_quotes_in_any_text(text):
+    ambiguous = re.compile(
+        re.sub(
+            r"(\(\?:\[\^(\W{1,4}?)\])\)(\{1,120\})",
+            lambda match: rf"{match[1]}|(?<=\w)'(?=\w)){match[3]}" if "'" not in match[2] else match[0],
+            sentence_boundaries._PAIR.pattern,
+        )
+    )
+    assert ambiguous.pattern != sentence_boundaries._PAIR.pattern
+    assert [match.span() for match in sentence_boundaries._PAIR.finditer(text)] == [
+        match.span() for match in ambiguous.finditer(text)
+    ]
+
+
+def test_comments_before_a_page_end_at_their_first_mark():
+    page = b"<html><head>"
+    assert kinds.kind_of("a", b"<!-- a --> <!-- b - -- > -->\n" + page)
+    assert not kinds.kind_of("a", b"<!-- a --> text " + page)
+
+
+def _real_lines(shared_data: Path) -> list[str]:
+    lines = []
+    for path in sorted((shared_data / "gutenberg").glob("*.txt"))[:6]:
+        lines += path.read_bytes().decode("latin-1").split("\n")
+    extracted = bz2.decompress((shared_data / "wiki-extracted" / "enwiki-2015-00.bz2").read_bytes())
+    lines += extracted[: 1 << 20].decode("utf-8", "replace").split("\n")
+    dump = bz2.decompress((shared_data / "wiki-dump" / "enwiki-206-pages.xml.bz2").read_bytes())
+    return lines + html.unescape(dump[: 2 << 20].decode("utf-8", "replace")).split("\n")
+
+
+def test_rules_on_real_text(shared_data):
+    lines = _real_lines(shared_data)
+    hits = dict.fromkeys(("quotes", "heading", "template", "production", "mail", "title", "link", "broken"), 0)
+    for line in lines:
+        if "''" in line:
+            expected = QUOTES.sub(r"\2", line)
+            assert residual_markup._without_quotes(line) == expected
+            hits["quotes"] += expected != line
+        if line.startswith("=="):
+            expected = HEADING.sub(r"\2", line)
+            assert residual_markup._without_heading_marks(line) == expected
+            hits["heading"] += expected != line
+        if "{{" in line:
+            before, expected = "", line
+            while before != expected:
+                before, expected = expected, TEMPLATE.sub("", expected)
+            assert residual_markup._cut_templates(line) == expected
+            hits["template"] += expected != line
+        if " (" in line:
+            assert residual_markup._EMPTY_PARENTHESES.sub("", line) == EMPTY_PARENTHESES.sub("", line)
+        if line.startswith("<doc"):
+            match = TITLE.search(line)
+            assert wikiextractor._title(line) == (match.group(1) if match else "")
+            hits["title"] += bool(match)
+        if "[" in line:
+            expected = EXTERNAL_LINK.sub(r"\1", line)
+            assert wikitext._EXTERNAL_LINK.sub(r"\1", line) == expected
+            hits["link"] += expected != line
+        for name, new, old in (("production", gutenberg._PRODUCTION, PRODUCTION), ("mail", gutenberg._MAIL, MAIL)):
+            # Longer lines are what the old patterns take minutes for.
+            if len(line) < 500:
+                assert bool(new.search(line)) == bool(old.search(line))
+                hits[name] += bool(new.search(line))
+    for line, following in itertools.pairwise(map(str.strip, lines)):
+        if len(line) < 2000 and line.endswith("-") and following:
+            match, found = BROKEN_WORD.search(line), wrapped_lines._broken_word(line, following)
+            if found:
+                assert found[0] == match.group(1)
+                hits["broken"] += 1
+    assert min(hits.values()) > 5, hits

@@ -1,0 +1,135 @@
+"""The import layers: each file imports only lower layers or its own package, and no import is circular."""
+
+import ast
+import graphlib
+
+from tests.conftest import ROOT
+
+# From top to bottom. A file belongs to the longest name that its module's name starts with, an `__init__.py` at a root
+# to that root. Packages on one line do not import each other.
+LAYERS = """
+beambert
+deploy.__init__ deploy.images
+deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
+trainers.__init__
+trainers.commands
+trainers.inference
+trainers.pretraining trainers.finetuning
+trainers.run_report
+trainers.training
+trainers.backends trainers.data trainers.monitoring
+trainers.config
+trainers.checkpoints trainers.optimization trainers.metrics
+trainers.objective trainers.errors
+pipelines.__init__
+pipelines.commands
+pipelines.runner
+pipelines.build_corpus pipelines.build_pretraining_data
+pipelines.finish_dataset
+pipelines.reporting
+pipelines.examples
+pipelines.corpus
+pipelines.cleaning
+pipelines.dataset pipelines.sources
+pipelines.instances pipelines.io
+pipelines.errors
+bert_model
+bert_model.checkpoints
+bert_model.config
+tokenizer
+beambert_common
+"""
+_COMPILED = {"tokenizer._native"}
+RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
+_FOR_TRAINERS = (
+    "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables sources.wide_encodings"
+)
+# All that one package may import of another one, where that is not everything below it: a training host has no Beam.
+ONLY = {
+    ("trainers", "pipelines"): _FOR_TRAINERS,
+    ("pipelines", "bert_model"): "checkpoints.path_contents",
+    ("bert_model", "tokenizer"): "",
+}
+
+
+def imports() -> dict[str, set[str]]:
+    """Return each module with those of ours that it imports, in functions and under TYPE_CHECKING too."""
+    roots = {name.split(".")[0] for name in RANKS} - {"beambert"}
+    paths = [ROOT / "beambert.py", *(path for root in roots for path in (ROOT / root).rglob("*.py"))]
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+
+    def module_of(name: str, attribute: str) -> str | None:
+        candidates = (f"{name}.{attribute}", f"{name}.{attribute}.__init__", name, f"{name}.__init__")
+        module = next((module for module in candidates if module in files), None)
+        assert module or name.split(".")[0] not in roots or name in _COMPILED, f"{name} does not exist"
+        return module
+
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        names: list[tuple[str, str]] = []
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names += [(alias.name, "") for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path} has a relative import"
+                names += [(node.module or "", alias.name) for alias in node.names]
+        graph[module] = {found for name in names if (found := module_of(*name))} - {module}
+    return graph
+
+
+def is_in(module: str, package: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
+
+
+def layer_of(module: str) -> str:
+    """Return the name in LAYERS that a module belongs to."""
+    names = [name for name in RANKS if is_in(module, name)]
+    assert names, f"{module} is in no layer: name its package in LAYERS"
+    return max(names, key=len)
+
+
+def errors(graph: dict[str, set[str]]) -> list[str]:
+    """Return a line for each import that the layers do not allow."""
+    lines = []
+    for module, imported in sorted(graph.items()):
+        for other in sorted(imported):
+            upper, lower = layer_of(module), layer_of(other)
+            if upper != lower and RANKS[upper] >= RANKS[lower]:
+                lines.append(f"{module} imports {other}: {lower} is not below {upper}")
+            package = other.split(".")[0]
+            allowed = ONLY.get((module.split(".")[0], package))
+            if allowed is not None and not any(is_in(other, f"{package}.{name}") for name in allowed.split()):
+                lines.append(f"{module} imports {other}, which is not in ONLY")
+    return lines
+
+
+def test_every_import_goes_down():
+    assert errors(imports()) == []
+
+
+def test_no_import_is_circular():
+    list(graphlib.TopologicalSorter(imports()).static_order())  # A CycleError names the files.
+
+
+def test_the_lists_hold_nothing_unused():
+    graph = imports()
+    assert {layer_of(module) for module in graph} == RANKS.keys()
+    for (package, other), names in ONLY.items():
+        used = {other for module in graph if is_in(module, package) for other in graph[module]}
+        for name in names.split():
+            assert any(is_in(module, f"{other}.{name}") for module in used), f"{package} does not import {other}.{name}"
+
+
+def test_wrong_imports_are_found():
+    graph = imports()
+    upward = {
+        "pipelines.io.tfrecord": "pipelines.examples.statistics",
+        "trainers.checkpoints.best_checkpoint": "trainers.training.loop",
+        "bert_model.config": "tokenizer.vocabulary",
+        "deploy.plan.data": "deploy.tpu.job",
+        "trainers.data.parsing": "pipelines.build_corpus",
+        "tokenizer.wordpiece": "beambert",
+    }
+    for module, other in upward.items():
+        lines = errors({**graph, module: {*graph[module], other}})
+        assert any(line.startswith(f"{module} imports {other}") for line in lines), lines

@@ -1,0 +1,29 @@
+"""The lengths of a truncated pair against the published loop, which takes one token at a time."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenizer.pair_truncation import truncated_lengths
+
+
+def one_token_at_a_time(first, second, room):
+    """`_truncate_seq_pair` of google-research/bert."""
+    while first + second > room:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+def test_lengths_are_those_of_the_published_loop(first, second, room):
+    assert truncated_lengths(first, second, room) == one_token_at_a_time(first, second, room)
+
+
+def test_every_small_pair_at_once():
+    first, second, room = (values.ravel() for values in np.mgrid[:9, :9, :20])
+    kept = np.stack(truncated_lengths(first, second, room), axis=1)
+    assert kept.tolist() == [list(one_token_at_a_time(*case)) for case in zip(first, second, room, strict=True)]
+    assert kept.dtype == np.int64

@@ -1,0 +1,54 @@
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_model.config import BertConfig
+from bert_model.pretraining import BertForPretraining
+from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from trainers.pretraining.pretraining_objective import pretraining_task
+
+UPDATES = 50
+
+
+def features():
+    """The same batch every time, which is learnt by heart."""
+    generator = np.random.default_rng(0)
+    return {
+        "input_ids": generator.integers(0, 100, (8, 16)).astype(np.int32),
+        "input_mask": np.ones((8, 16), np.int32),
+        "segment_ids": np.zeros((8, 16), np.int32),
+        "masked_lm_positions": np.repeat([[1, 4, 9, 12]], 8, axis=0).astype(np.int32),
+        "masked_lm_ids": generator.integers(0, 100, (8, 4)).astype(np.int32),
+        "masked_lm_weights": np.ones((8, 4), np.float32),
+        "next_sentence_labels": generator.integers(0, 2, (8, 1)).astype(np.int32),
+    }
+
+
+def losses(policy):
+    """Of every update, and the types of what training keeps."""
+    before = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_dtype_policy(policy)
+    try:
+        keras.utils.set_random_seed(0)
+        model = BertForPretraining(BertConfig.preset("tiny", vocab_size=100))
+    finally:
+        keras.mixed_precision.set_dtype_policy(before)
+    trainer = Trainer(pretraining_task(model), TrainConfig(UPDATES, 10, 5e-4, seed=1))
+    batches = tf.data.Dataset.from_tensors(features()).repeat()
+    iterator = iter(trainer.distribution.batches(lambda _: batches))
+    loop = trainer.make_loop(iterator)
+    found = [
+        float(loop(iterator, tf.constant(step, tf.int64), tf.constant(1, tf.int64), tf.constant(0))[0]["loss"][0])
+        for step in range(UPDATES)
+    ]
+    return np.array(found), {variable.dtype for variable in trainer.saved_variables.values()}
+
+
+def test_bfloat16_learns_as_float32_does():
+    exact, _ = losses("float32")
+    mixed, types = losses("mixed_bfloat16")
+    assert types == {tf.float32, tf.int64}
+    assert exact[-1] < 0.8 * exact[0]
+    # The same dropout falls on both.
+    np.testing.assert_allclose(mixed, exact, rtol=0.03)
+    assert not np.array_equal(mixed, exact)

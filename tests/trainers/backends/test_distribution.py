@@ -1,0 +1,190 @@
+"""The same updates whatever devices make them, in processes whose CPU is split into logical devices."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import ROOT
+from tests.trainers.pretraining_shards import SMALLEST, write_dataset
+
+PROGRAM = Path(__file__).with_name("updates_on_devices.py")
+PLAIN = {"batch_size": 32, "steps": 3}
+# The command on a disk so slow that nobody who does not wait for a checkpoint finds it.
+SLOW_DISK = """
+import sys, time
+import beambert
+from trainers.checkpoints import checkpoint_manager as checkpointing
+save = checkpointing.save
+def slowly(*arguments, **named):
+    time.sleep(2)
+    return save(*arguments, **named)
+checkpointing.save = slowly
+sys.exit(beambert.main(sys.argv[1:]))
+"""
+
+
+def start(devices, replicas, output, cases, **environment):
+    cases = [{**PLAIN, **case} for case in cases]
+    arguments = json.dumps({"devices": devices, "replicas": replicas, "output": str(output), "cases": cases})
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def results(process, output, count):
+    """What each case came to, by name."""
+    said, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, said[-3000:]
+    with np.load(output) as file:
+        values = {name: file[name] for name in file.files}
+    return [
+        {name.partition(":")[2]: value for name, value in values.items() if name.startswith(f"{number}:")}
+        for number in range(count)
+    ]
+
+
+def made(tmp_path, devices, *cases):
+    output = tmp_path / f"{devices}.npz"
+    return results(start(devices, devices, output, cases), output, len(cases))
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    """Cases on one device: plain, accumulated, compiled by XLA, LAMB, clipped per replica."""
+    return made(
+        tmp_path_factory.mktemp("one"),
+        1,
+        {},
+        {"accumulation": 4},
+        {"accumulation": 2, "xla": True},
+        {"optimizer": "lamb"},
+        {"clip_per_replica": True},
+        {"dropout": 0.1},
+        {"dropout": 0.1},
+    )
+
+
+def assert_same_update(first, second):
+    """Equal to what float32 sums in another order differ by; slots beside the size of what they hold."""
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        # A gradient that is 0 in theory, as that of the keys' bias, is noise of this size.
+        np.testing.assert_allclose(second[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_accumulation_and_xla_change_nothing(one_device):
+    plain, accumulated, compiled, *_ = one_device
+    assert plain["global_step"] == accumulated["global_step"] == 3
+    assert plain["metric/loss"][1] == 3
+    assert_same_update(plain, accumulated)
+    assert_same_update(plain, compiled)
+
+
+def test_on_one_device_clipping_per_replica_is_clipping(one_device):
+    whole, per_replica = (
+        {name: value for name, value in values.items() if name != "metric/gradient_norm"}
+        for values in (one_device[0], one_device[4])
+    )
+    assert_same_update(whole, per_replica)
+    # What is reported is the norm of what the optimizer gets: here, that of a clipped gradient.
+    assert one_device[4]["metric/gradient_norm"][0] / 3 <= 1.0001
+
+
+def test_the_same_seed_gives_the_same_bits(one_device):
+    *_, first, second = one_device
+    for name, value in first.items():
+        np.testing.assert_array_equal(second[name], value, err_msg=name)
+    name = "bert/embeddings/word_embeddings"
+    assert not np.array_equal(first[name], one_device[0][name])
+
+
+def test_four_devices_make_the_update_of_one(tmp_path, one_device):
+    # The masked tokens of the parts differ in number, so that a mean of means would be another update.
+    plain, accumulated, lamb, per_replica = made(
+        tmp_path, 4, {}, {"accumulation": 2}, {"optimizer": "lamb"}, {"clip_per_replica": True}
+    )
+    assert_same_update(one_device[0], plain)
+    assert_same_update(one_device[0], accumulated)
+    assert_same_update(one_device[3], lamb)
+    name = "bert/encoder/layer_0/intermediate/dense/kernel"
+    assert np.abs(per_replica[name] - one_device[4][name]).max() > 1e-3
+    # Each of the four gradients is clipped to 1 and then added, as the released code does on a TPU's cores.
+    assert per_replica["metric/gradient_norm"][0] / 3 > 1.5
+
+
+def clusters(count):
+    """TF_CONFIG for each of several processes of this machine."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("localhost", 0))
+    cluster = {"worker": [f"localhost:{probe.getsockname()[1]}" for probe in probes]}
+    for probe in probes:
+        probe.close()
+    return [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": n}}) for n in range(count)]
+
+
+def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
+    outputs = [tmp_path / "first.npz", tmp_path / "second.npz"]
+    configs = clusters(2)
+    processes = [start(1, 2, output, [{}], TF_CONFIG=config) for output, config in zip(outputs, configs, strict=True)]
+    for process, output in zip(processes, outputs, strict=True):
+        (made_there,) = results(process, output, 1)
+        assert_same_update(one_device[0], made_there)
+
+
+def test_two_machines_stop_together_and_go_on(tmp_path):
+    write_dataset(tmp_path / "data")
+    (tmp_path / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
+    command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
+    command += ["--num_train_steps", "200", "--train_batch_size", "4", "--eval_batch_size", "4"]
+
+    def begin(output, *flags, **environment):
+        log = (tmp_path / f"{len(list(tmp_path.iterdir()))}.log").open("w+")
+        whole = [*command, "--output", output, *flags]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        return subprocess.Popen(whole, cwd=tmp_path, stdout=log, stderr=log, env=environment), log
+
+    def said(log):
+        return Path(log.name).read_text(encoding="utf-8")
+
+    # The second evaluates the checkpoint that the first has written.
+    runs = [begin("short", "--num_train_steps", "3", TF_CONFIG=config) for config in clusters(2)]
+    for process, log in runs:
+        assert process.wait(120) == 0, said(log)
+
+    runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
+    (first, first_log), (second, _) = runs
+    while "step " not in said(first_log) and first.poll() is None:
+        time.sleep(0.05)
+    # The one that was told to stop does not leave the other waiting.
+    second.send_signal(signal.SIGTERM)
+    assert [process.wait(120) for process, _ in runs] == [128 + signal.SIGTERM] * 2, said(first_log)
+    runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
+    for process, log in runs:
+        assert process.wait(120) == 0, said(log)
+        assert "Resuming together from step" in said(log)
+
+    process, log = begin("mirrored", "--cpu_devices", "2")
+    assert process.wait(120) == 0, said(log)
+    results_of = [(tmp_path / output / "eval_results.txt").read_text() for output in ("together", "mirrored")]
+    assert results_of[0] == results_of[1]
+    one, other = (
+        tf.train.load_checkpoint(str(tmp_path / output / "checkpoints/model.ckpt-200"))
+        for output in ("together", "mirrored")
+    )
+    for name in one.get_variable_to_shape_map():
+        # Of two numbers the sum has one order.
+        np.testing.assert_array_equal(one.get_tensor(name), other.get_tensor(name), err_msg=name)

@@ -1,0 +1,16 @@
+"""Lets tests act at the moment at which a checkpoint was saved."""
+
+from trainers.training import loop
+
+
+def after_save(monkeypatch, step, happens):
+    """Call `happens(directory)` after the checkpoint of a step is saved."""
+    save = loop.checkpoint_manager.save
+
+    def saved(directory, at, *args):
+        checkpoint = save(directory, at, *args)
+        if at == step:
+            happens(directory)
+        return checkpoint
+
+    monkeypatch.setattr(loop.checkpoint_manager, "save", saved)

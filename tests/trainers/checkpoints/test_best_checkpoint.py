@@ -1,0 +1,82 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.checkpoints.best_checkpoint import Best, best, better, lower_is_better
+from trainers.errors import TrainingError
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A directory with the names of checkpoints 1 to 9, whose content matters to nothing here."""
+    for step in range(1, 10):
+        (tmp_path / f"model.ckpt-{step}.index").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("metric", "lower"),
+    [
+        ("loss", True),
+        ("masked_lm_loss", True),
+        ("mean_squared_error", True),
+        ("masked_lm_accuracy", False),
+        ("f1", False),
+        ("macro_f1", False),
+        ("exact_match", False),
+        ("pearson", False),
+    ],
+)
+def test_a_metric_s_last_word_says_whether_low_or_high_is_better(directory, metric, lower):
+    assert lower_is_better(metric) is lower
+    assert better(directory, 1, metric, 0.5)
+    assert better(directory, 2, metric, 0.4) is lower
+    assert better(directory, 3, metric, 0.6) is not lower
+    assert best(directory) == (2 if lower else 3, metric, 0.4 if lower else 0.6)
+
+
+@pytest.mark.parametrize("metric", ["learning_rate", "glossary", "floss", "accuracy_of_words", ""])
+def test_other_metrics_are_refused(directory, metric):
+    with pytest.raises(TrainingError, match=f"a high or a low {metric} is better is not known; give .* accuracy"):
+        better(directory, 1, metric, 0.5)
+    assert best(directory) is None
+
+
+@given(values=st.lists(st.floats(), max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_the_best_is_the_first_of_the_lowest(tmp_path_factory, values):
+    directory = tmp_path_factory.mktemp("best")
+    for step, value in enumerate(values):
+        (directory / f"model.ckpt-{step}.index").touch()
+        better(directory, step, "loss", value)
+    finite = [value for value in values if abs(value) < float("inf")]
+    expected = Best(values.index(min(finite)), "loss", min(finite)) if finite else None
+    assert best(directory) == expected
+    # Evaluated again after a resume, the same steps change nothing.
+    for step, value in enumerate(values):
+        better(directory, step, "loss", value)
+    assert best(directory) == expected
+
+
+def test_a_best_checkpoint_that_is_gone_and_another_metric_count_for_nothing(directory):
+    assert better(directory, 3, "loss", 0.1)
+    assert not better(directory, 4, "loss", 0.2)
+    (directory / "model.ckpt-3.index").unlink()
+    assert best(directory) is None
+    assert better(directory, 4, "loss", 0.2)
+    assert better(directory, 5, "masked_lm_accuracy", 0.01)
+    assert json.loads((directory / "best.json").read_text()) == {
+        "step": 5,
+        "metric": "masked_lm_accuracy",
+        "value": 0.01,
+    }
+    assert {path.name for path in directory.iterdir() if "ckpt" not in path.name} == {"best.json"}
+
+
+def test_a_damaged_record_is_named(directory):
+    for damage in ("", "{", "[1]", '{"step": 1}', '{"step": "x", "metric": "loss", "value": 1}'):
+        (directory / "best.json").write_text(damage)
+        with pytest.raises(TrainingError, match=r"best.json: .*remove it"):
+            best(directory)

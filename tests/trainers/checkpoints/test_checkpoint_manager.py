@@ -1,0 +1,469 @@
+import contextlib
+import itertools
+import json
+import math
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainers.forked import run, start
+from trainers.checkpoints import checkpoint_manager
+from trainers.errors import TrainingError
+
+
+def variables(value):
+    return {"a/kernel": tf.Variable(tf.fill([2, 3], float(value))), "global_step": tf.Variable(value, dtype=tf.int64)}
+
+
+def test_round_trip_under_the_given_names(tmp_path):
+    saved = checkpoint_manager.save(tmp_path / "new", 7, variables(7))
+    assert saved == (7, tmp_path / "new" / "model.ckpt-7")
+    # Any reader of TensorFlow's checkpoints finds the names as they were given.
+    assert tf.train.list_variables(str(saved.prefix)) == [("a/kernel", [2, 3]), ("global_step", [])]
+    restored = variables(0)
+    checkpoint_manager.restore(saved.prefix, restored)
+    np.testing.assert_array_equal(restored["a/kernel"].numpy(), np.full([2, 3], 7.0))
+    assert int(restored["global_step"]) == 7
+
+
+def steps(directory):
+    return [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(directory)]
+
+
+def test_the_last_ones_are_kept_in_numeric_order(tmp_path):
+    for step in (8, 9, 10, 11, 100, 101, 102):
+        checkpoint_manager.save(tmp_path, step, variables(step))
+    # Names of other files tell nothing of checkpoints, and stay.
+    (tmp_path / "model.ckpt-7.notes").write_text("x")
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=0), best_step=None)
+    assert steps(tmp_path) == [8, 9, 10, 11, 100, 101, 102]
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(), best_step=None)
+    assert steps(tmp_path) == [10, 11, 100, 101, 102]
+    assert {path.name.split(".")[1] for path in tmp_path.iterdir()} == {
+        *(f"ckpt-{step}" for step in (7, 10, 11, 100, 101, 102))
+    }
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=1), best_step=11)
+    assert steps(tmp_path) == [11, 102]
+
+
+@given(
+    minutes=st.lists(st.integers(1, 200), min_size=1, max_size=30),
+    last=st.integers(1, 4),
+    hours=st.sampled_from([0.5, 1.0, 3.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_is_kept_after_every_so_many_hours_of_training(tmp_path_factory, minutes, last, hours):
+    directory = tmp_path_factory.mktemp("kept")
+    retention = checkpoint_manager.RetentionPolicy(last, hours)
+    # Only the names and the states of checkpoints matter here.
+    trained = dict(enumerate(itertools.accumulate(60 * minute for minute in minutes)))
+    for step, seconds in trained.items():
+        (directory / f"model.ckpt-{step}.state.json").write_text(json.dumps({"seconds": seconds}))
+        (directory / f"model.ckpt-{step}.index").touch()
+        checkpoint_manager.remove_old(directory, retention, best_step=None)
+    expected = set(list(trained)[-last:])
+    for mark in range(1, int(max(trained.values()) / 3600 / hours) + 1):
+        reached = [step for step, seconds in trained.items() if seconds >= mark * 3600 * hours]
+        # Hours in which nothing was saved, one checkpoint stands for them all.
+        if not trained[reached[0]] >= (mark + 1) * 3600 * hours:
+            expected.add(reached[0])
+    assert steps(directory) == sorted(expected)
+
+
+def test_a_damaged_state_of_an_old_checkpoint_stops_nothing(tmp_path):
+    for step in (1, 2):
+        checkpoint_manager.save(tmp_path, step, variables(step), state={"seconds": 4000})
+    (tmp_path / "model.ckpt-1.state.json").write_text("{")
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(1, 1.0), best_step=None)
+    assert steps(tmp_path) == [2]
+
+
+# What a process does to files is seen, and stopped, before it is done; Python has no way to take a hook out again.
+FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
+_operations_left = math.inf
+
+
+def _count_operation(event, arguments):
+    global _operations_left
+    if event in FILE_OPERATIONS:
+        _operations_left -= 1
+        if _operations_left < 0:
+            raise SystemExit(9)
+
+
+@pytest.fixture(scope="module")
+def dies_after():
+    """A function of a number and an action: whether the action died, at the operation on files after so many."""
+    sys.addaudithook(_count_operation)
+
+    def run(operations, action):
+        global _operations_left
+        _operations_left = operations
+        try:
+            action()
+        except SystemExit:
+            return True
+        finally:
+            _operations_left = math.inf
+        return False
+
+    return run
+
+
+def content(directory):
+    """Values and state of every checkpoint that is found, by step."""
+    found = {}
+    for checkpoint in checkpoint_manager.checkpoints(directory):
+        restored = variables(0)
+        checkpoint_manager.restore(checkpoint.prefix, restored)
+        assert int(restored["global_step"]) == checkpoint.step
+        found[checkpoint.step] = (float(restored["a/kernel"][1, 2]), checkpoint_manager.state_of(checkpoint))
+    return found
+
+
+def names(*steps):
+    return sorted(
+        f"model.ckpt-{step}.{kind}" for step in steps for kind in ("data-00000-of-00001", "index", "state.json")
+    )
+
+
+def save(directory, step, value=None, state=None):
+    changed = variables(step)
+    if value is not None:
+        changed["a/kernel"].assign(tf.fill([2, 3], float(value)))
+    checkpoint_manager.save(directory, step, changed, state=state or {"seconds": step})
+
+
+def test_killed_at_any_operation_of_a_save_nothing_is_lost(tmp_path, dies_after):
+    before = {1: (1.0, {"seconds": 1}), 2: (2.0, {"seconds": 2})}
+    survived = []
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        save(directory, 1)
+        save(directory, 2)
+        died = dies_after(operations, lambda: save(directory, 3))  # noqa: B023
+        after = {**before, 3: (3.0, {"seconds": 3})}
+        found = content(directory)
+        assert found in (before, after)
+        survived.append(3 in found)
+        # The next save leaves nothing of the one that died.
+        save(directory, 4)
+        assert content(directory) == {**found, 4: (4.0, {"seconds": 4})}
+        assert sorted(path.name for path in directory.iterdir()) == names(*found, 4)
+        if not died:
+            break
+    # It is whole from one moment on, some operations after the first and some before the last.
+    assert survived == sorted(survived)
+    assert survived.index(True) > 5
+    assert survived.count(True) > 1
+
+
+def test_killed_where_a_step_is_saved_again_the_others_stay_and_old_and_new_never_mix(tmp_path, dies_after):
+    first = {1: (1.0, {"seconds": 1})}
+    old, new = (5.0, {"seconds": 5}), (7.0, {"seconds": 7})
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        save(directory, 1)
+        save(directory, 2, value=5, state={"seconds": 5})
+        died = dies_after(operations, lambda: save(directory, 2, value=7, state={"seconds": 7}))  # noqa: B023
+        assert content(directory) in ({**first, 2: old}, first, {**first, 2: new})
+        save(directory, 2, value=7, state={"seconds": 7})
+        assert content(directory) == {**first, 2: new}
+        assert sorted(path.name for path in directory.iterdir()) == names(1, 2)
+        if not died:
+            break
+
+
+def test_killed_at_any_operation_of_a_removal_the_rest_is_usable(tmp_path, dies_after):
+    retention = checkpoint_manager.RetentionPolicy(last=2)
+    for operations in itertools.count():
+        directory = tmp_path / str(operations)
+        for step in (1, 2, 3, 4):
+            save(directory, step)
+        died = dies_after(operations, lambda: checkpoint_manager.remove_old(directory, retention, best_step=None))  # noqa: B023
+        found = content(directory)
+        assert set(found) in ({1, 2, 3, 4}, {2, 3, 4}, {3, 4})
+        save(directory, 5)
+        checkpoint_manager.remove_old(directory, retention, best_step=None)
+        assert sorted(path.name for path in directory.iterdir()) == names(4, 5)
+        if not died:
+            break
+
+
+def test_data_is_on_the_disk_before_its_name_and_every_name_before_that_of_the_index(tmp_path, monkeypatch):
+    """What a power failure leaves is what had been synchronized."""
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def synchronized(descriptor):
+        events.append(("on disk", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def replaced(source, target):
+        events.append(("renamed", Path(target).name))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synchronized)
+    monkeypatch.setattr(os, "replace", replaced)
+    directory = tmp_path / "checkpoints"
+    save(directory, 1)
+    files, others = set(names(1)), {"model.ckpt-1.data-00000-of-00001", "model.ckpt-1.state.json"}
+    assert {name for _, name in events[:3]} == files
+    assert set(events[3:5]) == {("renamed", name) for name in others}
+    end = [("on disk", "checkpoints"), ("renamed", "model.ckpt-1.index"), ("on disk", "checkpoints")]
+    assert [events[0][0], *events[5:]] == ["on disk", *end]
+
+
+def test_the_index_goes_first_for_good(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    events = []
+    fsync, unlink = os.fsync, os.unlink
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (events.append("on disk"), fsync(descriptor)))
+    monkeypatch.setattr(os, "unlink", lambda path: (events.append(Path(path).name), unlink(path)))
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=1), best_step=None)
+    assert events[:2] == ["model.ckpt-1.index", "on disk"]
+    assert sorted(events[2:]) == [name for name in names(1) if not name.endswith("index")]
+
+
+def test_a_checkpoint_without_state_is_whole(tmp_path):
+    saved = checkpoint_manager.save(tmp_path, 1, variables(1))
+    assert checkpoint_manager.state_of(saved) == {}
+    checkpoint_manager.save(tmp_path, 1, variables(1), state={"window": [0.1 + 0.2, 1e-310, 12345678901234567890]})
+    assert checkpoint_manager.state_of(saved) == {"window": [0.1 + 0.2, 1e-310, 12345678901234567890]}
+    # The state of an earlier save of the step is not that of this one.
+    checkpoint_manager.save(tmp_path, 1, variables(1))
+    assert checkpoint_manager.state_of(saved) == {}
+    saved.state_file.write_text('{"window": [')
+    with pytest.raises(TrainingError, match=r"model.ckpt-1.state.json: not valid JSON .* remove .*model.ckpt-1.index"):
+        checkpoint_manager.state_of(saved)
+
+
+def save_for_ever(directory, step):
+    """Saves 400 kB a step, and says so after each."""
+    large = tf.Variable(tf.zeros([100_000]))
+    while True:
+        step += 1
+        large.assign(tf.fill([100_000], float(step)))
+        checkpoint_manager.save(directory, step, {"a/kernel": large}, state={"seconds": step})
+        checkpoint_manager.remove_old(directory, checkpoint_manager.RetentionPolicy(3), best_step=None)
+        print(step, flush=True)
+
+
+def test_killed_at_any_time_the_newest_whole_checkpoint_is_found(tmp_path):
+    chance = random.Random(0)
+    directory, log = tmp_path / "checkpoints", tmp_path / "log"
+    large = tf.Variable(tf.zeros([100_000]))
+    newest, inside = 0, 0
+    for _ in range(30):
+        process = start(log, save_for_ever, directory, newest)
+        said = log.stat().st_size if log.exists() else 0
+        while not log.exists() or log.stat().st_size == said:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.1))
+        process.kill()
+        process.join()
+        acknowledged = int(log.read_text().splitlines()[-1])
+        saved = checkpoint_manager.checkpoints(directory)
+        # Between a save and the word of it there may be one more.
+        assert saved[-1].step in (acknowledged, acknowledged + 1)
+        assert len(saved) >= min(3, acknowledged)
+        for checkpoint in saved:
+            checkpoint_manager.restore(checkpoint.prefix, {"a/kernel": large})
+            assert (large.numpy() == checkpoint.step).all()
+            assert checkpoint_manager.state_of(checkpoint) == {"seconds": checkpoint.step}
+        newest = saved[-1].step
+        inside += (directory / ".unfinished").exists()
+    # Most of the time goes into saving, so that most of them were killed inside.
+    assert inside >= 10
+    save(directory, newest + 1)
+    assert not (directory / ".unfinished").exists()
+
+
+def run_out_of_space(directory, most_bytes):
+    """Saves step 1, then step 2, which needs more than there is, as checkpoint and as its state."""
+    checkpoint_manager.save(directory, 1, variables(1))
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+    large = {"a": tf.Variable(tf.zeros([200_000]))}
+    for changed, state in ((large, None), (variables(2), {"window": [0.1] * 200_000})):
+        try:
+            checkpoint_manager.save(directory, 2, changed, state=state)
+        except TrainingError as error:
+            print(error)
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@contextlib.contextmanager
+def small_disk(directory):
+    """A disk of 100 kB, or None where nothing may be mounted."""
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(directory)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    try:
+        yield directory if mounted else None
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact(tmp_path):
+    def check(directory, most_bytes, reason):
+        log = tmp_path / f"{directory.name}.log"
+        assert run(log, run_out_of_space, directory, most_bytes) == 0
+        lines = log.read_text().splitlines()
+        assert len(lines) == 2
+        for line, size in zip(lines, ("800,000", "32"), strict=True):
+            assert re.fullmatch(
+                rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it takes {size} bytes, "
+                rf"[\d,]+ are free there; free some space, .* resumes from {directory}/model.ckpt-1",
+                line,
+            )
+        assert content(directory) == {1: (1.0, {})}
+        assert sorted(path.name for path in directory.iterdir()) == names(1)[:2]
+
+    check(tmp_path / "limited", 100_000, "file too large")
+    # A disk that is full, where the tests may make one.
+    with small_disk(tmp_path / "small") as directory:
+        if directory:
+            check(directory, None, "no space left on device")
+
+
+def test_bytes_are_those_of_the_files(tmp_path):
+    words = tf.Variable(tf.zeros([2000, 7]))
+    saved = {"bert/embeddings/word_embeddings": words, "cls/predictions/output_bias/adam_m": tf.Variable([0.0] * 2000)}
+    saved["global_step"] = tf.Variable(3, dtype=tf.int64)
+    for vocab_size in (None, 1990):
+        rows = vocab_size or 2000
+        needed = checkpoint_manager.bytes_needed(saved, vocab_size)
+        assert needed == 4 * rows * 7 + 4 * rows + 8
+        prefix = checkpoint_manager.save(tmp_path, 1, saved, vocab_size).prefix
+        assert Path(f"{prefix}.data-00000-of-00001").stat().st_size == needed
+
+
+def test_a_warning_where_the_disk_has_no_room_for_all_that_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_manager, "_free_bytes", lambda directory: 100)
+    saved = variables(1)  # 32 bytes
+    assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(2)) is None
+    warning = checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3))
+    assert re.search("up to 4 more checkpoints of 32 bytes and has 100 bytes free; .*--keep_checkpoint_max", warning)
+    checkpoint_manager.save(tmp_path, 1, saved)
+    assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3)) is None
+
+
+def save_and_restore_mirrored(directory):
+    """Saves variables that lie on two devices from beside them, restores them, and compares every copy."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    words = "bert/embeddings/word_embeddings"
+    with strategy.scope():
+        mirrored = {words: tf.Variable(tf.zeros([8, 2])), "global_step": tf.Variable(0, dtype=tf.int64)}
+
+    def update(factor):
+        # As the updates of training: in the graph, on every copy.
+        added = {words: factor * tf.reshape(tf.range(16.0), [8, 2]), "global_step": tf.constant(factor, tf.int64)}
+        for name, variable in mirrored.items():
+            strategy.extended.update(variable, lambda v, value: v.assign_add(value), (added[name],))
+
+    tf.function(update)(3)
+    checkpoint_manager.save(directory / "mirrored", 3, mirrored, vocab_size=5)
+    tf.function(update)(1)
+    checkpoint_manager.restore(directory / "mirrored" / "model.ckpt-3", mirrored, vocab_size=5)
+    expected = 3 * np.arange(16, dtype=np.float32).reshape(8, 2)
+    expected[5:] = 0
+    for variable, value in ((mirrored[words], expected), (mirrored["global_step"], 3)):
+        copies = strategy.experimental_local_results(variable)
+        assert len({copy.device for copy in copies}) == 2
+        for copy in copies:
+            np.testing.assert_array_equal(copy.numpy(), value)
+    plain = {words: tf.Variable(expected), "global_step": tf.Variable(3, dtype=tf.int64)}
+    checkpoint_manager.save(directory / "plain", 3, plain, vocab_size=5)
+
+
+def test_variables_on_several_devices_are_saved_as_those_on_one(tmp_path):
+    log = tmp_path / "log"
+    assert run(log, save_and_restore_mirrored, tmp_path) == 0, log.read_text()
+    for kind in ("index", "data-00000-of-00001"):
+        mirrored, plain = (tmp_path / name / f"model.ckpt-3.{kind}" for name in ("mirrored", "plain"))
+        assert mirrored.read_bytes() == plain.read_bytes()
+
+
+def test_errors_name_the_file_and_the_variable(tmp_path):
+    prefix = checkpoint_manager.save(tmp_path, 1, variables(1)).prefix
+    with pytest.raises(TrainingError, match=r"model.ckpt-1 has no variable b/kernel"):
+        checkpoint_manager.restore(prefix, {"b/kernel": tf.Variable([1.0])})
+    with pytest.raises(TrainingError, match=r"has a/kernel of shape \[2, 3\], the model needs \[3, 2\]"):
+        checkpoint_manager.restore(prefix, {"a/kernel": tf.Variable(tf.zeros([3, 2]))})
+    blocked = tmp_path / "file"
+    blocked.write_text("x")
+    with pytest.raises(TrainingError, match="cannot be written"):
+        checkpoint_manager.save(blocked / "checkpoints", 1, variables(1))
+
+
+@pytest.mark.parametrize("file", ["data-00000-of-00001", "index"])
+@pytest.mark.parametrize("damage", ["truncated", "changed", "missing"])
+def test_damaged_checkpoints_are_named(tmp_path, file, damage):
+    prefix = checkpoint_manager.save(tmp_path, 1, variables(1)).prefix
+    path = Path(f"{prefix}.{file}")
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-4] if damage == "truncated" else bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(TrainingError, match=r"cannot be read .* remove .*model.ckpt-1.index") as caught:
+        checkpoint_manager.restore(prefix, variables(0))
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_that_pad_the_vocabulary_are_not_in_checkpoints(tmp_path):
+    def padded(value):
+        table = np.full([8, 2], value)
+        table[5:] = -1
+        words = "bert/embeddings/word_embeddings"
+        return {
+            words: tf.Variable(table),
+            f"{words}/adam_m": tf.Variable(table + 1),
+            "cls/predictions/output_bias": tf.Variable(table[:, 0]),
+            "other": tf.Variable(table),
+            "global_step": tf.Variable(3),
+        }
+
+    prefix = checkpoint_manager.save(tmp_path, 1, padded(2.0), vocab_size=5).prefix
+    shapes = dict(tf.train.list_variables(str(prefix)))
+    assert shapes == {
+        "bert/embeddings/word_embeddings": [5, 2],
+        "bert/embeddings/word_embeddings/adam_m": [5, 2],
+        "cls/predictions/output_bias": [5],
+        "other": [8, 2],
+        "global_step": [],
+    }
+    restored = padded(0.0)
+    checkpoint_manager.restore(prefix, restored, vocab_size=5)
+    table = restored["bert/embeddings/word_embeddings"].numpy()
+    assert (table[:5] == 2).all()
+    assert (table[5:] == 0).all()
+    assert restored["bert/embeddings/word_embeddings/adam_m"].numpy()[:, 1].tolist() == [3] * 5 + [0] * 3
+    assert restored["cls/predictions/output_bias"].numpy().tolist() == [2] * 5 + [0] * 3
+    assert (restored["other"].numpy() == padded(2.0)["other"].numpy()).all()
+    with pytest.raises(TrainingError, match=r"word_embeddings of shape \[5, 2\], the model needs \[6, 2\]"):
+        checkpoint_manager.restore(prefix, padded(0.0), vocab_size=6)
+    # A model without padding reads the same checkpoint.
+    plain = {"cls/predictions/output_bias": tf.Variable(np.zeros(5))}
+    checkpoint_manager.restore(prefix, plain)
+    assert plain["cls/predictions/output_bias"].numpy().tolist() == [2] * 5

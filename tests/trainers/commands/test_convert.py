@@ -1,0 +1,277 @@
+import json
+
+import numpy as np
+import pytest
+
+import beambert
+from bert_model.checkpoints import writer
+from bert_model.checkpoints.reader import open_checkpoint
+from bert_model.checkpoints.stored_tensors import CheckpointError
+from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
+from bert_model.config import BertConfig
+from bert_model.pretraining import BertForPretraining
+from pipelines.errors import OutputError
+from tests.conftest import ROOT
+from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
+from tokenizer.vocabulary import Vocabulary
+from trainers.checkpoints.initial_checkpoint import load_weights
+from trainers.commands import pretrain
+from trainers.commands.fill_mask import fill_masks
+from trainers.errors import TrainingError
+
+FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
+
+
+def convert(capsys, *argv):
+    """Exit code, standard output and standard error of the command."""
+    capsys.readouterr()
+    code = beambert.main(["convert", *map(str, argv)])
+    return code, *capsys.readouterr()
+
+
+def test_it_says_what_it_found_and_wrote(tmp_path, capsys):
+    write_release(tmp_path / "uncased", slots=True)
+    code, said, _ = convert(capsys, zipped(tmp_path / "uncased"), tmp_path / "native", "--to", "native")
+    assert code == 0
+    assert said.splitlines() == [
+        f"Found     TF1 checkpoint {tmp_path / 'uncased.zip'}: pretraining, 2 layers of 8, 15 pieces, 46 tensors with "
+        "1,489 parameters",
+        "          93 variables of the optimizer, step 1234",
+        "Note      lower-cased, as its vocabulary shows; --do_lower_case overrides",
+        f"Wrote     native model {tmp_path / 'native'}: 46 tensors",
+        "Left out  93 variables of the optimizer (--optimizer keep writes them, to tf1 or native)",
+    ]
+    assert {path.name for path in (tmp_path / "native").iterdir()} == {
+        "README.md",
+        "beambert.json",
+        "bert_config.json",
+        "model.ckpt.data-00000-of-00001",
+        "model.ckpt.index",
+        "vocab.txt",
+    }
+    code, said, _ = convert(capsys, tmp_path / "native", tmp_path / "hf", "--to", "huggingface")
+    assert code == 0
+    assert "Note" not in said
+    assert {path.name for path in (tmp_path / "hf").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer_config.json",
+        "vocab.txt",
+    }
+
+
+def test_kept_state_comes_back_to_the_byte(tmp_path, capsys):
+    values = write_release(tmp_path / "a", slots=True)
+    assert convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native", "--optimizer", "keep")[0] == 0
+    code, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "tf1", "--optimizer", "keep")
+    assert code == 0
+    assert f"Wrote     TF1 checkpoint {tmp_path / 'c'}: 46 tensors and 93 variables of the optimizer\n" in said
+    assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
+
+
+def test_what_has_no_place_is_said(tmp_path, capsys):
+    _, said, _ = convert(capsys, FIXTURES / "classification", tmp_path / "a", "--to", "tf1")
+    assert "Note      TF1 has no place for the labels: no, maybe, yes\n" in said
+    assert "the released code knows only the tanh form of GELU" in said
+    write_release(tmp_path / "b", "span")
+    _, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "huggingface")
+    assert (
+        "Left out  bert/pooler/dense/kernel, bert/pooler/dense/bias: BertForQuestionAnswering has no place for them\n"
+        in said
+    )
+    _, said, _ = convert(capsys, tmp_path / "b", tmp_path / "d", "--to", "native", "--task", "pretraining")
+    assert "Missing   7: cls/predictions/transform/dense/kernel" in said
+    assert "Ignored   2: cls/squad/output_bias, cls/squad/output_weights\n" in said
+
+
+def test_files_that_lie_elsewhere_can_be_named(tmp_path, capsys):
+    """The released trainer leaves neither configuration nor vocabulary beside its checkpoints."""
+    write_release(tmp_path / "a", "classification", 3, name="model.ckpt-343", slots=True)
+    (tmp_path / "a" / "bert_config.json").rename(tmp_path / "bert_config.json")
+    (tmp_path / "a" / "vocab.txt").rename(tmp_path / "vocab.txt")
+    argv = [tmp_path / "a", tmp_path / "b", "--to", "huggingface"]
+    code, _, error = convert(capsys, *argv)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "has no bert_config.json beside it" in error
+    argv += ["--bert_config_file", tmp_path / "bert_config.json"]
+    code, _, error = convert(capsys, *argv)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "has no vocab.txt; give the model's with --vocab_file" in error
+    argv += ["--vocab_file", tmp_path / "vocab.txt", "--do_lower_case", "false"]
+    assert convert(capsys, *argv)[0] == 0
+    content = json.loads((tmp_path / "b" / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert content["do_lower_case"] is False
+
+
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys):
+    write_release(tmp_path / "a")
+    vocabulary = tmp_path / "a" / "vocab.txt"
+    whole = vocabulary.read_text(encoding="utf-8")
+    vocabulary.write_text(whole + "more\n", encoding="utf-8")
+    code, _, error = convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "has 16 pieces, the model has vocab_size 15" in error
+    vocabulary.write_text(whole, encoding="utf-8")
+    for flags, message in [
+        (["--to", "huggingface", "--optimizer", "keep"], "give --optimizer drop"),
+        (["--to", "native", "--task", "classification"], "has no head of classification"),
+    ]:
+        code, _, error = convert(capsys, tmp_path / "a", tmp_path / "b", *flags)
+        assert (code, error.count("\n")) == (1, 1)
+        assert message in error
+    code, _, error = convert(capsys, tmp_path / "a", tmp_path / "a", "--to", "tf1")
+    assert "is there already; give a new directory" in error
+    code, _, error = convert(capsys, tmp_path / "nowhere", tmp_path / "b", "--to", "tf1")
+    assert "holds no checkpoint" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_case_is_told_from_the_vocabulary(shared_data):
+    assert not Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").has_capitals()
+    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert not Vocabulary((*specials, "a", "##b", "é", "中")).has_capitals()
+    assert Vocabulary((*specials, "a", "##B")).has_capitals()
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A release with the vocabulary of the pretraining data, 4 positions more than the data need."""
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=20,
+        max_position_embeddings=LENGTH + 4,
+    )
+    values = write_release(tmp_path / "release", config=config)
+    (tmp_path / "release" / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
+    return tmp_path / "release", config, values
+
+
+def pretrained(options, capsys, *flags):
+    """Trains a step that changes nothing, the learning rate of the first being 0; what it said."""
+    capsys.readouterr()
+    args = options("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", *map(str, flags))
+    args.model = None
+    assert pretrain.run(args) == 0
+    return capsys.readouterr().out
+
+
+def test_pretraining_begins_with_a_checkpoint_of_any_kind(tmp_path, options, capsys, release):
+    directory, config, values = release
+    with open_checkpoint(directory) as checkpoint:
+        writer.write(checkpoint, tmp_path / "hf", "huggingface", VOCABULARY.to_bytes(), True)
+        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
+    for path in (zipped(directory), tmp_path / "hf"):
+        output = tmp_path / "outputs" / path.name
+        said = pretrained(options, capsys, "--init_checkpoint", path, "--output", output)
+        assert f"Weights read from {path}: loaded 30\n" in said
+        # Without --model, the model is the checkpoint's.
+        assert BertConfig.load(output / "bert_config.json") == config
+        trained = stored_values(output / "checkpoints" / "model.ckpt-1")
+        assert_same_bytes({name: trained[name] for name in values}, values)
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "| Origin | training began with the weights of hf |" in card
+    filled = fill_masks(output, ["ba [MASK]."])
+    for path in (directory, zipped(directory), tmp_path / "hf", tmp_path / "native"):
+        assert fill_masks(path, ["ba [MASK]."]) == filled
+
+
+def test_rows_that_pad_a_vocabulary_are_filled_with_zeros(release):
+    directory, config, values = release
+    model = BertForPretraining(config, pad_vocabulary=True)
+    variables = variables_by_tf1_name(model)
+    with open_checkpoint(directory) as checkpoint:
+        assert load_weights(checkpoint, variables).initialised == ()
+    words = np.asarray(variables["bert/embeddings/word_embeddings"])
+    assert words.shape == (128, 16)
+    np.testing.assert_array_equal(words[: config.vocab_size], values["bert/embeddings/word_embeddings"])
+    assert not words[config.vocab_size :].any()
+
+
+def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
+    _, config, _ = release
+    values = write_release(tmp_path / "fine-tuned", "classification", 3, config=config)
+    (tmp_path / "fine-tuned" / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
+    said = pretrained(options, capsys, "--init_checkpoint", tmp_path / "fine-tuned")
+    assert (
+        "loaded 23; initialised 7: cls/predictions/transform/dense/kernel, cls/predictions/transform/dense/bias, "
+        "cls/predictions/transform/LayerNorm/gamma, cls/predictions/transform/LayerNorm/beta, "
+        "cls/predictions/output_bias, cls/seq_relationship/output_weights and 1 more; ignored 2: output_weights, "
+        "output_bias\n"
+    ) in said
+    lines = (tmp_path / "output" / "init_checkpoint.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 23 + 7 + 2
+    assert "initialised cls/seq_relationship/output_bias" in lines
+    names = {name.tf1 for name in variable_names(config)} & values.keys()
+    trained = stored_values(tmp_path / "output" / "checkpoints" / "model.ckpt-1")
+    assert_same_bytes({name: trained[name] for name in names}, {name: values[name] for name in names})
+    with pytest.raises(TrainingError, match="has no masked-LM head"):
+        fill_masks(tmp_path / "fine-tuned", ["[MASK]"])
+
+
+def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
+    directory, _, _ = release
+    args = options("--do_train", "--init_checkpoint", str(directory))
+    message = (
+        r"of another model: hidden_size 16 there, 32 in the model; num_hidden_layers 1 there, 2 in the model; "
+        r"intermediate_size 20 there, 64 in the model; max_position_embeddings \d+ there, \d+ in the model; leave"
+    )
+    with pytest.raises(TrainingError, match=message):
+        pretrain.run(args)
+    write_release(tmp_path / "other")
+    with pytest.raises(TrainingError, match=r"other/vocab\.txt, which is not the vocabulary of --data; build"):
+        pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")
+    with open_checkpoint(directory) as checkpoint:
+        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
+    with pytest.raises(
+        OutputError, match=r"holds a converted model \(beambert.json\), which is not what beambert pretrain writes"
+    ):
+        pretrained(options, capsys, "--init_checkpoint", directory, "--output", tmp_path / "native")
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        pretrained(options, capsys, "--init_checkpoint", tmp_path / "nowhere")
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
+    assert pretrain.run(options("--do_train")) == 0
+    output = tmp_path / "output"
+    assert "## Evaluation" not in (output / "README.md").read_text(encoding="utf-8")
+    assert pretrain.run(options("--do_eval")) == 0
+    results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
+    del results["global_step"]
+    with open_checkpoint(output) as checkpoint:
+        assert checkpoint.kind == "native"
+        assert checkpoint.missing == checkpoint.ignored == ()
+        assert len(checkpoint.optimizer) == 2 * 46 + 1
+        record = checkpoint.record
+    with open_checkpoint(output / "checkpoints") as checkpoint:
+        assert checkpoint.record == record
+    assert (record.task, record.steps, record.metrics, record.max_seq_length) == ("pretraining", 6, results, LENGTH)
+    run = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    assert [record.data_fingerprint] == run["data_fingerprints"]
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\n")
+    assert "pipeline_tag: fill-mask\n" in card
+    for fact in (
+        record.data_fingerprint,
+        "| Updates | 6 |",
+        f"| loss | {results['loss']:.6g} |",
+        "| Parameters | 21,538",
+    ):
+        assert fact in card
+    code, said, _ = convert(capsys, output, tmp_path / "native", "--to", "native", "--optimizer", "keep")
+    assert code == 0
+    assert "93 variables of the optimizer, step 6" in said
+    # All that is known of the run goes along; converted once more, the card is the same.
+    assert (tmp_path / "native" / "README.md").read_text(encoding="utf-8") == card
+    before = stored_values(output / "checkpoints" / "model.ckpt-6")
+    assert_same_bytes(stored_values(tmp_path / "native" / "model.ckpt"), before)
+
+
+def test_filling_with_a_model_of_hugging_face():
+    (fillings,) = fill_masks(FIXTURES / "pretraining_erf", ["a [MASK]"], top_k=40)[0]
+    assert sum(filling.probability for filling in fillings) == pytest.approx(1)
+    assert len({filling.piece for filling in fillings}) == 40

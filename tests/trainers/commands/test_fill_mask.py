@@ -1,0 +1,90 @@
+import argparse
+from pathlib import Path
+
+import pytest
+
+import beambert
+from bert_model.checkpoints.stored_tensors import CheckpointError
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
+from tokenizer.tokenizer import Tokenizer
+from trainers.commands import fill_mask, pretrain
+from trainers.commands.fill_mask import encode, fill_masks
+from trainers.errors import TrainingError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def output(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    return tmp_path / "output"
+
+
+def test_encode_puts_masks_between_the_pieces():
+    ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY, never_split=["[MASK]"]), LENGTH)
+    pieces = [VOCABULARY.pieces[number] for number in ids]
+    assert pieces == ["[CLS]", "[MASK]", "ba", "be", "##s", "[MASK]", "fu", ".", "[MASK]", "[SEP]"]
+
+
+def test_fillings_are_the_best_of_a_distribution(output):
+    (one, two) = fill_masks(output, ["ba [MASK].", "[MASK] be [MASK]"], top_k=len(VOCABULARY))
+    assert [len(one), len(two)] == [1, 2]
+    for fillings in (*one, *two):
+        probabilities = [filling.probability for filling in fillings]
+        assert sum(probabilities) == pytest.approx(1)
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert {filling.piece for filling in fillings} == set(VOCABULARY.pieces)
+    # Alone as in a batch, where shorter texts are padded.
+    [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
+    assert [filling.piece for filling in alone] == [filling.piece for filling in one[0][:3]]
+    assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
+
+
+def test_answers_come_in_the_order_of_the_texts(output):
+    texts = ["ba be bi bo bu [MASK]", "[MASK]", "be [MASK] ba", "[MASK] [MASK]"]
+    answers = fill_masks(output, texts, top_k=2)
+    assert [len(masks) for masks in answers] == [1, 1, 1, 2]
+    for text, masks in zip(texts, answers, strict=True):
+        [alone] = fill_masks(output, [text], top_k=2)
+        assert [[filling.piece for filling in mask] for mask in masks] == [
+            [filling.piece for filling in mask] for mask in alone
+        ]
+
+
+def test_other_kinds_of_checkpoints(tmp_path):
+    source = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
+    assert beambert.main(["convert", str(source), str(tmp_path / "tf1"), "--to", "tf1"]) == 0
+    texts = ["a [MASK] tea", "sun [MASK] [MASK]"]
+    theirs = fill_masks(source, texts, top_k=40)
+    assert fill_masks(tmp_path / "tf1", texts, top_k=40) == theirs
+    (tmp_path / "tf1" / "vocab.txt").unlink()
+    with pytest.raises(CheckpointError, match="give the model's with --vocab_file"):
+        fill_masks(tmp_path / "tf1", texts)
+    assert fill_masks(tmp_path / "tf1", texts, top_k=40, vocab_file=str(source / "vocab.txt")) == theirs
+
+
+def test_a_model_without_the_head_is_refused():
+    with pytest.raises(TrainingError, match="has no masked-LM head"):
+        fill_masks(ROOT / "tests/fixtures/hugging_face/classification", ["[MASK]"])
+
+
+def test_errors(tmp_path, output):
+    with pytest.raises(TrainingError, match=r"'ba' has no \[MASK\]"):
+        fill_masks(output, ["ba"])
+    with pytest.raises(TrainingError, match=rf"has {LENGTH + 1} pieces .* at most {LENGTH}"):
+        fill_masks(output, ["ba " * (LENGTH - 2) + "[MASK]"])
+    fill_masks(output, ["ba " * (LENGTH - 3) + "[MASK]"])
+    with pytest.raises(TrainingError, match="--top_k is 0"):
+        fill_masks(output, ["[MASK]"], top_k=0)
+    with pytest.raises(CheckpointError, match=r"holds no checkpoint"):
+        fill_masks(tmp_path, ["[MASK]"])
+
+
+def test_printed(output, capsys):
+    parser = argparse.ArgumentParser()
+    fill_mask.add_arguments(parser)
+    assert fill_mask.run(parser.parse_args([str(output), "ba [MASK] [MASK]", "--top_k", "2"])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ba [MASK] [MASK]"
+    assert [line.strip() for line in lines if "[MASK]" in line][1:] == ["[MASK] 1", "[MASK] 2"]
+    assert len(lines) == 7

@@ -1,0 +1,111 @@
+"""`predict` and `features` never replace what they read, nor, without --overwrite, what is there."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import beambert
+from tests.conftest import ROOT
+from tests.trainers.random_models import write_model
+from trainers.inference import model_loading
+
+TEXTS = "All human beings.\nrights\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "model", "classification", ("no", "yes"))
+    (folder / "in.txt").write_text(TEXTS)
+    (folder / "link.txt").symlink_to("in.txt")
+    (folder / "hard.jsonl").hardlink_to(folder / "in.txt")
+    return folder
+
+
+def predict(folder, output, *flags):
+    return ["predict", f"{folder}/model", "--input_file", f"{folder}/in.txt", "--output_file", str(output), *flags]
+
+
+def features(folder, output, *flags):
+    argv = ["features", "--init_checkpoint", f"{folder}/model", "--input_file", f"{folder}/in.txt"]
+    return [*argv, "--output_file", str(output), "--max_seq_length", "16", "--format", "jsonl", *flags]
+
+
+def tree(folder):
+    return {path: hashlib.sha256(path.read_bytes()).digest() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("flags", [(), ("--overwrite",)])
+@pytest.mark.parametrize("command", [predict, features])
+def test_the_input_is_refused_by_every_name(command, flags, folder, capsys):
+    before = tree(folder)
+    for name in ("in.txt", "link.txt", "hard.jsonl", "model/../in.txt"):
+        assert beambert.main(command(folder, folder / name, *flags)) == 1
+        error = capsys.readouterr().err
+        assert f"is the same file as --input_file {folder}/in.txt" in error
+        assert error.count("\n") == 1
+    for name in ("vocab.txt", "bert_config.json"):
+        assert beambert.main(command(folder, folder / "model" / name, *flags)) == 1
+        assert "is a file of" in capsys.readouterr().err
+    assert tree(folder) == before
+
+
+@pytest.mark.parametrize("command", [predict, features])
+def test_a_file_that_exists_is_replaced_with_overwrite_alone(command, folder, tmp_path, capsys):
+    output = tmp_path / "out.txt"
+    output.write_text("kept")
+    assert beambert.main(command(folder, output)) == 1
+    assert f"--output_file {output} exists; give --overwrite" in capsys.readouterr().err
+    assert output.read_text() == "kept"
+    assert beambert.main(command(folder, output, "--overwrite")) == 0
+    assert len(output.read_text().splitlines()) >= 2
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_it_is_refused_before_tensorflow_is_imported(folder):
+    code = (
+        "import sys, beambert\n"
+        "codes = [beambert.main(sys.argv[1:13]), beambert.main(sys.argv[13:])]\n"
+        "print(codes, 'tensorflow' in sys.modules)"
+    )
+    argv = [*features(folder, folder / "in.txt")[:11], "--overwrite", *predict(folder, folder / "in.txt")]
+    result = subprocess.run([sys.executable, "-c", code, *argv], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout == "[1, 1] False\n"
+    assert result.stderr.count("same file as --input_file") == 2
+
+
+def test_a_stream_is_written_directly(folder, tmp_path):
+    """Into a pipe, and appended to a file that a shell redirects stdout to."""
+    log = tmp_path / "log.txt"
+    log.write_text("before\n")
+    stdout = os.readlink("/dev/stdout")  # noqa: PTH115
+    with log.open("a") as output:
+        argv = [sys.executable, "-m", "beambert", *predict(folder, "/dev/stdout", "--json")]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(argv, stdout=output, stderr=subprocess.DEVNULL, env=environment, check=True)
+    first, *lines = log.read_text().splitlines()
+    assert first == "before"
+    assert [json.loads(line)["text"] for line in lines] == TEXTS.splitlines()
+    assert os.readlink("/dev/stdout") == stdout  # noqa: PTH115
+
+
+@pytest.mark.parametrize("command", [predict, features])
+def test_a_directory_that_vanishes_is_one_line(command, folder, tmp_path, capsys, monkeypatch):
+    output = tmp_path / "gone" / "out.txt"
+    output.parent.mkdir()
+    padded = model_loading.padded
+
+    def removed(*args):
+        shutil.rmtree(output.parent, ignore_errors=True)
+        return padded(*args)
+
+    monkeypatch.setattr("trainers.inference.tokenization.padded", removed)
+    assert beambert.main(command(folder, output)) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"--output_file {output}: {output.parent} was removed while the command ran" in error
+    assert not output.exists()

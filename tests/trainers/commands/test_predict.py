@@ -1,0 +1,443 @@
+"""`beambert predict` against the exported SavedModel and the model asked one unpadded text at a time."""
+
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beambert
+from tests.conftest import ROOT
+from tests.converted_models import write_release
+from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
+from tokenizer.normalization import split_words
+from tokenizer.tokenizer import Tokenizer
+from trainers.commands import predict
+from trainers.commands.export import save
+from trainers.errors import TrainingError
+from trainers.inference import span_signatures
+from trainers.inference.model_loading import load_model
+from trainers.inference.predictor import Predictor, best_windows, window_starts
+
+LENGTH = 48
+LABELS = ("no", "perhaps", "yes \u00e9")
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+MODELS = {
+    "classification": LABELS,
+    "regression": None,
+    "token_classification": TAGS,
+    "multiple_choice": None,
+    "span": None,
+}
+# Different lengths, one without pieces, one that is cut.
+SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
+PAIRS = [f"{first} ||| {second}" for first, second in zip(TEXTS[:12], TEXTS[12:24], strict=True)]
+CHOICES = ["all ||| human ||| rights ||| a", f"{TEXTS[2]} ||| {TEXTS[3]} ||| {TEXTS[4]}"]
+QUESTIONS = [("all rights", TEXTS[0] * 3), ("human", TEXTS[5]), (TEXTS[3], TEXTS[10] + TEXTS[6]), ("x", "\u00c9 human")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model of every task."""
+    folder = tmp_path_factory.mktemp("fine-tuned")
+    for task, labels in MODELS.items():
+        write_model(folder / task, task, labels)
+    write_model(folder / "multi_label", "classification", LABELS, multi_label=True)
+    write_model(folder / "pretraining")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def predictor(folder):
+    load = cache(load_model)
+
+    def make(name, **options):
+        return Predictor(load(folder / name), **{"max_seq_length": LENGTH, "batch_size": 4, **options})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def served(folder):
+    """The signatures of a model's SavedModel, as functions of lists of strings."""
+    import tensorflow as tf
+
+    def load(name):
+        destination = folder / f"{name}-saved"
+        if not destination.is_dir():
+            save(load_model(folder / name), destination, LENGTH)
+        loaded = tf.saved_model.load(destination)
+
+        def ask(signature, **inputs):
+            tensors = {key: tf.constant(value) for key, value in inputs.items()}
+            return {key: value.numpy() for key, value in loaded.signatures[signature](**tensors).items()}
+
+        ask.loaded = loaded
+        return ask
+
+    return load
+
+
+def answers(predictor, texts):
+    return predictor.answers(texts, [f"line {number}" for number in range(len(texts))])
+
+
+def unpadded(text, pair=None):
+    ids, mask, segments = (np.array(part)[None] for part in Tokenizer(VOCABULARY, True).encode(text, pair, LENGTH))
+    size = mask.sum()
+    return {"input_ids": ids[:, :size], "input_mask": mask[:, :size], "segment_ids": segments[:, :size]}
+
+
+def logits_alone(predictor, text, pair=None):
+    """The model, asked one text without padding."""
+    return np.array(predictor.opened.model(unpadded(text, pair)))[0]
+
+
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=3e-6)
+
+
+def test_classes(predictor, served):
+    asking, model = predictor("classification"), served("classification")
+    found = answers(asking, SINGLE)
+    wanted = model("serving_default", text=[text.strip() for text in SINGLE])
+    for text, answer, row, label in zip(SINGLE, found, wanted["probabilities"], wanted["label"], strict=True):
+        assert answer["labels"][0]["label"] == label.decode()
+        probabilities = {entry["label"]: entry["probability"] for entry in answer["labels"]}
+        close([probabilities[name] for name in LABELS], row)
+        close([probabilities[name] for name in LABELS], softmax(logits_alone(asking, text)))
+        shares = [entry["probability"] for entry in answer["labels"]]
+        assert shares == sorted(shares, reverse=True)
+    assert asking.cut > 0
+    assert [len(answer["labels"]) for answer in answers(predictor("classification", top_k=2), SINGLE[:3])] == [2] * 3
+
+
+def test_pairs_and_scores(predictor):
+    asking = predictor("regression")
+    found = answers(asking, PAIRS)
+    close([answer["score"] for answer in found], [logits_alone(asking, *pair.split(" ||| ")) for pair in PAIRS])
+    assert [(answer["text"], answer["text_pair"]) for answer in found] == [tuple(pair.split(" ||| ")) for pair in PAIRS]
+
+
+def test_several_labels_of_a_text(predictor, served):
+    asking, ask = predictor("multi_label"), served("multi_label")
+    wanted = ask("serving_default", text=[text.strip() for text in SINGLE])
+    # Which are meant is for the caller to say.
+    assert wanted.keys() == {"probabilities"}
+    sizes = set()
+    for text, answer, row in zip(SINGLE, answers(asking, SINGLE), wanted["probabilities"], strict=True):
+        close(row, 1 / (1 + np.exp(-logits_alone(asking, text))))
+        likely = {name: share for name, share in zip(LABELS, row, strict=True) if share > 0.5}
+        assert {entry["label"] for entry in answer["labels"]} == likely.keys()
+        close([entry["probability"] for entry in answer["labels"]], sorted(likely.values(), reverse=True))
+        sizes.add(len(likely))
+    assert len(sizes) > 1
+    ids = np.array([[2, 7, 8, 3]], np.int32)
+    inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+    logits = np.array(asking.opened.model(inputs))
+    close(ask("ids", **inputs)["probabilities"], 1 / (1 + np.exp(-logits)))
+    labels_file = Path(ask.loaded.labels_file.asset_path.numpy().decode())
+    assert json.loads(labels_file.read_text(encoding="utf-8")) == list(LABELS)
+
+
+def test_choices(predictor):
+    asking = predictor("multiple_choice")
+    found = answers(asking, CHOICES)
+    for line, answer in zip(CHOICES, found, strict=True):
+        text, *choices = line.split(" ||| ")
+        inputs = [unpadded(text, choice) for choice in choices]
+        logits = np.array([asking.opened.model({n: v[None] for n, v in one.items()}) for one in inputs])[:, 0, 0]
+        assert (answer["text"], answer["choices"], answer["choice"]) == (text, choices, logits.argmax())
+        close(answer["probabilities"], softmax(logits))
+    with pytest.raises(TrainingError, match=r"line 1 has less than two choices; write 'text \|\|\| choice"):
+        answers(asking, [CHOICES[0], "a ||| b"])
+
+
+def test_answers_and_their_places(predictor, served, monkeypatch):
+    # So that windows overlap in a model this small.
+    monkeypatch.setattr(span_signatures, "DOC_STRIDE", 7)
+    questions, contexts = zip(*QUESTIONS, strict=True)
+    wanted = served("span")("serving_default", question=list(questions), context=list(contexts))
+    asking = predictor("span")
+    found = answers(asking, [f"{question} ||| {context}\n" for question, context in QUESTIONS])
+    # The same, with the question apart.
+    (apart,) = answers(predictor("span", question=QUESTIONS[0][0]), [QUESTIONS[0][1]])
+    assert {**apart, "score": 0, "null_score": 0} == {**found[0], "score": 0, "null_score": 0}
+    for i, answer in enumerate(found):
+        assert (answer["question"], answer["context"]) == QUESTIONS[i]
+        assert answer["answer"] == wanted["answer"][i].decode() == answer["context"][answer["start"] : answer["end"]]
+        close([answer["score"], answer["null_score"]], [wanted["score"][i], wanted["null_score"][i]])
+    assert any(answer["end"] > len(answer["answer"].encode()) for answer in found)
+    none = predictor("span", question="all", null_score_diff_threshold=-1e9)
+    for answer in answers(none, ["human", "  "]):
+        assert (answer["answer"], answer["start"], answer["end"]) == ("", -1, -1)
+    with pytest.raises(TrainingError, match=r"line 1 has no question; write 'question \|\|\| context', or give --"):
+        answers(asking, ["a ||| b", "a"])
+
+
+def test_words_and_entities(predictor, served):
+    asking = predictor("token_classification")
+    found = answers(asking, SINGLE)
+    wanted = served("token_classification")("serving_default", text=SINGLE)
+    for row, (text, answer) in enumerate(zip(SINGLE, found, strict=True)):
+        assert [word["word"] for word in answer["words"]] == _surface_words(text)
+        data = text.encode()
+        by_start = {}
+        for start, label, probabilities in zip(
+            wanted["start"][row], wanted["labels"][row], wanted["probabilities"][row], strict=True
+        ):
+            if start >= 0:
+                # Of the pieces of a word the first counts.
+                by_start.setdefault(len(data[:start].decode()), (label.decode(), probabilities.max()))
+        if len(Tokenizer(VOCABULARY, True).tokenize(text)) > LENGTH - 2:
+            continue  # The SavedModel cuts it.
+        for word in answer["words"]:
+            assert text[word["start"] : word["end"]] == word["word"]
+            label, probability = by_start[word["start"]]
+            assert word["label"] == label
+            close(word["probability"], probability)
+        # Whatever the labels are, all words with a type and no others are in an entity of that type.
+        inside = {}
+        for entity in answer["entities"]:
+            assert text[entity["start"] : entity["end"]] == entity["text"]
+            for word in answer["words"]:
+                if entity["start"] <= word["start"] < entity["end"]:
+                    inside[word["start"]] = entity["type"]
+        wanted_types = {w["start"]: w["label"].split("-")[1] for w in answer["words"] if w["label"] != "O"}
+        assert inside == wanted_types
+    assert any(answer["entities"] for answer in found)
+
+
+def _surface_words(text):
+    """The words of a text as they stand there, found by a search from left to right for what each was made from."""
+    tokenizer = Tokenizer(VOCABULARY, True)
+    _, _, offsets = tokenizer.encode_batch_with_offsets([text])
+    words, pieces = [], tokenizer.tokenize(text)
+    for piece, (start, end) in zip(pieces, offsets.tolist(), strict=True):
+        if piece.startswith("##"):
+            words[-1] = (words[-1][0], end)
+        else:
+            words.append((start, end))
+    assert len(words) == len(split_words(text, True))
+    return [text[start:end] for start, end in words]
+
+
+def test_entities_of_several_words(predictor, monkeypatch):
+    asking = predictor("token_classification")
+    tags = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
+    scores = np.stack([[0.0] * len(TAGS), *(np.eye(len(TAGS))[TAGS.index(tag)] for tag in tags), [0.0] * len(TAGS)])
+    monkeypatch.setattr(asking, "_forward", lambda features: _Tensor(scores[None]))
+    (answer,) = answers(asking, ["a  b  c d e"])
+    assert answer["entities"] == [
+        {"type": "PER", "text": "a  b", "start": 0, "end": 4},
+        {"type": "LOC", "text": "d", "start": 8, "end": 9},
+        {"type": "LOC", "text": "e", "start": 10, "end": 11},
+    ]
+
+
+class _Tensor(NamedTuple):
+    """What a forward pass would have returned."""
+
+    values: np.ndarray
+
+    def numpy(self):
+        return self.values
+
+
+def test_words_that_were_split_before(predictor):
+    text = "all-human  rights. (all) a"
+    words = {
+        where: [word["word"] for word in answers(predictor("token_classification", words_at=where), [text])[0]["words"]]
+        for where in ("punctuation", "whitespace")
+    }
+    assert words["punctuation"] == ["all", "-", "human", "rights", ".", "(", "all", ")", "a"]
+    assert words["whitespace"] == ["all-human", "rights.", "(all)", "a"]
+
+
+def test_a_feature_based_tagger_answers_as_the_other(tmp_path):
+    model = load_model(write_model(tmp_path / "bilstm", "token_classification_bilstm", TAGS))
+    asking = Predictor(model, max_seq_length=LENGTH)
+    (answer,) = answers(asking, ["all human rights"])
+    logits = logits_alone(asking, "all human rights")
+    # Pieces: [CLS] all human rights [SEP].
+    assert [word["label"] for word in answer["words"]] == [TAGS[i] for i in logits[1:4].argmax(-1)]
+
+
+def test_a_long_text_is_labelled_to_its_end(predictor):
+    """Words in the middle of a window have the labels that the window gives them alone."""
+    asking = predictor("token_classification", max_seq_length=10)
+    text = "a b c d e " * 5
+    (answer,) = answers(asking, [text])
+    assert len(answer["words"]) == 25
+    # Windows of 8 pieces start at 0, 4, ..., 16, 17.
+    pieces = text.split()
+    for place, start in ((0, 0), (3, 0), (6, 4), (12, 8), (24, 17)):
+        window = pieces[start : start + 8]
+        (alone,) = answers(asking, [" ".join(window)])
+        assert answer["words"][place]["label"] == alone["words"][place - start]["label"]
+        close(answer["words"][place]["probability"], alone["words"][place - start]["probability"])
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300), st.integers(2, 40))
+def test_windows_cover_a_row_and_show_most(count, room):
+    starts = window_starts(count, room)
+    assert starts[0] == 0
+    assert all(0 < b - a <= room // 2 for a, b in itertools.pairwise(starts))
+    assert count <= room or starts[-1] == count - room
+    pieces = np.arange(count)
+    chosen = best_windows(pieces, starts, room)
+    for piece, window in zip(pieces.tolist(), chosen.tolist(), strict=True):
+        around = [min(piece - start, start + room - 1 - piece) for start in starts.tolist()]
+        assert around[window] == max(around)
+        assert around[window] >= 0
+
+
+def test_answers_come_in_the_order_of_the_texts_whatever_the_batch(predictor):
+    wanted = answers(predictor("classification", batch_size=1), SINGLE)
+    found = answers(predictor("classification", batch_size=5), SINGLE)
+    for one, other in zip(found, wanted, strict=True):
+        assert one["text"] == other["text"]
+        assert [entry["label"] for entry in one["labels"]] == [entry["label"] for entry in other["labels"]]
+        close([entry["probability"] for entry in one["labels"]], [entry["probability"] for entry in other["labels"]])
+
+
+# The command.
+
+
+def called(capsys, *argv):
+    capsys.readouterr()
+    code = beambert.main(["predict", *map(str, argv)])
+    return code, *capsys.readouterr()
+
+
+def test_what_a_person_sees(folder, capsys):
+    code, said, _ = called(capsys, folder / "classification", "all human", "rights ||| all", "--top_k", "2")
+    lines = said.splitlines()
+    assert (code, len(lines), lines[0], lines[3]) == (0, 6, "all human", "rights ||| all")
+    assert lines[1].strip().split("  ")[1] in LABELS
+    assert lines[1].strip().split("  ")[0].endswith("%")
+    assert called(capsys, folder / "regression", "all")[1].splitlines()[0] == "all"
+    code, said, _ = called(capsys, folder / "span", "all human beings", "--question", "who?")
+    assert said.splitlines()[0] == "all human beings"
+    assert "score" in said.splitlines()[1]
+    code, said, _ = called(capsys, folder / "token_classification", "all human beings")
+    assert "human" in said.splitlines()[1]
+    code, said, _ = called(capsys, folder / "multiple_choice", "all ||| human ||| rights")
+    assert {line.split("%  ")[1] for line in said.splitlines()[1:]} == {"human", "rights"}
+    code, said, _ = called(capsys, folder / "multi_label", "all ||| human")
+    assert said.startswith("all ||| human\n  ")
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_a_file_of_lines(folder, predictor, tmp_path, capsys, monkeypatch, task):
+    monkeypatch.setattr(predict, "LINES_A_CHUNK", 3)
+    texts = {"multiple_choice": CHOICES * 3, "span": [" ||| ".join(pair) for pair in QUESTIONS] * 2}.get(task, SINGLE)
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    flags = ["--input_file", tmp_path / "texts.txt", "--json", "--max_seq_length", LENGTH]
+    code, said, _ = called(capsys, folder / task, *flags)
+    assert code == 0
+    found = [json.loads(line) for line in said.splitlines()]
+    wanted = answers(predictor(task, batch_size=32), texts)
+    assert [entry.keys() for entry in found] == [entry.keys() for entry in wanted]
+    key = {"multiple_choice": "choice", "span": "answer", "regression": "text"}.get(task)
+    for one, other in zip(found, wanted, strict=True):
+        if key:
+            assert one[key] == other[key]
+        else:
+            part = "labels" if task == "classification" else "words"
+            assert [entry["label"] for entry in one[part]] == [entry["label"] for entry in other[part]]
+
+
+def test_a_file_of_answers_is_what_stdout_would_have(folder, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("all\nhuman\n", encoding="utf-8")
+    flags = [folder / "regression", "--input_file", tmp_path / "texts.txt", "--json"]
+    _, said, _ = called(capsys, *flags)
+    _, nothing, errors = called(capsys, *flags, "--output_file", tmp_path / "answers.jsonl")
+    assert nothing == ""
+    assert (tmp_path / "answers.jsonl").read_text(encoding="utf-8") == said
+    assert "2 texts" in errors
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", "answers.jsonl"}
+
+
+LINES = b"all human\n\xff rights ||| all\n" * 3000
+
+
+def test_lines_of_stdin(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINES)))
+    code, said, errors = called(capsys, folder / "classification", "--input_file", "-", "--json")
+    found = [json.loads(line) for line in said.splitlines()]
+    assert (code, len(found), found[1]["text_pair"]) == (0, 6000, "all")
+    assert "3,000 of 6,000 lines were not UTF-8" in errors
+
+
+def test_a_reader_may_go_away(folder):
+    command = f"{sys.executable} -m beambert predict {folder}/classification --input_file - --json | head -n 1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, shell=True, input=LINES, capture_output=True, env=environment, cwd=folder)
+    assert json.loads(result.stdout)["text"] == "all human"
+    assert b"Traceback" not in result.stderr
+    assert b"rror" not in result.stderr
+
+
+def test_nothing_half_written(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(predict, "LINES_A_CHUNK", 2)
+    (tmp_path / "texts.txt").write_text("a ||| b ||| c\n" * 3 + "a\n", encoding="utf-8")
+    flags = ["--input_file", tmp_path / "texts.txt", "--output_file", tmp_path / "answers"]
+    code, _, error = called(capsys, folder / "multiple_choice", *flags)
+    assert (code, error.strip().splitlines()[-1].count("texts.txt, line 4 has less than two choices")) == (1, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("pretraining", ["a"], "is a pretrained model without the head of a task; fine-tune it first"),
+        ("classification", [], "give TEXT, one or more, or --input_file"),
+        ("classification", ["a", "--input_file", "b"], "give TEXT, one or more, or --input_file"),
+        ("classification", ["a", "--question", "b"], "--question is for models of span"),
+        ("span", ["a ||| b", "--words_at", "whitespace"], "--words_at is for models of token_classification"),
+        ("classification", ["a", "--max_seq_length", "65"], "give 8 to 64"),
+        ("classification", ["--input_file", "nowhere.txt"], "nowhere.txt"),
+        ("nowhere", ["a"], "holds no checkpoint"),
+    ],
+)
+def test_mistakes_are_one_line(folder, capsys, name, flags, message):
+    code, said, error = called(capsys, folder / name, *flags)
+    assert (code, said, error.count("\n")) == (1, "", 1)
+    assert message in error
+
+
+def test_a_hugging_face_model_gives_the_logits_of_transformers():
+    source = ROOT / "tests/fixtures/hugging_face/classification"
+    opened = load_model(source)
+    recorded = np.load(ROOT / "tests/fixtures/hugging_face/outputs.npz")
+    ids, mask = recorded["classification/input_ids"], recorded["classification/input_mask"]
+    segments, logits = recorded["classification/segment_ids"], recorded["classification/logits"]
+    asking = Predictor(opened)
+    rows = [row[seen > 0] for row, seen in zip(ids, mask, strict=True)]
+    found = asking._logits(rows, [row[seen > 0] for row, seen in zip(segments, mask, strict=True)])
+    np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_tf1_token_classifier_with_its_task_named(tmp_path, capsys):
+    write_release(tmp_path / "release", "token_classification", 3)
+    code, said, _ = called(capsys, tmp_path / "release", "a b", "--json", "--task", "token_classification")
+    assert code == 0
+    answer = json.loads(said)
+    assert [word["word"] for word in answer["words"]] == ["a", "b"]
+    assert {word["label"] for word in answer["words"]} <= {"0", "1", "2"}
+    assert answer["entities"] == []

@@ -1,0 +1,175 @@
+"""Masks drawn in the trainer: what must hold of each, their rates, fresh every epoch and the same when resumed."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.errors import DatasetError
+from pipelines.instances.layout import Rows
+from pipelines.instances.masking import MaskingVocabulary, mask_rows
+from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_dataset
+from trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from trainers.data.pipeline import train_batches, validation_batches
+from trainers.data.stateless_random import stateless_hash
+from trainers.optimization.schedule import Stage
+
+DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic")
+PIECES = np.arange(10, 1000, dtype=np.int32)
+MASKING = DynamicMasking(0.15, 0.8, 0.1, mask_id=4, cls_id=2, sep_id=3, replacement_ids=PIECES)
+
+
+def text_batch(seed, rows, width):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(4, width + 1, size=rows)
+    ids = rng.integers(10, 1000, size=(rows, width)).astype(np.int32)
+    ids[:, 0] = 2
+    ids[np.arange(rows), lengths - 1] = 3
+    ids[:, 2] = 3
+    mask = (np.arange(width) < lengths[:, None]).astype(np.int32)
+    return ids * mask, mask
+
+
+def draw(ids, mask, predictions, seed, masking=MASKING):
+    features = {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask), "other": tf.constant(1)}
+    masked = mask_batch(features, masking, predictions, stateless_hash(seed, np.arange(len(ids))))
+    assert masked.pop("other") == 1
+    return {name: value.numpy() for name, value in masked.items()}
+
+
+@pytest.mark.parametrize(("predictions", "share"), [(20, 0.15), (3, 0.15), (64, 1.0), (10, 0.0)])
+def test_what_holds_of_every_row_and_counts_are_those_of_job_2(predictions, share):
+    ids, mask = text_batch(1, 300, 64)
+    masking = dataclasses.replace(MASKING, masked_lm_prob=share)
+    masked = draw(ids, mask, predictions, 5, masking)
+    maskable = (mask > 0) & (ids > 3)
+    restored = masked["input_ids"].copy()
+    for row in range(len(ids)):
+        count = int(masked["masked_lm_weights"][row].sum())
+        assert masked["masked_lm_weights"][row].tolist() == [1.0] * count + [0.0] * (predictions - count)
+        positions = masked["masked_lm_positions"][row, :count]
+        assert (np.diff(positions) > 0).all()
+        assert maskable[row, positions].all()
+        assert (masked["masked_lm_positions"][row, count:] == 0).all()
+        assert (masked["masked_lm_ids"][row, count:] == 0).all()
+        restored[row, positions] = masked["masked_lm_ids"][row, :count]
+        elsewhere = np.setdiff1d(np.arange(64), positions)
+        assert np.array_equal(masked["input_ids"][row, elsewhere], ids[row, elsewhere])
+        assert np.isin(masked["input_ids"][row, positions], np.append(PIECES, 4)).all()
+    assert np.array_equal(restored, ids)
+
+    nothing = np.zeros((len(ids), 1))
+    rows = Rows(ids, ids, ids, mask.sum(axis=1), maskable, nothing, nothing, nothing)
+    options = dataclasses.replace(OPTIONS, masked_lm_prob=share)
+    vocab = MaskingVocabulary(4, PIECES, np.zeros(1000, bool))
+    of_job_2 = mask_rows(rows, predictions, options, vocab, np.random.default_rng(1))
+    assert np.array_equal(masked["masked_lm_weights"], of_job_2.weights)
+
+
+def test_rates_and_uniform_positions():
+    rows, width = 20_000, 64
+    ids = np.full((rows, width), 5, np.int32)
+    ids[:, 0], ids[:, [30, 63]] = 2, 3
+    masked = draw(ids, np.ones_like(ids), 20, 6)
+    predicted = masked["masked_lm_weights"] > 0
+    inserted = np.take_along_axis(masked["input_ids"], masked["masked_lm_positions"], axis=1)[predicted]
+    n = len(inserted)
+    assert n == rows * 10  # round(64 * 0.15)
+    is_random = (inserted != 4) & (inserted != 5)
+    for kind, expected in ((inserted == 4, 0.8), (is_random, 0.1), (inserted == 5, 0.1)):
+        assert abs(kind.mean() - expected) < 3 * np.sqrt(expected * (1 - expected) / n)
+    assert set(inserted[is_random]) == set(PIECES)
+    chosen = np.bincount(masked["masked_lm_positions"][predicted], minlength=width)
+    assert chosen[[0, 30, 63]].sum() == 0
+    assert (abs(chosen[ids[0] == 5] - n / 61) < 5 * np.sqrt(n / 61)).all()
+
+
+def test_the_seed_decides():
+    ids, mask = text_batch(2, 50, 64)
+    first, again, other = (draw(ids, mask, 20, seed) for seed in (1, 1, 2))
+    assert np.array_equal(first["input_ids"], again["input_ids"])
+    assert (first["masked_lm_positions"] != other["masked_lm_positions"]).any(axis=1).mean() > 0.9
+
+
+def take(batches, count):
+    return [{name: value.numpy() for name, value in batch.items()} for batch in itertools.islice(batches, count)]
+
+
+def stages(batch_size, updates):
+    return [Stage(data=0, batch_size=batch_size, first_step=0, end_step=updates, first_example=0)]
+
+
+def equal(first, second):
+    return all(np.array_equal(first[name], second[name]) for name in first) and first.keys() == second.keys()
+
+
+def test_fresh_masks_in_every_epoch_and_the_same_when_resumed(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [12]}, options=DYNAMIC)
+    batches = take(train_batches(tmp_path, dataset, stages(12, 4), 0, seed=1), 4)
+    assert all(
+        value.shape == (12, PREDICTIONS) for batch in batches for name, value in batch.items() if "masked" in name
+    )
+    # Each batch is an epoch: the same examples, other masks.
+    texts = []
+    for batch in batches:
+        ids = batch["input_ids"].copy()
+        row, slot = np.nonzero(batch["masked_lm_weights"])
+        ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
+        texts.append(sorted(map(bytes, ids)))
+        batch["masks"] = {
+            bytes(text): tuple(positions)
+            for text, positions in zip(ids, batch["masked_lm_positions"].tolist(), strict=True)
+        }
+    assert texts[0] == texts[1] == texts[2]
+    assert sum(batches[0]["masks"][text] != batches[1]["masks"][text] for text in batches[0]["masks"]) >= 10
+    for batch in batches:
+        del batch["masks"]
+
+    straight = take(train_batches(tmp_path, dataset, stages(5, 8), 0, seed=1), 8)
+    resumed = take(train_batches(tmp_path, dataset, stages(5, 8), 4, seed=1), 8)
+    assert len(resumed) == 4
+    assert all(map(equal, straight[4:], resumed))
+    assert not equal(straight[0], take(train_batches(tmp_path, dataset, stages(5, 1), 0, seed=2), 1)[0])
+
+
+def test_the_same_place_in_a_batch_gets_other_masks_in_the_next(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [1]}, options=DYNAMIC)
+    batches = take(train_batches(tmp_path, dataset, stages(1, 20), 0, seed=1), 20)
+    assert len({batch["masked_lm_positions"].tobytes() for batch in batches}) >= 15
+
+
+@pytest.mark.parametrize("changes", [{}, {"length_bins": (8, LENGTH)}, {"ragged": True, "objective": "mlm"}])
+def test_evaluation_has_the_same_masks_whatever_the_batch_size(tmp_path, changes):
+    options = dataclasses.replace(DYNAMIC, **changes)
+    dataset = write_dataset(tmp_path, {("validation", 0): [70, 5]}, options=options)
+
+    def rows(batch_size):
+        batches = validation_batches(tmp_path, dataset, batch_size, max_batches=1000)
+        return sorted(
+            (bytes(ids), tuple(positions))
+            for batch in batches
+            for ids, positions, weight in zip(
+                batch["input_ids"].numpy(),
+                batch["masked_lm_positions"].numpy().tolist(),
+                batch["example_weights"].numpy(),
+                strict=True,
+            )
+            if weight
+        )
+
+    first = rows(7)
+    assert len(first) == 75 * len(options.row_lengths)
+    assert rows(7) == first
+    assert rows(64) == first
+
+
+def test_replacements_are_text_and_a_manifest_without_rates_is_refused(tmp_path):
+    dataset = write_dataset(tmp_path, options=DYNAMIC)
+    masking = DynamicMasking.of(tmp_path, dataset)
+    assert masking.replacement_ids.tolist() == list(range(5, len(VOCABULARY)))
+    assert (masking.mask_id, masking.masked_lm_prob) == (VOCABULARY.mask_id, 0.15)
+    assert DynamicMasking.of(tmp_path, write_dataset(tmp_path / "masked")) is None
+    with pytest.raises(DatasetError, match=r"dataset.json does not say how to draw them .*'masked_lm_prob'"):
+        DynamicMasking.of(tmp_path, dataclasses.replace(dataset, options={}))

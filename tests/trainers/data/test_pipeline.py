@@ -1,0 +1,272 @@
+"""Batches: what they hold, that they can begin at any update, and that replicas and hosts share them out."""
+
+import collections
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.dataset import load
+from pipelines.errors import DatasetError
+from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, write_dataset
+from trainers.data.pipeline import reading_errors, train_batches, validation_batches
+from trainers.data.shard_reader import CorruptRecordPolicy
+from trainers.optimization.schedule import Stage, plan_stages
+
+FORMATS = {
+    "plain": {},
+    "length bins": {"length_bins": (20, 26, LENGTH)},
+    "dynamic length bins": {"length_bins": (16, LENGTH), "masking": "dynamic"},
+    "ragged gzip": {"ragged": True, "compression": "gzip"},
+}
+
+
+def stages(batch_size, updates):
+    return [Stage(data=0, batch_size=batch_size, first_step=0, end_step=updates, first_example=0)]
+
+
+def keys(batch):
+    """Each example as bytes, to be counted and compared."""
+    return [row.tobytes() for row in batch["input_ids"].numpy()]
+
+
+def whole(batches):
+    """Everything that the batches hold, each as bytes."""
+    return [{name: (value.shape, value.numpy().tobytes()) for name, value in batch.items()} for batch in batches]
+
+
+def stored_examples(directory, dataset, split, duplicate):
+    """What the shards hold, read one record at a time by TensorFlow alone."""
+    examples = []
+    compression = "GZIP" if dataset.compression == "gzip" else ""
+    for shard in dataset.shards_of(split):
+        if shard.duplicate == duplicate:
+            for record in tf.data.TFRecordDataset(str(directory / shard.name), compression):
+                values = tf.train.Example.FromString(record.numpy()).features.feature["input_ids"].int64_list.value
+                examples.append(np.array(values, np.int32).tobytes())
+    return examples
+
+
+def test_shapes_and_types(tmp_path):
+    dataset = write_dataset(tmp_path)
+    batches = train_batches(tmp_path, dataset, stages(6, 1), 0, seed=1)
+    (batch,) = batches
+    described = {name: (value.dtype, value.shape.as_list()) for name, value in batch.items()}
+    assert described == {
+        "input_ids": (tf.int32, [6, LENGTH]),
+        "input_mask": (tf.int32, [6, LENGTH]),
+        "segment_ids": (tf.int32, [6, LENGTH]),
+        "masked_lm_positions": (tf.int32, [6, PREDICTIONS]),
+        "masked_lm_ids": (tf.int32, [6, PREDICTIONS]),
+        "masked_lm_weights": (tf.float32, [6, PREDICTIONS]),
+        "next_sentence_labels": (tf.int32, [6, 1]),
+    }
+    assert {name: (spec.dtype, spec.shape.as_list()) for name, spec in batches.element_spec.items()} == described
+
+
+def test_an_epoch_is_one_duplicate_each_example_once(tmp_path):
+    dataset = write_dataset(tmp_path)
+    # 17 examples in each of two duplicates: batches of 1 over four epochs.
+    seen = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 68), 0, seed=1)]
+    epochs = [seen[start : start + 17] for start in range(0, 68, 17)]
+    for number, epoch in enumerate(epochs):
+        assert sorted(epoch) == sorted(stored_examples(tmp_path, dataset, "train", number % 2))
+    assert epochs[0] != epochs[2]
+    assert epochs[1] != epochs[3]
+
+
+def test_order_depends_on_the_seed_and_nothing_else(tmp_path):
+    dataset = write_dataset(tmp_path)
+
+    def order(seed):
+        return whole(train_batches(tmp_path, dataset, stages(4, 12), 0, seed))
+
+    first = order(1)
+    tf.random.set_seed(99)
+    np.random.default_rng().random()
+    assert order(1) == first
+    assert order(2) != first
+    batches = train_batches(tmp_path, dataset, stages(4, 12), 0, 1)
+    assert whole(batches) == whole(batches) == first
+
+
+@pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
+def test_a_run_goes_on_with_the_batches_that_would_have_come_and_replicas_share_them(tmp_path, changes):
+    examples = {("train", 0): [10, 7], ("train", 1): [6], ("train", 2): [4, 1, 3]}
+    dataset = write_dataset(tmp_path, examples, options=dataclasses.replace(OPTIONS, **changes))
+    # 4 examples an update, then 8, then 16.
+    ramp = plan_stages(30, [LENGTH], None, 16, "4:11,8:20")
+    assert [stage.batch_size for stage in ramp] == [4, 8, 16]
+    one_host = []
+    for number, stage in enumerate(ramp):
+        of_stage = list(train_batches(tmp_path, dataset, ramp[: number + 1], stage.first_step, seed=3))
+        assert len(of_stage) == stage.end_step - stage.first_step
+        assert {len(batch["input_ids"]) for batch in of_stage} == {stage.batch_size}
+        one_host += of_stage
+    for step in (10, 23):
+        until = next(number for number, stage in enumerate(ramp) if step < stage.end_step) + 1
+        resumed = train_batches(tmp_path, dataset, ramp[:until], step, seed=3)
+        assert whole(resumed) == whole(one_host[step : ramp[until - 1].end_step])
+    for replicas, local in [(2, 1), (4, 2)]:
+        # From the middle of the second stage on.
+        hosts = [
+            train_batches(
+                tmp_path, dataset, ramp[:2], 13, 3, replicas=replicas, first_replica=first, local_replicas=local
+            )
+            for first in range(0, replicas, local)
+        ]
+        parts = [list(host) for host in hosts]
+        for update, expected in enumerate(one_host[13:20]):
+            of_update = [part for host in parts for part in host[update * local : (update + 1) * local]]
+            assert [len(part["input_ids"]) for part in of_update] == [8 // replicas] * replicas
+            together = {name: tf.concat([part[name] for part in of_update], axis=0) for name in expected}
+            assert whole([together]) == whole([expected])
+
+
+def test_rows_of_all_lengths_in_one_shape(tmp_path):
+    options = dataclasses.replace(OPTIONS, length_bins=(16, LENGTH), masking="dynamic")
+    dataset = write_dataset(tmp_path, options=options)
+    padded = train_batches(tmp_path, dataset, stages(4, 12), 0, seed=3, pad_rows=True)
+    assert all(spec.shape.is_fully_defined() for spec in padded.element_spec.values())
+    lengths = collections.Counter()
+    for batch, as_it_is in zip(padded, train_batches(tmp_path, dataset, stages(4, 12), 0, seed=3), strict=True):
+        length, predictions = as_it_is["input_ids"].shape[1], as_it_is["masked_lm_ids"].shape[1]
+        lengths[length] += 1
+        assert batch["input_ids"].shape == (4, LENGTH)
+        for name, value in batch.items():
+            size = as_it_is[name].shape[1]
+            np.testing.assert_array_equal(value[:, :size], as_it_is[name])
+            assert not np.any(value[:, size:])
+        assert predictions <= batch["masked_lm_ids"].shape[1] == PREDICTIONS
+    assert set(lengths) == {16, LENGTH}
+    spec = validation_batches(tmp_path, dataset, 4, 3, pad_rows=True).element_spec
+    assert {name: each.shape for name, each in spec.items() if name != "example_weights"} == {
+        name: each.shape for name, each in padded.element_spec.items()
+    }
+
+
+def test_validation_is_duplicate_0_once_in_order(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [1], ("validation", 0): [5, 6], ("validation", 1): [3]})
+    batches = list(validation_batches(tmp_path, dataset, 4, max_batches=100))
+    assert [batch["example_weights"].numpy().tolist() for batch in batches] == [[1.0] * 4, [1.0] * 4, [1, 1, 1, 0]]
+    assert batches[-1]["masked_lm_weights"].numpy()[-1].tolist() == [0.0] * PREDICTIONS
+    seen = [key for batch in batches for key in keys(batch)]
+    stored = stored_examples(tmp_path, dataset, "validation", 0)
+    # The last batch is filled up with an example that weighs nothing.
+    assert seen == [*stored, stored[0]]
+    assert len(list(validation_batches(tmp_path, dataset, 4, max_batches=2))) == 2
+
+
+@pytest.mark.parametrize("changes", [{}, FORMATS["dynamic length bins"]], ids=["plain", "dynamic length bins"])
+@pytest.mark.parametrize(("replicas", "local"), [(2, 1), (4, 2)])
+def test_hosts_share_out_validation(tmp_path, changes, replicas, local):
+    dataset = write_dataset(tmp_path, {("validation", 0): [5, 1]}, options=dataclasses.replace(OPTIONS, **changes))
+    expected = list(validation_batches(tmp_path, dataset, 4, max_batches=100))
+    hosts = [
+        list(
+            validation_batches(tmp_path, dataset, 4, 100, replicas=replicas, first_replica=first, local_replicas=local)
+        )
+        for first in range(0, replicas, local)
+    ]
+    # Whole batches of nothing but filling too, so that no host waits for another.
+    assert {len(host) for host in hosts} == {local * len(expected)}
+    for number, batch in enumerate(expected):
+        parts = [part for host in hosts for part in host[number * local : (number + 1) * local]]
+        together = {name: tf.concat([part[name] for part in parts], axis=0) for name in batch}
+        assert whole([together]) == whole([batch])
+    lengths = len({shard.max_seq_length for shard in dataset.shards})
+    assert sum(float(tf.reduce_sum(batch["example_weights"])) for batch in expected) == 6 * lengths
+
+
+def test_no_examples(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [3], ("validation", 0): [0]})
+    assert validation_batches(tmp_path, dataset, 4, max_batches=2) is None
+    dataset = write_dataset(tmp_path, {("train", 0): [0], ("validation", 0): [2]})
+    with pytest.raises(DatasetError, match="no train examples"):
+        train_batches(tmp_path, dataset, stages(4, 1), 0, seed=1)
+
+
+def test_missing_and_truncated_shards_are_named_at_once(tmp_path):
+    dataset = write_dataset(tmp_path)
+    path = tmp_path / "train-1-0.tfrecord"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(DatasetError, match=rf"train-1-0.tfrecord has {len(content) - 1} bytes, .* says {len(content)}"):
+        train_batches(tmp_path, dataset, stages(4, 1), 0, seed=1)
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"train-1-0.tfrecord is missing"):
+        train_batches(tmp_path, dataset, stages(4, 1), 0, seed=1)
+
+
+def corrupt(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_an_error_of_the_reader_comes_up_as_it_is_in_the_graph_too(tmp_path, capfd):
+    dataset = write_dataset(tmp_path, {("train", 0): [6], ("validation", 0): [6]})
+    corrupt(tmp_path / "train-0-0.tfrecord", 100)
+    corrupt(tmp_path / "validation-0-0.tfrecord", 100)
+    corrupt_records = CorruptRecordPolicy()
+    batches = train_batches(tmp_path, dataset, stages(2, 5), 0, seed=1, corrupt_records=corrupt_records)
+
+    @tf.function
+    def updates(iterator):
+        for _ in tf.range(5):
+            next(iterator)
+
+    with (
+        pytest.raises(DatasetError, match=r"train-0-0.tfrecord is damaged: the record at byte 0 is corrupt"),
+        reading_errors(corrupt_records),
+    ):
+        updates(iter(batches))
+    corrupt_records = CorruptRecordPolicy()
+    with pytest.raises(DatasetError, match=r"validation-0-0.tfrecord is damaged"), reading_errors(corrupt_records):
+        list(validation_batches(tmp_path, dataset, 2, 10, corrupt_records=corrupt_records))
+    # An error that is not the reader's stays what it is.
+    with pytest.raises(tf.errors.InvalidArgumentError), reading_errors(CorruptRecordPolicy()):
+        tf.debugging.assert_equal(1, tf.constant(2))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_corrupt_record_moves_no_other_example(tmp_path):
+    dataset = write_dataset(tmp_path, {("train", 0): [9, 8], ("train", 1): [9]})
+    straight = [keys(batch) for batch in train_batches(tmp_path, dataset, stages(3, 17), 0, seed=5)]
+    lost = stored_examples(tmp_path, dataset, "train", 0)[0]
+    corrupt(tmp_path / "train-0-0.tfrecord", 100)
+    corrupt_records = CorruptRecordPolicy(skip=True)
+    skipped = [
+        keys(batch)
+        for batch in train_batches(tmp_path, dataset, stages(3, 17), 0, seed=5, corrupt_records=corrupt_records)
+    ]
+    replacement = stored_examples(tmp_path, load(tmp_path), "train", 1)
+    affected = [step for step, batch in enumerate(straight) if lost in batch]
+    assert len(affected) == 2
+    for step, (before, after) in enumerate(zip(straight, skipped, strict=True)):
+        differ = [index for index in range(3) if before[index] != after[index]]
+        assert [before[index] for index in differ] == [lost] * (step in affected)
+        assert not {after[index] for index in differ} & set(replacement)
+        assert corrupt_records.replaced_before(step + 1) - corrupt_records.replaced_before(step) == (step in affected)
+    # The same again from any step on.
+    resumed = train_batches(tmp_path, dataset, stages(3, 17), 7, seed=5, corrupt_records=CorruptRecordPolicy(skip=True))
+    assert [keys(batch) for batch in resumed] == skipped[7:]
+
+
+def test_examples_are_read_ahead_of_their_use(tmp_path):
+    # Determinism of operations, which every run asks for, keeps TensorFlow from reading ahead what has side effects.
+    dataset = write_dataset(tmp_path, {("train", 0): [9]})
+    lost = stored_examples(tmp_path, dataset, "train", 0)[0]
+    straight = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5)]
+    assert straight.index(lost) > 0
+    corrupt(tmp_path / "train-0-0.tfrecord", 100)
+    corrupt_records = CorruptRecordPolicy(skip=True)
+    iterator = iter(train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5, corrupt_records=corrupt_records))
+    next(iterator)
+    until = time.monotonic() + 20
+    while not corrupt_records.replaced_before(18) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert corrupt_records.replaced_before(18)
+    assert not corrupt_records.replaced_before(straight.index(lost))

@@ -1,0 +1,125 @@
+"""Small files in the published layout of each task of GLUE and of XNLI, for tests."""
+
+import argparse
+from pathlib import Path
+
+from tokenizer.vocabulary import Vocabulary
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.finetuning.tasks.text import glue
+from trainers.finetuning.tasks.text.text_task import TextTask
+
+_MNLI_TEXTS = (
+    "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
+    "sentence1 sentence2"
+)
+_XNLI = (
+    "language gold_label sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse sentence1 "
+    "sentence2 promptID pairID genre label1 label2 label3 label4 label5 sentence1_tokenized sentence2_tokenized match"
+)
+_STSB = "index genre filename year old_index source1 source2 sentence1 sentence2"
+
+# Columns of every file, a "+" for a space in a name; no columns where the file has no header. Fields that are not
+# named below are "x".
+HEADERS = {
+    "cola": {"train.tsv": None, "dev.tsv": None, "test.tsv": "index sentence"},
+    "sst2": {"train.tsv": "sentence label", "dev.tsv": "sentence label", "test.tsv": "index sentence"},
+    "mrpc": {
+        "train.tsv": "Quality #1+ID #2+ID #1+String #2+String",
+        "dev.tsv": "Quality #1+ID #2+ID #1+String #2+String",
+        "test.tsv": "index #1+ID #2+ID #1+String #2+String",
+    },
+    "stsb": {"train.tsv": f"{_STSB} score", "dev.tsv": f"{_STSB} score", "test.tsv": _STSB},
+    "qqp": {
+        "train.tsv": "id qid1 qid2 question1 question2 is_duplicate",
+        "dev.tsv": "id qid1 qid2 question1 question2 is_duplicate",
+        "test.tsv": "id question1 question2",
+    },
+    "mnli": {
+        "train.tsv": f"{_MNLI_TEXTS} label1 gold_label",
+        "dev_matched.tsv": f"{_MNLI_TEXTS} label1 label2 label3 label4 label5 gold_label",
+        "dev_mismatched.tsv": f"{_MNLI_TEXTS} label1 label2 label3 label4 label5 gold_label",
+        "test_matched.tsv": _MNLI_TEXTS,
+        "test_mismatched.tsv": _MNLI_TEXTS,
+        "diagnostic.tsv": "index sentence1 sentence2",
+    },
+    "qnli": {
+        "train.tsv": "index question sentence label",
+        "dev.tsv": "index question sentence label",
+        "test.tsv": "index question sentence",
+    },
+    "rte": {
+        "train.tsv": "index sentence1 sentence2 label",
+        "dev.tsv": "index sentence1 sentence2 label",
+        "test.tsv": "index sentence1 sentence2",
+    },
+    "wnli": {
+        "train.tsv": "index sentence1 sentence2 label",
+        "dev.tsv": "index sentence1 sentence2 label",
+        "test.tsv": "index sentence1 sentence2",
+    },
+    "xnli": {
+        "multinli/multinli.train.zh.tsv": "premise hypo label",
+        "xnli.dev.tsv": _XNLI,
+        "xnli.test.tsv": _XNLI,
+    },
+}
+COLA_COLUMNS = "source label mark sentence"
+FIRST = {"#1 String", "sentence1", "question1", "question", "premise"}
+SECOND = {"#2 String", "sentence2", "question2", "hypo"}
+LABEL = {"Quality", "label", "score", "is_duplicate", "gold_label"}
+LABELS = {
+    "mnli": ("contradiction", "entailment", "neutral"),
+    "xnli": ("contradiction", "entailment", "neutral"),
+    "qnli": ("entailment", "not_entailment"),
+    "rte": ("entailment", "not_entailment"),
+    "stsb": ("0.000", "2.500", "5.000"),
+}
+SINGLE = ("cola", "sst2")
+VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "one", "two", "ends", "never"))
+
+
+def examples(task: str) -> list[tuple[str, str, str]]:
+    """The texts and labels of every file, quotation marks and other trouble among them."""
+    labels = LABELS.get(task, ("0", "1"))
+    texts = [('"Never', "ends"), ("a\u2028b\x85c\x0bd", '""'), ("Ein «Satz».", "第二"), ("one", "two' \""), ("e", "f")]
+    return [(first, second, labels[number % len(labels)]) for number, (first, second) in enumerate(texts)]
+
+
+def write_table(path: Path, header: str | None, rows: list[dict[str, str]], names: str | None = None) -> None:
+    """Writes a file; names are those of the columns where the header is not to be written."""
+    columns = [name.replace("+", " ") for name in (header or names or "").split()]
+    lines = ["\t".join(columns)] if header else []
+    lines += ["\t".join(row.get(name, "x") for name in columns) for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+
+
+def write_task(directory: Path, task: str) -> None:
+    """Writes all files of a task, with `examples` in each; indices start at 100."""
+    for name, header in HEADERS[task].items():
+        second_texts = {"sentence"} if task == "qnli" else SECOND
+        first_texts = {"sentence"} if task in SINGLE else FIRST
+        rows = [
+            {
+                **dict.fromkeys(first_texts, first),
+                **dict.fromkeys(second_texts, second),
+                **dict.fromkeys(LABEL, label),
+                "index": str(100 + number),
+                "id": str(100 + number),
+                "language": "zh",
+            }
+            for number, (first, second, label) in enumerate(examples(task))
+        ]
+        write_table(directory / name, header, rows, COLA_COLUMNS)
+
+
+def open_glue(
+    task: str, directory: Path, *wanted: str, labels: tuple[str, ...] | None = None, most: int | None = None, flags=()
+) -> TextTask:
+    """Opens a task as the command does."""
+    parser = argparse.ArgumentParser()
+    glue.add_arguments(parser)
+    limits = dict.fromkeys(("max_train_samples", "max_eval_samples", "max_predict_samples"), most)
+    given = {**vars(parser.parse_args(flags)), **limits}
+    config = FinetuneConfig(output="out", task=task, data_dir=str(directory), **given)
+    return glue.open_task(config, wanted, labels)

@@ -1,0 +1,37 @@
+"""SQuAD files for tests."""
+
+import json
+from pathlib import Path
+
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.finetuning.tasks.spans.squad_files import Answer, Question, SquadFile
+
+
+def arguments(**given):
+    """Return the configuration of the task with these options."""
+    return FinetuneConfig(output="out", task="squad", **given)
+
+
+def squad_file(contexts, questions):
+    """A `SquadFile` of contexts and of (question, context number, [(answer, start), ...])."""
+    return SquadFile(
+        Path("made-up.json"),
+        tuple(contexts),
+        tuple(
+            Question(f"q{number}", text, context, tuple(Answer(*answer) for answer in answers))
+            for number, (text, context, answers) in enumerate(questions)
+        ),
+        labelled=True,
+    )
+
+
+def plain(file):
+    """Contexts and questions as the reference takes them."""
+    return list(file.contexts), [(q.text, q.context, [tuple(answer) for answer in q.answers]) for q in file.questions]
+
+
+def write_squad(path, *paragraphs, title="Tea"):
+    """Writes (context, [question object, ...]) as one article."""
+    parts = [{"context": context, "qas": questions} for context, questions in paragraphs]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": title, "paragraphs": parts}]}), encoding="utf-8")
+    return path

@@ -1,0 +1,365 @@
+"""The task `csv`, whole: files of every format and kind of label to rows, scores, details and predictions."""
+
+import argparse
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.errors import TaskDataError
+from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from trainers.finetuning.tasks.text import tabular
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+
+
+def options(folder: Path, *flags: str, **limits: int) -> FinetuneConfig:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    tabular.add_arguments(parser)
+    return FinetuneConfig(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    """Rows as each kind of file has them; lists become text with commas where there are no lists."""
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    else:
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, delimiter="," if path.suffix == ".csv" else "\t")
+            writer.writerow(rows[0])
+            writer.writerows(
+                [",".join(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows
+            )
+    return path
+
+
+def refused(folder: Path, *flags: str, wanted=(TRAIN, DEV), labels=None) -> str:
+    with pytest.raises(TaskDataError) as caught:
+        tabular.open_task(options(folder, *flags), wanted, labels)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+TEXTS = ['he said "yes"', "no, not\nthat", "a tab\there", "café", "a ; b", "long words here"]
+# For each kind of label: flags, labels of the texts, classes, right logits, metrics of right logits.
+PROBLEMS = {
+    "classification": (
+        [],
+        ["spam", "ham", "spam", "eggs", "ham", "ham"],
+        ("eggs", "ham", "spam"),
+        np.eye(3)[[2, 1, 2, 0, 1, 1]],
+        {"accuracy", "macro_f1", "matthews"},
+    ),
+    "numbers": (
+        [],
+        [10, 9, 10, 9, 9, 10],
+        ("9", "10"),
+        np.eye(2)[[1, 0, 1, 0, 0, 1]],
+        {"accuracy", "macro_f1", "matthews", "f1"},
+    ),
+    "multi_label": (
+        ["--problem", "multi_label"],
+        [["b", "a"], [], ["c"], ["a"], ["a", "b", "c"], ["b"]],
+        ("a", "b", "c"),
+        2 * np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 1, 1], [0, 1, 0]]) - 1,
+        {"micro_f1", "macro_f1", "subset_accuracy"},
+    ),
+    "regression": (
+        ["--problem", "regression"],
+        [0.5, -1.25, 3.0, 2.0, 1e-3, 7.5],
+        None,
+        np.array([0.5, -1.25, 3.0, 2.0, 1e-3, 7.5]),
+        {"pearson", "spearman"},
+    ),
+}
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_kind_of_label_in_every_format(tmp_path, suffix, problem, pair):
+    flags, labels, classes, right, names = PROBLEMS[problem]
+    rows = [
+        {"text": text, **({"text_pair": text[::-1]} if pair else {}), "label": label}
+        for text, label in zip(TEXTS, labels, strict=True)
+    ]
+    write(tmp_path / f"train.{suffix}", rows)
+    write(tmp_path / f"validation.{suffix}", rows)
+    write(tmp_path / f"test.{suffix}", [{k: v for k, v in row.items() if k != "label"} for row in rows])
+    task = tabular.open_task(options(tmp_path, *flags), (TRAIN, DEV, TEST), None)
+    assert (task.name, task.labels, task.splits) == ("csv", classes, (TRAIN, DEV, TEST))
+    assert (task.eval_splits, task.predict_splits) == ((DEV,), (TEST,))
+    assert task.multi_label == (problem == "multi_label")
+    assert task.head == ("regression" if problem == "regression" else "classification")
+    assert [example.text for example in task.examples[DEV]] == TEXTS
+    assert [example.text_pair for example in task.examples[DEV]] == [text[::-1] if pair else None for text in TEXTS]
+
+    encoded = task.rows(DEV, TOKENIZER, 16)
+    assert (len(encoded), encoded.choices, encoded.skipped) == (6, 1, 0)
+    if problem == "regression":
+        np.testing.assert_array_equal(encoded.targets["label_values"], right.astype(np.float32))
+    elif problem == "multi_label":
+        np.testing.assert_array_equal(encoded.targets["label_values"], right > 0)
+    else:
+        np.testing.assert_array_equal(encoded.targets["label_ids"], right.argmax(axis=1))
+    assert task.rows(TEST, TOKENIZER, 16).targets == {}
+    np.testing.assert_array_equal(task.rows(TEST, TOKENIZER, 16).ids, encoded.ids)
+
+    logits = right.astype(np.float32)
+    scores = task.metrics(DEV, encoded, logits)
+    assert set(scores) == {f"eval_{name}" for name in names}
+    assert task.best_metric in scores
+    assert list(scores.values()) == pytest.approx([1.0] * len(names))
+    assert max(task.metrics(DEV, encoded, -logits).values()) < 1.0
+    details = task.details(DEV, encoded, -logits)
+    json.dumps(details)
+    assert details["mistakes"][0]["where"].startswith(f"validation.{suffix}, row ")
+
+    files = task.write_predictions(TEST, task.rows(TEST, TOKENIZER, 16), logits, tmp_path)
+    assert files == [tmp_path / "test_results.tsv", tmp_path / "predictions.tsv"]
+    assert len(files[0].read_text().splitlines()) == 6
+    with files[1].open(encoding="utf-8", newline="") as stream:
+        written = list(csv.DictReader(stream, delimiter="\t"))
+    assert [row["text"] for row in written] == [" ".join(text.split()) for text in TEXTS]
+    assert [row["prediction"] for row in written] == [
+        ", ".join(sorted(label)) if isinstance(label, list) else str(label).removesuffix(".0") for label in labels
+    ]
+
+
+def test_real_sentences(shared_data, tmp_path):
+    for split in ("train", "dev"):
+        lines = (shared_data / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[:40]) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt")
+    task = tabular.open_task(options(tmp_path), (TRAIN, DEV), None)
+    rows = task.rows(DEV, tokenizer, 128)
+    assert task.labels == ("0", "1")
+    assert rows.targets["label_ids"].tolist() == [int(line.split("\t")[1]) for line in lines[1:40]]
+    for number, line in enumerate(lines[1:40]):
+        start, end = rows.row_splits[number : number + 2]
+        pieces = [tokenizer.vocabulary.pieces[piece] for piece in rows.ids[start:end]]
+        assert pieces == ["[CLS]", *tokenizer.tokenize(line.split("\t")[0]), "[SEP]"]
+
+
+def test_classes_are_the_same_from_every_format(tmp_path):
+    labels = [2, 10, 1, 2]
+    tasks = []
+    for suffix in FORMATS:
+        folder = tmp_path / suffix
+        folder.mkdir()
+        write(folder / f"train.{suffix}", [{"text": "a", "label": label} for label in labels])
+        tasks.append(tabular.open_task(options(folder), (TRAIN,), None))
+    # A gap makes pandas keep integers as floating-point numbers.
+    write(tmp_path / "train.parquet", [{"text": "a", "label": float(label)} for label in labels])
+    tasks.append(tabular.open_task(options(tmp_path), (TRAIN,), None))
+    assert {task.labels for task in tasks} == {("1", "2", "10")}
+    assert len({task.fingerprint(TRAIN) for task in tasks}) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["b", "a"], ("a", "b")),
+        (["10", "9", "-1", "0.5"], ("-1", "0.5", "9", "10")),
+        (["10", "9", "x"], ("10", "9", "x")),
+        (["nan", "2", "10"], ("10", "2", "nan")),
+        ([" pos ", "neg"], ("neg", "pos")),
+    ],
+)
+def test_classes_are_sorted(tmp_path, labels, classes):
+    write(tmp_path / "train.csv", [{"text": "a", "label": label} for label in labels])
+    assert tabular.open_task(options(tmp_path), (TRAIN,), None).labels == classes
+
+
+def test_json_truth_values_are_classes(tmp_path):
+    write(tmp_path / "train.jsonl", [{"text": "a", "label": True}, {"text": "b", "label": False}])
+    assert tabular.open_task(options(tmp_path), (TRAIN,), None).labels == ("false", "true")
+
+
+def test_columns_and_separator_by_flag(tmp_path):
+    write(
+        tmp_path / "train.csv",
+        [{"review": "a", "reply": "b", "tags": "x| y |x"}, {"review": "c", "reply": "d", "tags": ""}],
+    )
+    flags = ["--text_column", "review", "--text_pair_column", "reply", "--label_column", "tags"]
+    flags += ["--problem", "multi_label", "--label_separator", "|"]
+    task = tabular.open_task(options(tmp_path, *flags), (TRAIN,), None)
+    assert [(e.text, e.text_pair, e.label) for e in task.examples[TRAIN]] == [("a", "b", ("x", "y")), ("c", "d", ())]
+
+
+def test_the_model_brings_its_classes_and_their_order(tmp_path):
+    write(tmp_path / "dev.csv", [{"sentence": "a", "label": "no"}, {"sentence": "b", "label": "yes"}])
+    task = tabular.open_task(options(tmp_path), (DEV,), ("yes", "no", "maybe"))
+    assert task.labels == ("yes", "no", "maybe")
+    assert task.rows(DEV, TOKENIZER, 8).targets["label_ids"].tolist() == [1, 0]
+
+
+def test_classes_come_from_train_even_if_it_is_not_trained_on(tmp_path):
+    write(tmp_path / "train.csv", [{"text": "a", "label": "no"}, {"text": "b", "label": "yes"}])
+    write(tmp_path / "test.csv", [{"text": "a"}])
+    task = tabular.open_task(options(tmp_path), (TEST,), None)
+    assert (task.labels, task.splits) == (("no", "yes"), (TEST,))
+    (tmp_path / "train.csv").unlink()
+    assert "no train file to find the labels in" in refused(tmp_path, wanted=(TEST,))
+
+
+def test_samples_are_the_first_and_classes_those_of_all(tmp_path):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "x"}, {"text": "c", "label": "y"}]
+    for name in ("train", "dev", "test"):
+        write(tmp_path / f"{name}.csv", rows)
+    args = options(tmp_path, max_train_samples=2, max_eval_samples=1, max_predict_samples=9)
+    task = tabular.open_task(args, (TRAIN, DEV, TEST), None)
+    assert [len(task.examples[split]) for split in task.splits] == [2, 1, 3]
+    assert task.labels == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("flags", "labels", "hidden"),
+    [
+        ([], ["a", "b"], False),
+        ([], ["-1", "-1"], True),
+        ([], ["", ""], True),
+        (["--problem", "regression"], [-1.0, -1.0], True),
+        (["--problem", "regression"], [1.0, 2.0], False),
+        (["--problem", "multi_label"], ["a", ""], False),
+        (["--problem", "multi_label"], ["", ""], True),
+    ],
+)
+def test_labels_of_test_count_unless_they_stand_in_for_none(tmp_path, flags, labels, hidden):
+    train = [1, 2] if "regression" in flags else ["a", "b"]
+    for name in ("train", "dev"):
+        write(tmp_path / f"{name}.csv", [{"text": "t", "label": label} for label in train])
+    write(tmp_path / "test.csv", [{"text": "t", "label": label} for label in labels])
+    task = tabular.open_task(options(tmp_path, *flags), (TRAIN, DEV, TEST), None)
+    assert (task.rows(TEST, TOKENIZER, 8).targets == {}) == hidden
+    assert task.eval_splits == ((DEV,) if hidden else (DEV, TEST))
+
+
+def test_one_unknown_label_of_test_is_an_error(tmp_path):
+    write(tmp_path / "test.csv", [{"text": "t", "label": label} for label in ("a", "b", "c")])
+    assert "test.csv, row 3 (line 4): label 'c'" in refused(tmp_path, wanted=(TEST,), labels=("a", "b"))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    texts=st.lists(st.text(LETTERS, min_size=1, max_size=3), min_size=40, max_size=80),
+    share=st.sampled_from([0.2, 0.5]),
+)
+def test_a_share_of_train_is_dev(tmp_path_factory, texts, share):
+    folder = tmp_path_factory.mktemp("share")
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate(texts)]
+    write(folder / "train.csv", rows)
+    flags = ["--dev_share", str(share)]
+    try:
+        task = tabular.open_task(options(folder, *flags), (TRAIN, DEV), None)
+    except TaskDataError as error:
+        assert "leaves none for" in str(error)  # noqa: PT017 - few different texts
+        return
+    train, dev = ({example.text for example in task.examples[split]} for split in (TRAIN, DEV))
+    assert train | dev == set(texts)
+    assert not train & dev
+    # Another order of rows, or fewer splits asked for, moves no text.
+    write(folder / "train.csv", rows[::-1])
+    alone = tabular.open_task(options(folder, *flags), (TRAIN,), None)
+    assert {example.text for example in alone.examples[TRAIN]} == train
+
+
+def test_the_share_is_about_what_was_asked_for(tmp_path):
+    write(tmp_path / "train.csv", [{"text": f"row {n}", "label": n % 2} for n in range(2000)])
+    task = tabular.open_task(options(tmp_path, "--dev_share", "0.1"), (TRAIN, DEV), None)
+    assert 150 < len(task.examples[DEV]) < 250
+    assert len(task.examples[TRAIN]) + len(task.examples[DEV]) == 2000
+    where = task.examples[DEV][0].where
+    assert where.startswith("train.csv, row ")
+
+
+def test_long_texts_are_cut_and_counted(tmp_path):
+    rows = [{"text": "a " * length, "text_pair": "b", "label": length % 2} for length in (4, 5, 6, 7)]
+    write(tmp_path / "train.csv", rows)
+    encoded = tabular.open_task(options(tmp_path), (TRAIN,), None).rows(TRAIN, TOKENIZER, 9)
+    assert encoded.truncated == 2
+    assert np.diff(encoded.row_splits).tolist() == [8, 9, 9, 9]
+
+
+GOOD = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "rows", "parts"),
+    [
+        ([], [{"txt": "a", "label": "x"}], ["train.csv has no column 'text' (found: 'txt', 'label')", "--text_column"]),
+        ([], [{"text": "a", "lable": "x"}], ["no column 'label'", "did you mean 'lable'?", "--label_column"]),
+        (["--text_pair_column", "b"], GOOD, ["no column 'b'", "--text_pair_column"]),
+        ([], [*GOOD, {"text": "c", "label": " "}], ["train.csv, row 3 (line 4): no label"]),
+        ([], GOOD[:1], ["one label 'x'", "--label_column"]),
+        ([], [{"text": "a", "label": n / 100} for n in range(50)], ["50 different labels in 50 rows", "regression"]),
+        (["--problem", "regression"], GOOD, ["train.csv, row 1 (line 2): label 'x' is no number"]),
+        (["--problem", "regression"], [{"text": "a", "label": "inf"}], ["row 1 (line 2): label 'inf' is no number"]),
+        (["--problem", "multi_label"], [{"text": "a", "label": ""}], ["no labels", "--label_column"]),
+        (["--label_separator", ""], GOOD, ["--label_separator is empty"]),
+        (["--dev_share", "1e-9"], GOOD, ["leaves none for dev"]),
+        ([], GOOD, ["no dev or validation file", "--dev_share 0.1"]),
+    ],
+)
+def test_what_is_wrong_with_train_is_said(tmp_path, flags, rows, parts):
+    write(tmp_path / "dev.csv", GOOD)
+    if "--dev_share" in flags or parts[0].startswith("no dev"):
+        (tmp_path / "dev.csv").unlink()
+    write(tmp_path / "train.csv", rows)
+    found = refused(tmp_path, *flags)
+    assert [part for part in parts if part not in found] == [], found
+
+
+@pytest.mark.parametrize(
+    ("suffix", "label", "flags", "part"),
+    [
+        ("jsonl", None, [], "no label"),
+        ("jsonl", ["x"], [], "--problem multi_label"),
+        ("jsonl", float("nan"), [], "no label"),
+        ("jsonl", True, ["--problem", "regression"], "True is no number"),
+        ("jsonl", None, ["--problem", "multi_label"], "no labels; write an empty list"),
+        ("jsonl", [["x"]], ["--problem", "multi_label"], "label ['x'] is no text"),
+        ("parquet", None, [], "no label"),
+    ],
+)
+def test_labels_that_are_none_are_named(tmp_path, suffix, label, flags, part):
+    first = {"[": ["x"], "r": 1.0}.get(
+        str(label)[:1] if "multi_label" in flags else flags[-1][:1] if flags else "", "x"
+    )
+    write(tmp_path / f"train.{suffix}", [{"text": "a", "label": first}, {"text": "b", "label": label}])
+    found = refused(tmp_path, *flags, wanted=(TRAIN,))
+    assert found.startswith(f"train.{suffix}, row 2")
+    assert part in found
+
+
+@pytest.mark.parametrize("labels", [None, ("x", "y")])
+def test_a_label_that_is_no_class_is_named(tmp_path, labels):
+    write(tmp_path / "train.csv", GOOD)
+    write(tmp_path / "dev.csv", [*GOOD, {"text": "c", "label": "z"}])
+    assert refused(tmp_path, labels=labels).startswith("dev.csv, row 3 (line 4): label 'z' is none of x, y")
+    assert refused(tmp_path, wanted=(TRAIN,), labels=("y", "w")).startswith("train.csv, row 1 (line 2): label 'x'")
+
+
+def test_dev_and_a_share_of_train_exclude_each_other(tmp_path):
+    write(tmp_path / "train.csv", GOOD)
+    write(tmp_path / "dev.tsv", GOOD)
+    assert "dev.tsv is there, and --dev_share" in refused(tmp_path, "--dev_share", "0.5")
+
+
+def test_an_empty_split_is_named(tmp_path):
+    write(tmp_path / "train.csv", GOOD)
+    (tmp_path / "dev.csv").write_text("text,label\n")
+    assert "dev.csv has no rows" in refused(tmp_path)

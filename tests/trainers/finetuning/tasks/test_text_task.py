@@ -1,0 +1,274 @@
+"""From logits to scores, files of answers and what the report shows."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.trainers.finetuning.tasks import glue_layouts
+from tests.trainers.finetuning.tasks.glue_layouts import open_glue, write_task
+from tokenizer.tokenizer import Tokenizer
+from trainers.errors import TaskDataError
+from trainers.finetuning.tasks import submission
+from trainers.finetuning.tasks.text import glue
+from trainers.finetuning.tasks.text.text_example import TextExample
+from trainers.finetuning.tasks.text.text_task import TextTask
+from trainers.metrics.task_metrics import sigmoid, softmax
+
+TOKENIZER = Tokenizer(glue_layouts.VOCABULARY)
+# Of five examples, the most probable class 1 0 1 1 0.
+TWO_CLASSES = np.array([[-1, 1], [2, -2], [0, 1], [-3, 3], [1, 0]], np.float32)
+
+
+def small_task(labels, examples, **options):
+    defaults = {
+        "name": "csv",
+        "head": "regression" if labels is None else "classification",
+        "labels": labels,
+        "metric_names": ("pearson", "spearman") if labels is None else ("accuracy",),
+        "best_metric": "eval_accuracy",
+        "splits": {"dev": examples, "test": examples},
+    }
+    return TextTask(**{**defaults, **options})
+
+
+def emotions():
+    """A task of several labels, three examples, of which the last has none."""
+    examples = [
+        TextExample("a", label=("joy", "awe"), where="row 1"),
+        TextExample("b", label=("fear",), where="row 2"),
+        TextExample("one\ttwo\r\n", label=(), where="row 3"),
+    ]
+    metric_names = ("micro_f1", "macro_f1", "subset_accuracy")
+    return small_task(("awe", "fear", "joy"), examples, multi_label=True, metric_names=metric_names)
+
+
+EMOTION_LOGITS = np.array([[2, -1, 3], [-1, -2, 4], [-5, -5, -5]], np.float32)
+
+
+def logits_of(task):
+    count = 1 if task.labels is None else len(task.labels)
+    logits = np.random.default_rng(0).normal(0, 3, (5, count)).astype(np.float32)
+    return logits[:, 0] if task.labels is None else logits
+
+
+def read_lines(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", glue.TASKS)
+def test_every_task_scores_and_answers(name, tmp_path):
+    write_task(tmp_path, name)
+    task = open_glue(name, tmp_path, "train", "dev", "test")
+    for split in task.eval_splits:
+        rows = task.rows(split, TOKENIZER, 12)
+        scores = task.metrics(split, rows, logits_of(task))
+        assert all(type(score) is float for score in scores.values())
+        assert task.best_metric in scores or split != task.eval_splits[0]
+        json.dumps(task.details(split, rows, logits_of(task)), allow_nan=False)
+    for split in task.predict_splits:
+        files = task.write_predictions(split, task.rows(split, TOKENIZER, 12), logits_of(task), tmp_path)
+        assert all(len(read_lines(file)) in (5, 6) for file in files)
+
+
+def test_the_names_of_the_scores(tmp_path):
+    names = {
+        "mrpc": {"dev": ["eval_accuracy", "eval_f1"]},
+        "qqp": {"dev": ["eval_accuracy", "eval_f1"]},
+        "cola": {"dev": ["eval_matthews", "eval_accuracy"]},
+        "stsb": {"dev": ["eval_pearson", "eval_spearman"]},
+        "mnli": {"dev": ["eval_accuracy"], "dev_mismatched": ["eval_mismatched_accuracy"]},
+        "xnli": {"dev": ["eval_accuracy"], "test": ["test_accuracy"]},
+    }
+    for name, by_split in names.items():
+        write_task(tmp_path / name, name)
+        task = open_glue(name, tmp_path / name, "dev", "test")
+        for split, expected in by_split.items():
+            assert list(task.metrics(split, task.rows(split, TOKENIZER, 12), logits_of(task))) == expected
+
+
+def test_f1_is_about_paraphrases_whatever_the_order_of_the_classes(tmp_path):
+    write_task(tmp_path, "mrpc")  # Labels 0 1 0 1 0; predicted 1 1 1 1 0: of class 1, two of four given and two there.
+    logits = np.array([[0, 1], [0, 1], [0, 1], [0, 1], [1, 0]], np.float32)
+    for labels, columns in ((("0", "1"), logits), (("1", "0"), logits[:, ::-1])):
+        task = open_glue("mrpc", tmp_path, "dev", labels=labels)
+        scores = task.metrics("dev", task.rows("dev", TOKENIZER, 12), columns)
+        assert scores == pytest.approx({"eval_accuracy": 3 / 5, "eval_f1": 4 / 6})
+
+
+def test_test_results_are_those_of_run_classifier(tmp_path):
+    write_task(tmp_path, "mrpc")
+    task = open_glue("mrpc", tmp_path, "test")
+    files = task.write_predictions("test", task.rows("test", TOKENIZER, 12), TWO_CLASSES, tmp_path)
+    assert [file.name for file in files] == ["test_results.tsv", "MRPC.tsv"]
+    values = [list(map(float, line.split("\t"))) for line in read_lines(files[0])]
+    exponentials = np.exp(TWO_CLASSES.astype(np.float64))
+    np.testing.assert_allclose(values, exponentials / exponentials.sum(1, keepdims=True), rtol=1e-6)
+    assert read_lines(files[1]) == ["index\tprediction", "100\t1", "101\t0", "102\t1", "103\t1", "104\t0"]
+
+
+def test_the_server_is_given_words_where_it_takes_words(tmp_path):
+    write_task(tmp_path, "mnli")
+    task = open_glue("mnli", tmp_path, "test")
+    rows = task.rows("test", TOKENIZER, 12)
+    names = [file.name for split in task.splits for file in task.write_predictions(split, rows, np.eye(5, 3), tmp_path)]
+    assert names == [
+        "test_results.tsv",
+        "MNLI-m.tsv",
+        "test_results_mismatched.tsv",
+        "MNLI-mm.tsv",
+        "test_results_diagnostic.tsv",
+        "AX.tsv",
+    ]
+    assert read_lines(tmp_path / "AX.tsv")[1:4] == ["100\tcontradiction", "101\tentailment", "102\tneutral"]
+
+
+def test_scores_for_the_server_lie_between_0_and_5(tmp_path):
+    write_task(tmp_path, "stsb")
+    task = open_glue("stsb", tmp_path, "test")
+    scores = np.array([-0.5, 0.1, 2.5, 5.1, 5], np.float32)
+    task.write_predictions("test", task.rows("test", TOKENIZER, 12), scores, tmp_path)
+    assert [line.split("\t")[1] for line in read_lines(tmp_path / "STS-B.tsv")[1:]] == [
+        "0.0",
+        "0.1",
+        "2.5",
+        "5.0",
+        "5.0",
+    ]
+    assert read_lines(tmp_path / "test_results.tsv") == ["-0.5", "0.1", "2.5", "5.1", "5.0"]
+
+
+def test_examples_without_index_are_numbered_from_0():
+    assert submission.glue_submission(["", ""], ["1", "0"]) == b"index\tprediction\n0\t1\n1\t0\n"
+
+
+def test_answers_to_read(tmp_path):
+    examples = [
+        TextExample('say "hi"\tnow\n', "pair", "yes"),
+        TextExample("a\u2028b", None, "no"),
+    ]
+    task = small_task(("no", "yes"), examples)
+    logits = np.log(np.array([[1, 3], [1, 1]], np.float32))
+    files = task.write_predictions("test", task.rows("test", TOKENIZER, 12), logits, tmp_path)
+    assert [file.name for file in files] == ["test_results.tsv", "predictions.tsv"]
+    assert len(read_lines(files[1])) == 3
+    with files[1].open(encoding="utf-8", newline="") as lines:
+        table = list(csv.reader(lines, delimiter="\t"))
+    assert table == [
+        ["text", "text_pair", "label", "prediction", "probability"],
+        ['say "hi" now', "pair", "yes", "yes", "0.75"],
+        ["a b", "", "no", "no", "0.5"],
+    ]
+
+
+def test_several_labels(tmp_path):
+    task = emotions()
+    rows = task.rows("dev", TOKENIZER, 12)
+    assert rows.targets["label_values"].tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
+    # Given: awe and joy; joy; none.
+    assert task.metrics("dev", rows, EMOTION_LOGITS) == pytest.approx(
+        {"eval_micro_f1": 4 / 6, "eval_macro_f1": (1 + 0 + 2 / 3) / 3, "eval_subset_accuracy": 2 / 3}
+    )
+    details = task.details("dev", rows, EMOTION_LOGITS)
+    assert details["by_type"][2] == {"type": "joy", "precision": 0.5, "recall": 1.0, "f1": 2 / 3, "count": 1}
+    (mistake,) = details["mistakes"]
+    assert (mistake["where"], mistake["label"], mistake["prediction"]) == ("row 2", "fear", "joy")
+    _, answers = task.write_predictions("test", rows, EMOTION_LOGITS, tmp_path)
+    lines = [line.split("\t") for line in read_lines(answers)]
+    assert lines[0] == ["text", "label", "prediction", *(f"probability of {name}" for name in ("awe", "fear", "joy"))]
+    assert [line[:3] for line in lines[1:]] == [
+        ["a", "joy, awe", "awe, joy"],
+        ["b", "fear", "joy"],
+        ["one two", "", ""],
+    ]
+
+
+def test_the_most_confident_mistakes_come_first():
+    examples = [TextExample(f"text {number}", "pair", "no", f"row {number}") for number in range(80)]
+    task = small_task(("no", "yes"), examples)
+    confidence = np.random.default_rng(3).permutation(80) - 9  # Nine are negative, one is 0: "no", and right.
+    logits = np.stack([np.zeros(80), confidence / 10], axis=1).astype(np.float32)
+    details = task.details("dev", task.rows("dev", TOKENIZER, 12), logits)
+    assert details["confusion"] == {"labels": ["no", "yes"], "counts": [[10, 70], [0, 0]]}
+    order = [int(place) for place in np.argsort(-confidence)[:50]]
+    assert [mistake["where"] for mistake in details["mistakes"]] == [f"row {place}" for place in order]
+    first = details["mistakes"][0]
+    assert first["probability"] == pytest.approx(1 / (1 + np.exp(-7)))
+    assert (first["text"], first["text_pair"]) == (f"text {order[0]}", "pair")
+    assert (first["label"], first["prediction"]) == ("no", "yes")
+
+
+def test_points_and_the_largest_errors_of_a_regression():
+    examples = [TextExample("a", label=float(number), where=f"row {number}") for number in range(2000)]
+    task = small_task(None, examples)
+    rows = task.rows("dev", TOKENIZER, 12)
+    assert rows.targets["label_values"].dtype == np.float32
+    predictions = np.arange(2000, dtype=np.float32)
+    predictions[[3, 700]] = [0.5, 690]
+    details = task.details("dev", rows, predictions)
+    points = details["regression"]["points"]
+    assert len(points) == 500
+    assert (points[0], points[-1]) == ([0, 0], [1999, 1999])
+    assert details["mistakes"] == [
+        {"where": "row 700", "text": "a", "text_pair": None, "label": "700", "prediction": "690"},
+        {"where": "row 3", "text": "a", "text_pair": None, "label": "3", "prediction": "0.5"},
+    ]
+
+
+def test_labels_that_cannot_be_learnt_are_refused():
+    known, unknown = TextExample("a", label="yes"), TextExample("b", where="dev.csv, row 2")
+    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: no label; "):
+        small_task(("no", "yes"), [known, unknown])
+    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 3: label 'rage' is none of awe, joy; "):
+        small_task(("awe", "joy"), [TextExample("a", label=("awe", "rage"), where="dev.csv, row 3")], multi_label=True)
+    with pytest.raises(TaskDataError, match=r"none of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(200 in all\); "):
+        small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
+
+
+def test_a_test_split_with_some_labels_has_none():
+    examples = [TextExample("a", label="yes"), TextExample("b")]
+    task = small_task(("no", "yes"), [], splits={"dev": examples[:1], "test": examples})
+    assert task.eval_splits == ("dev",)
+    assert task.rows("test", TOKENIZER, 12).targets == {}
+
+
+def test_a_test_split_is_not_scored_in_place_of_dev():
+    # A run chooses its best checkpoint by the first split that is scored.
+    examples = [TextExample("a", label="yes")]
+    assert small_task(("no", "yes"), [], splits={"train": examples, "test": examples}).eval_splits == ()
+
+
+def test_the_fingerprint_is_of_all_that_rows_are_made_from():
+    def fingerprint(*examples, labels=("no", "yes"), **options):
+        return small_task(labels, list(examples), **options).fingerprint("dev")
+
+    example = TextExample("a", "b", "yes", "row 1", "7")
+    same = fingerprint(example)
+    assert same == fingerprint(TextExample("a", "b", "yes", "elsewhere", "8"))
+    assert len(same) == 32
+    others = [
+        fingerprint(TextExample("a b", None, "yes")),
+        fingerprint(TextExample("a", "b", "no")),
+        fingerprint(TextExample("a", "", "yes")),
+        fingerprint(TextExample("a", None, "yes")),
+        fingerprint(example, example),
+        fingerprint(example, labels=("yes", "no")),
+        fingerprint(example, skipped={"dev": 1}),
+        fingerprint(TextExample("a", "b", ("yes",)), multi_label=True),
+    ]
+    assert len({same, *others}) == 9
+
+
+@given(arrays(np.float32, (3, 4), elements=st.floats(-(2.0**100), 2.0**100, width=32)))
+def test_probabilities_of_any_logits(logits):
+    softmaxed, sigmoided = softmax(logits), sigmoid(logits)
+    np.testing.assert_allclose(softmaxed.sum(axis=1), 1)
+    for row, probabilities in zip(logits.astype(np.float64), softmaxed, strict=True):
+        np.testing.assert_allclose(
+            probabilities, [1 / sum(np.exp(np.clip(row - one, -700, 700))) for one in row], atol=1e-12
+        )
+    np.testing.assert_allclose(sigmoided, 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -700, 700))), atol=1e-12)

@@ -1,0 +1,115 @@
+"""The losses against plain sums over rows, written out from the logits."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_model.finetuning_models import BertForTask
+from tests.trainers.finetuning.rows_of_random_text import CONFIG, HEADS, LABELS, random_rows
+from trainers.finetuning.batches import features_of
+from trainers.finetuning.evaluation_loss import evaluation_loss
+from trainers.finetuning.finetuning_objectives import LOSS, finetuning_task
+
+
+def model_of(head):
+    tf.keras.utils.set_random_seed(1)
+    labels = LABELS if head in ("classification", "token_classification") else None
+    model = BertForTask(CONFIG, head, labels)
+    for variable in model.head.variables:
+        variable.assign(np.random.default_rng(2).normal(size=variable.shape))
+    return model
+
+
+def cross_entropy(scores, label):
+    return math.log(sum(math.exp(float(score)) for score in scores)) - float(scores[label])
+
+
+def plain_loss(head, multi_label, features, logits, class_weights=None):
+    """Numerator and denominator, one prediction after the other."""
+    top = bottom = 0.0
+    for row in range(len(features["input_ids"])):
+        if head == "regression":
+            losses = [((float(logits[row]) - float(features["label_values"][row])) ** 2, 1.0)]
+        elif multi_label:
+            each = []
+            for score, value in zip(logits[row], features["label_values"][row], strict=True):
+                probability = 1 / (1 + math.exp(-float(score)))
+                each.append(-math.log(probability if value else 1 - probability))
+            losses = [(sum(each) / len(each), 1.0)]
+        elif head == "span":
+            start = cross_entropy(logits[0][row], features["start_positions"][row])
+            end = cross_entropy(logits[1][row], features["end_positions"][row])
+            losses = [((start + end) / 2, 1.0)]
+        elif head == "token_classification":
+            losses = [
+                (cross_entropy(scores, label), class_weights[label] if class_weights else 1.0)
+                for scores, label in zip(logits[row], features["label_ids"][row], strict=True)
+                if label >= 0
+            ]
+        else:
+            label = features["label_ids"][row]
+            losses = [(cross_entropy(logits[row], label), class_weights[label] if class_weights else 1.0)]
+        top += sum(loss * weight for loss, weight in losses)
+        bottom += sum(weight for _, weight in losses)
+    return top, bottom
+
+
+WEIGHTS = (0.5, 2.0, 0.0)
+CASES = [(*head, None) for head in HEADS]
+CASES += [("classification", False, WEIGHTS), ("token_classification", False, WEIGHTS)]
+
+
+@pytest.mark.parametrize(("head", "multi_label", "class_weights"), CASES)
+def test_losses_are_those_of_the_plain_sums(head, multi_label, class_weights):
+    rows = random_rows(head, multi_label=multi_label)
+    model = model_of(head)
+    task = finetuning_task(model, multi_label=multi_label, class_weights=class_weights)
+    features = features_of(rows, head, np.arange(len(rows)), 24)
+    tensors = {name: tf.constant(values) for name, values in features.items()}
+    logits = model(tensors)
+    plain = [values.numpy() for values in logits] if head == "span" else logits.numpy()
+    top, bottom = plain_loss(head, multi_label, features, plain, class_weights)
+    sums = task.sums(tensors, None)
+    assert float(sums[LOSS][0]) == pytest.approx(top, rel=1e-5)
+    assert float(sums[LOSS][1]) == pytest.approx(bottom)
+    assert float(task.weights(tensors)[LOSS]) == pytest.approx(bottom)
+    # Rows of weight 0 count for nothing.
+    half = {**tensors, "example_weights": tf.constant([1.0] * 5 + [0.0] * 5)}
+    first = {name: values[:5] for name, values in tensors.items()}
+    for name in sums:
+        expected = task.sums(first, None)[name]
+        assert [float(value) for value in task.sums(half, None)[name]] == pytest.approx(
+            [float(value) for value in expected], rel=1e-5
+        )
+    if class_weights is None and head != "span":
+        lengths = np.diff(rows.row_splits)
+        by_row = plain
+        if head == "token_classification":
+            by_row = [scores[:length] for scores, length in zip(plain, lengths, strict=True)]
+        assert evaluation_loss(head, multi_label, rows, by_row) == pytest.approx(top / bottom, rel=1e-5)
+
+
+def test_accuracy_counts_classes_alike_whatever_their_weights():
+    rows = random_rows("classification", 30)
+    model = model_of("classification")
+    features = {name: tf.constant(v) for name, v in features_of(rows, "classification", np.arange(30), 24).items()}
+    right = np.mean(model(features).numpy().argmax(-1) == rows.targets["label_ids"])
+    for weights in (None, (1.0, 5.0, 0.1)):
+        top, bottom = finetuning_task(model, class_weights=weights).sums(features, None)["accuracy"]
+        assert float(top / bottom) == pytest.approx(right)
+
+
+def test_frozen_variables_are_kept_but_not_trained():
+    task = finetuning_task(model_of("classification"), frozen_prefix="bert/")
+    assert set(task.variables) == {"output_weights", "output_bias"}
+    assert len(task.frozen) == 5 + 16 * 2 + 2
+    assert not finetuning_task(model_of("classification")).frozen
+
+
+def test_no_targets_no_loss():
+    rows = random_rows("classification")
+    assert evaluation_loss("span", False, random_rows("span"), []) is None
+    without = type(rows)(rows.ids, rows.segment_ids, rows.row_splits, {})
+    assert evaluation_loss("classification", False, without, np.zeros((10, 3))) is None

@@ -1,0 +1,52 @@
+"""Models whose texts may have several labels, from one kind of directory to another."""
+
+import json
+
+import pytest
+
+import beambert
+from bert_model.checkpoints import native
+from bert_model.checkpoints.reader import open_checkpoint
+from tests.trainers.random_models import write_model
+
+LABELS = ("news", "sport", "weather")
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write_model(tmp_path / "model", "classification", LABELS, multi_label=True)
+
+
+def convert(source, destination, kind):
+    assert beambert.main(["convert", str(source), str(destination), "--to", kind]) == 0
+
+
+def test_it_survives_every_kind_but_tf1(model, tmp_path, capsys):
+    convert(model, tmp_path / "hf", "huggingface")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text(encoding="utf-8"))
+    assert config["problem_type"] == "multi_label_classification"
+    convert(tmp_path / "hf", tmp_path / "back", "native")
+    assert native.load(tmp_path / "back").multi_label is True
+    assert "| Classes of a text | any number of them |" in (tmp_path / "back" / "README.md").read_text(encoding="utf-8")
+    capsys.readouterr()
+    convert(model, tmp_path / "tf1", "tf1")
+    assert "TF1 cannot say that a text may have several labels" in capsys.readouterr().err
+    for name, expected in (("model", True), ("hf", True), ("back", True), ("tf1", False)):
+        with open_checkpoint(tmp_path / name) as checkpoint:
+            assert checkpoint.multi_label is expected
+            assert checkpoint.task == "classification"
+
+
+def test_a_single_label_is_no_regression_then(tmp_path):
+    write_model(tmp_path / "model", "classification", ("spam",), multi_label=True)
+    convert(tmp_path / "model", tmp_path / "hf", "huggingface")
+    with open_checkpoint(tmp_path / "hf") as checkpoint:
+        assert (checkpoint.task, checkpoint.multi_label, checkpoint.labels) == ("classification", True, ("spam",))
+
+
+def test_older_files_do_not_have_it(model):
+    path = model / native.FILE_NAME
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["multi_label"], content["left_to_right"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert native.load(model).multi_label is False

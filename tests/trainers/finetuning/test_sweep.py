@@ -1,0 +1,106 @@
+"""`--seeds` and `beambert tune`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import beambert
+from bert_model.checkpoints import tf1
+from trainers.finetuning import sweep
+
+
+def weights(output):
+    return {name: tensor.read() for name, tensor in tf1.read(output / "checkpoints/model.ckpt-12").items()}
+
+
+def test_seeds_are_the_runs_that_they_would_be_alone(finetune, tmp_path, capsys):
+    assert finetune("--seeds", "2", "--seed", "7") == 0
+    together = tmp_path / "together"
+    (tmp_path / "output").rename(together)
+    said = capsys.readouterr().out
+    assert "of 2 runs: mean 0." in said
+    assert f"Best         {tmp_path / 'output'}/seed-" in said
+    for seed in (7, 8):
+        assert finetune("--seed", str(seed)) == 0
+        alone = tmp_path / f"alone{seed}"
+        (tmp_path / "output").rename(alone)
+        first, second = weights(alone), weights(together / f"seed-{seed}")
+        assert first.keys() == second.keys()
+        for name, value in first.items():
+            assert np.array_equal(value, second[name]), name
+    outcomes = json.loads((together / "runs.json").read_text())
+    assert list(outcomes) == ["seed-7", "seed-8"]
+    assert outcomes["seed-8"]["metrics"] == json.loads((alone / "eval_results.json").read_text())
+    assert "seed-8" in (together / "report.html").read_text()
+
+
+def tune(rte, initial, tmp_path, *flags):
+    given = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial)]
+    given += ["--output", str(tmp_path / "output"), "--max_seq_length", "48"]
+    return beambert.main([*given, "--train_batch_sizes", "8", "--epochs", "1", *flags])
+
+
+def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tmp_path, capsys, monkeypatch):
+    output = tmp_path / "output"
+    made = []
+    run_once = sweep.run_once
+
+    def counted(args):
+        made.append((args.train_batch_size, args.learning_rate, args.num_train_epochs))
+        # The second of the grid is stopped by hand.
+        return 130 if len(made) == 2 else run_once(args)
+
+    monkeypatch.setattr(sweep, "run_once", counted)
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 130
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 0
+    assert made == [(8, 1e-3, 1.0), (8, 1e-4, 1.0), (8, 1e-4, 1.0)]
+    said = capsys.readouterr().out
+    assert "Run 1 of 2, batch8-lr0.001-epochs1, is done" in said
+    kept = [path.name for path in output.iterdir() if (path / "checkpoints").is_dir()]
+    assert len(kept) == 1
+    assert f"Best         {output / kept[0]}" in said
+    # Wider: what is there is not made again; a run that was made with other options is refused.
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4,1e-2") == 0
+    assert len(made) == 4
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3", "--seed", "3") == 1
+    assert "batch8-lr0.001-epochs1 holds a run that differs in --seed (12345 there, 3 now)" in capsys.readouterr().err
+    assert len(made) == 4
+    assert len(list((output / "features").iterdir())) == 2
+
+
+def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, capsys):
+    rates = ["--learning_rates", "1e-3,1e30", "--warmup_proportion", "0"]
+    assert tune(rte, initial, tmp_path, *rates) == 0
+    captured = capsys.readouterr()
+    assert "failed" in captured.out
+    assert "is not finite at step" in captured.err
+    outcome = json.loads((tmp_path / "output" / "runs.json").read_text())["batch8-lr1e+30-epochs1"]
+    assert outcome["metrics"] is None
+    assert "not finite" in (tmp_path / "output" / "report.html").read_text()
+
+
+def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
+    assert tune(rte, initial, tmp_path, "--max_seq_length", "100") == 1
+    assert "--max_seq_length is 100" in capsys.readouterr().err
+    assert tune(tmp_path, initial, tmp_path) == 1
+    assert "train.tsv" in capsys.readouterr().err
+    (tmp_path / "output").mkdir(exist_ok=True)
+    (tmp_path / "output" / "runs.json").write_text("{")
+    assert tune(rte, initial, tmp_path) == 1
+    assert "runs.json: not valid JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--learning_rates", "1e-3,x"], ["--epochs", "0"], ["--train_batch_sizes", ""]])
+def test_a_grid_that_is_none(flags, capsys):
+    with pytest.raises(SystemExit):
+        beambert.main(["tune", "rte", "--output", "o", *flags])
+    assert f"argument {flags[0]}" in capsys.readouterr().err
+
+
+def test_a_single_run_is_not_overwritten(finetune, tmp_path, capsys):
+    assert finetune() == 0
+    assert finetune("--seeds", "2") == 1
+    assert (
+        "holds a training run (run.json), which is not what beambert finetune --seeds writes" in capsys.readouterr().err
+    )

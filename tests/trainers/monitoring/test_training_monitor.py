@@ -1,0 +1,303 @@
+"""A run watched: what metrics.jsonl and TensorBoard hold, whatever stopped it on the way, and the progress line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from trainers.monitoring import metrics_jsonl, training_progress
+from trainers.monitoring.metrics_jsonl import TIMING_FIELDS, MetricsLog
+from trainers.monitoring.tensorboard import EventLog
+from trainers.monitoring.throughput import StepCost
+from trainers.monitoring.training_monitor import TrainingMonitor
+from trainers.monitoring.training_progress import steps_a_report
+
+SHOWN = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
+FIRST, SECOND = StepCost(4, 4 * 32.0, 1e6), StepCost(8, 8 * 64.0, 5e6, "length 64")
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ratios(step: int, other: bool = False) -> dict[str, tuple[float, float]]:
+    """What an update might give: numbers that do not add up the same in another order."""
+    sums = {"loss": (1.1 / (step + 3), 1.0), "masked_lm_accuracy": (step * 0.1, 3.0 + step % 5)}
+    return sums | ({"next_sentence_accuracy": (0.7, 1.0 + step % 2)} if other else {})
+
+
+def run(output: Path, last_step: int, stops: list[tuple[int, int]], eval_steps: int, stage_end: int) -> None:
+    """Makes the updates of a run; each stop is a checkpoint's step and how many updates later the run is killed."""
+    checkpoint, state = 0, {}
+    for saved, more in [*stops, (last_step, 0)]:
+        saved = min(max(saved, checkpoint), last_step)
+        clock = Clock()
+        with TrainingMonitor(output, last_step, SHOWN, state, step=checkpoint, clock=clock) as monitor:
+            monitor.begin_stage(FIRST if checkpoint < stage_end else SECOND, min(stage_end, last_step))
+            for step in range(checkpoint + 1, min(saved + more, last_step) + 1):
+                if step == stage_end + 1 > checkpoint + 1:
+                    monitor.begin_stage(SECOND)
+                clock.now += 0.5 + 0.1 * (step % 3)
+                monitor.update(step, ratios(step, step % 4 == 0), 0.1, skipped=int(step % 17 == 0))
+                if step % eval_steps == 0 or step == last_step:
+                    with monitor.pause():
+                        clock.now += 100
+                        monitor.evaluated(step, {"masked_lm_loss": 1 / step}, [f"at {step}"])
+                if step == saved:
+                    state_at_save = json.loads(json.dumps(monitor.state()))
+            if saved > checkpoint:
+                checkpoint, state = saved, state_at_save
+
+
+def lines(output: Path, timing: bool = False) -> list[dict]:
+    found = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return found if timing else [{name: line[name] for name in line.keys() - TIMING_FIELDS} for line in found]
+
+
+@given(
+    last_step=st.integers(1, 90),
+    stops=st.lists(st.tuples(st.integers(1, 90), st.integers(0, 30)), max_size=4),
+    eval_steps=st.integers(1, 40),
+    stage_end=st.integers(1, 90),
+    torn=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_stopped_run_leaves_the_lines_of_one_that_never_stopped(
+    tmp_path_factory, last_step, stops, eval_steps, stage_end, torn
+):
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "whole").mkdir()
+    (folder / "stopped").mkdir()
+    run(folder / "whole", last_step, [], eval_steps, stage_end)
+    if torn:
+        (folder / "stopped" / "metrics.jsonl").write_text('{"split": "train", "step": 0, "lo', encoding="utf-8")
+    run(folder / "stopped", last_step, sorted(stops), eval_steps, stage_end)
+    assert lines(folder / "stopped") == lines(folder / "whole")
+
+
+def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
+    run(tmp_path, 60, [], 30, 60)
+    found = lines(tmp_path, timing=True)
+    train = [line for line in found if line["split"] == "train"]
+    assert [line["step"] for line in train] == list(range(3, 61, 3))
+    for line in train:
+        steps = range(line["step"] - 2, line["step"] + 1)
+        some = [ratios(step, step % 4 == 0) for step in steps]
+        assert line["loss"] == pytest.approx(sum(one["loss"][0] for one in some) / 3)
+        top, bottom = (sum(one["masked_lm_accuracy"][i] for one in some) for i in (0, 1))
+        assert line["masked_lm_accuracy"] == pytest.approx(top / bottom)
+        # Only every fourth update has pairs: a window without any has no accuracy of them.
+        assert ("next_sentence_accuracy" in line) == any(step % 4 == 0 for step in steps)
+        assert line["examples"] == 4 * line["step"]
+        assert line["tokens"] == 4 * 32 * line["step"]
+        assert line.get("skipped_updates", 0) == line["step"] // 17
+    assert [line["step"] for line in found if line["split"] == "validation"] == [30, 60]
+    assert found[-1] == {
+        "split": "validation",
+        "step": 60,
+        "masked_lm_loss": 1 / 60,
+        "examples": 240,
+        "tokens": 240 * 32,
+        "skipped_updates": 3,
+        "seconds": pytest.approx(sum(0.5 + 0.1 * (step % 3) for step in range(1, 61)), abs=1e-3),
+        "filled_masks": ["at 60"],
+    }
+
+
+def test_rates_leave_out_compilation_and_pauses(tmp_path):
+    clock = Clock()
+    with TrainingMonitor(tmp_path, 40, {}, {}, peak_flops=1e7, clock=clock) as monitor:
+        monitor.begin_stage(FIRST, 20)
+        clock.now += 60
+        monitor.update(1, {}, 50.0)
+        for step in range(2, 40):
+            if step == 21:
+                monitor.begin_stage(SECOND)
+                clock.now += 30
+            with monitor.pause():
+                clock.now += 7
+            clock.now += 0.25
+            monitor.update(step, {}, 0.05)
+            with monitor.pause():
+                clock.now += 9
+            monitor.state()
+    first, *_ = found = lines(tmp_path, timing=True)
+    assert first["step"] == 2
+    expected = {"sequences_per_second": 16, "tokens_per_second": 512, "model_flops_utilization": 0.4}
+    assert {name: first[name] for name in expected} == pytest.approx(expected)
+    assert first["data_wait_share"] == pytest.approx(0.2)
+    assert first["seconds"] == pytest.approx(60.25)
+    last = found[-1]
+    assert last["step"] == 38
+    assert last["sequences_per_second"] == pytest.approx(32)
+    assert last["model_flops_utilization"] == pytest.approx(2.0)
+    assert last["seconds"] == pytest.approx(60 + 30 + 37 * 0.25)
+
+
+def test_only_the_chief_writes_and_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with TrainingMonitor(None, 10, SHOWN, {}) as monitor:
+        monitor.begin_stage(FIRST)
+        for step in range(1, 11):
+            monitor.update(step, ratios(step), 0.0)
+        monitor.evaluated(10, {"loss": 1.0})
+        assert monitor.state()["examples"] == 40
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""
+
+
+def test_reports():
+    assert [steps_a_report(steps) for steps in (1, 19, 40, 1000, 2000, 100_000)] == [1, 1, 2, 50, 100, 100]
+
+
+@given(st.integers(1, 3000), st.integers(0, 3000))
+def test_the_next_report_is_the_next_step_that_writes_a_line(last_step, step):
+    monitor = TrainingMonitor(None, last_step, {}, {})
+    report = monitor.next_report(step)
+    if step < last_step:
+        due = {last_step, *range(0, last_step, monitor.report_steps)}
+        assert report == min(other for other in due if other > step)
+
+
+# The log file.
+
+
+def test_what_a_kill_tore_is_cut_off_and_what_came_after_the_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = [json.dumps({"split": "train", "step": step}) + "\n" for step in (5, 10, 11)]
+    for torn in (
+        "",
+        '{"split": "train", "st',
+        '{"split": "validation", "step": 10}',
+        "\0\0\0\0",
+        "\xff",
+    ):
+        path.write_text("".join(whole) + torn, encoding="latin-1")
+        log = MetricsLog(path, 10)
+        log.write("train", 12, {"loss": 0.1})
+        log.close()
+        assert path.read_text(encoding="utf-8") == "".join(whole[:2]) + '{"split": "train", "step": 12, "loss": 0.1}\n'
+    assert [child.name for child in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_line_of_a_step_replaces_the_one_before_it(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path, 0)
+    log.write("train", 5, {"loss": 1.0})
+    log.write("validation", 5, {"loss": 2.0})
+    log.close()
+    log = MetricsLog(path, 5)
+    log.write("validation", 5, {"loss": 3.0})
+    log.write("train", 6, {"loss": float("nan")})
+    log.close()
+    assert [(line["split"], line["step"], line["loss"]) for line in metrics_jsonl.read(path)] == [
+        ("train", 5, 1.0),
+        ("validation", 5, 3.0),
+        ("train", 6, None),
+    ]
+    assert metrics_jsonl.read(tmp_path / "none.jsonl") == []
+
+
+# TensorBoard.
+
+
+def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path):
+    with TrainingMonitor(tmp_path, 40, {}, {}) as monitor:
+        monitor.begin_stage(FIRST)
+        for step in range(1, 31):
+            monitor.update(step, {"loss": (1.0, 1.0)}, 0.0)
+        monitor.evaluated(30, {"loss": 9.0}, ["a [MASK -> b 50%] c", "# no heading"])
+    with TrainingMonitor(tmp_path, 40, {}, {}, step=11) as monitor:
+        monitor.begin_stage(FIRST)
+        for step in range(12, 22):
+            monitor.update(step, {"loss": (2.0, 1.0)}, 0.0)
+        monitor.evaluated(16, {"loss": 8.0}, ["x"])
+    train, validation = (accumulated(tmp_path / "logs" / split) for split in ("train", "validation"))
+    assert values(train, "loss") == [
+        *((step, 1.0) for step in range(2, 11, 2)),
+        *((step, 2.0) for step in range(12, 21, 2)),
+    ]
+    assert values(validation, "loss") == [(16, 8.0)]
+    assert values(validation, "filled_masks") == [(16, b"    x")]
+
+
+def values(events: EventAccumulator, tag: str) -> list[tuple[int, object]]:
+    return [(event.step, tf.make_ndarray(event.tensor_proto).item(0)) for event in events.Tensors(tag)]
+
+
+def accumulated(directory: Path) -> EventAccumulator:
+    """The events as TensorBoard reads them."""
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
+    return events.Reload()
+
+
+def test_tensorboard_shows_scalars_and_text(tmp_path):
+    log = EventLog(tmp_path, 0)
+    log.write(3, {"loss": 0.25, "masked_lm_accuracy": 0.5}, {"filled_masks": ["one", "* two"]})
+    log.close()
+    events = accumulated(tmp_path)
+    assert set(events.Tags()["tensors"]) == {"loss", "masked_lm_accuracy", "filled_masks"}
+    assert events.PluginTagToContent("text") == {"filled_masks": b""}
+    assert events.PluginTagToContent("scalars").keys() == {"loss", "masked_lm_accuracy"}
+    assert values(events, "filled_masks") == [(3, b"    one\n    * two")]
+    assert values(events, "loss") == [(3, 0.25)]
+
+
+def test_without_events_there_is_no_file(tmp_path):
+    EventLog(tmp_path / "logs", 0).close()
+    assert not (tmp_path / "logs").exists()
+
+
+# The line.
+
+
+def shown(monkeypatch, tmp_path, width: int | None) -> None:
+    """What is printed of some updates: to a terminal so wide, or to a file."""
+    if width is not None:
+        console = Console(highlight=False, force_terminal=True, width=width, color_system=None)
+        monkeypatch.setattr(training_progress, "Console", lambda **options: console)
+        monkeypatch.setattr(training_progress.ProgressLine, "SECONDS_BETWEEN_UPDATES", 0)
+    clock = Clock()
+    with TrainingMonitor(tmp_path, 100_000, SHOWN, {}, peak_flops=1e7, clock=clock) as monitor:
+        monitor.begin_stage(FIRST)
+        for step in range(1, 401):
+            clock.now += 0.02
+            metrics = {"loss": (7.5, 1.0), "masked_lm_accuracy": (0.25, 1.0), "next_sentence_accuracy": (0.5, 1.0)}
+            monitor.update(step, {**metrics, "learning_rate": (1e-4, 1.0), "gradient_norm": (2.5, 1.0)}, 0.001)
+
+
+WHOLE = (
+    r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s  MFU 500.0%  "
+    r"data wait 5%  lr 1.00e-04  gradient 2.50"
+)
+
+
+def test_a_log_has_whole_lines_at_reports(monkeypatch, tmp_path, capsys):
+    shown(monkeypatch, tmp_path, None)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert printed[-1] == WHOLE
+
+
+@pytest.mark.parametrize("width", [100, 60, 20])
+def test_a_terminal_has_the_parts_that_fit(monkeypatch, tmp_path, capsys, width):
+    shown(monkeypatch, tmp_path, width)
+    printed = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", capsys.readouterr().out).replace("\r", "\n").split("\n")
+    last = [line.rstrip() for line in printed if line.startswith("step 400/")][-1]
+    assert len(last) <= width
+    assert WHOLE.startswith(last + "  ")
+    # Nothing is left out that had room.
+    rest = WHOLE[len(last) :].lstrip().split("  ")
+    assert len(last) + 2 + len(rest[0]) > width

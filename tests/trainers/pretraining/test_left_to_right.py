@@ -1,0 +1,68 @@
+"""A model that was trained from left to right is asked so, by every command that opens it."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import beambert
+from bert_model.checkpoints import native
+from tests.trainers.random_models import write_model
+from trainers.commands.features import FeatureExtractor
+from trainers.inference import signatures
+from trainers.inference.model_loading import load_model
+
+IDS = np.array([[2, 7, 8, 9, 3]], np.int32)
+CHANGED = np.array([[2, 7, 8, 10, 3]], np.int32)
+ONES, ZEROS = np.ones_like(IDS), np.zeros_like(IDS)
+
+
+def inputs(ids):
+    return {"input_ids": tf.constant(ids), "input_mask": tf.constant(ONES), "segment_ids": tf.constant(ZEROS)}
+
+
+@pytest.mark.parametrize("forward_of", [signatures.forward_function, signatures.plain_forward])
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_exports_attend_as_the_model_says(tmp_path, forward_of, left_to_right):
+    """With later pieces changed, earlier positions stay as they are if and only if they cannot see them."""
+    opened = load_model(write_model(tmp_path / "model", left_to_right=left_to_right))
+    hidden = forward_of(opened)(inputs(IDS))[0].numpy()  # [1, 5, H]
+    changed = forward_of(opened)(inputs(CHANGED))[0].numpy()
+    assert np.array_equal(hidden[:, :3], changed[:, :3]) == left_to_right
+    assert not np.array_equal(hidden[:, 3:], changed[:, 3:])
+
+    opened = load_model(write_model(tmp_path / "classifier", "classification", ("a", "b"), left_to_right=left_to_right))
+    # [CLS], the first position, sees nothing but itself.
+    logits, changed = (np.asarray(forward_of(opened)(inputs(ids))) for ids in (IDS, CHANGED))
+    assert np.array_equal(logits, changed) == left_to_right
+
+
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_features_attend_as_the_model_says(tmp_path, left_to_right):
+    extractor = FeatureExtractor(write_model(tmp_path / "model", left_to_right=left_to_right), [-1], max_seq_length=8)
+    first, second = (next(extractor.extract([text])).values[0] for text in ("all human", "all rights"))
+    # The last layer of [CLS] and "all".
+    assert np.array_equal(first[:2], second[:2]) == left_to_right
+    assert not np.array_equal(first[2], second[2])
+
+
+def test_files_without_the_key_are_of_models_that_see_both_sides(tmp_path):
+    directory = write_model(tmp_path / "model", left_to_right=True)
+    assert native.load(directory).left_to_right
+    content = json.loads((directory / native.FILE_NAME).read_text(encoding="utf-8"))
+    del content["left_to_right"]
+    (directory / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
+    assert native.load(directory).left_to_right is False
+
+
+def test_converting_keeps_it_or_warns(tmp_path, capsys):
+    directory = write_model(tmp_path / "model", left_to_right=True)
+    for kind in ("native", "tf1", "huggingface"):
+        assert beambert.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0
+        assert ("attends from left to right" in capsys.readouterr().err) == (kind != "native")
+    assert native.load(tmp_path / "native").left_to_right
+    assert "| Attention | from left to right alone |" in (tmp_path / "native" / "README.md").read_text(encoding="utf-8")
+    plain = write_model(tmp_path / "plain")
+    assert beambert.main(["convert", str(plain), str(tmp_path / "plain-tf1"), "--to", "tf1"]) == 0
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,362 @@
+import argparse
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_model.config import PRESETS, BertConfig, ConfigError
+from bert_model.pretraining import BertForPretraining
+from pipelines.dataset import load
+from pipelines.errors import DatasetError, OutputError
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, random_features, write_dataset
+from tests.trainers.small_runs import updated
+from tokenizer.vocabulary import Vocabulary
+from trainers.backends.tensorflow.evaluation import evaluation_of
+from trainers.commands import pretrain
+from trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
+from trainers.errors import TrainingError
+from trainers.pretraining.pretrain_flags import add_arguments
+from trainers.pretraining.pretraining_objective import pretraining_task
+
+
+def weights(output, step):
+    reader = tf.train.load_checkpoint(str(output / "checkpoints" / f"model.ckpt-{step}"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_a_run_writes_all_its_files(tmp_path, options, capsys):
+    assert pretrain.run(options()) == 0
+    output = tmp_path / "output"
+    files = {
+        str(path.relative_to(output)) for path in output.rglob("*") if path.is_file() and "events" not in path.name
+    }
+    assert files == {
+        "vocab.txt",
+        "bert_config.json",
+        "run.json",
+        "beambert.json",
+        "README.md",
+        "checkpoints/model.ckpt-6.index",
+        "checkpoints/model.ckpt-6.data-00000-of-00001",
+        "checkpoints/model.ckpt-6.state.json",
+        "checkpoints/best.json",
+        "metrics.jsonl",
+        "report.html",
+        "eval_results.txt",
+        "eval_results.json",
+    }
+    assert {path.parent.name for path in output.rglob("*events*")} == {"train", "validation"}
+    assert (output / "vocab.txt").read_bytes() == VOCABULARY.to_bytes()
+    assert BertConfig.load(output / "bert_config.json").hidden_size == 32
+    record = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    assert record["do_lower_case"] is True
+    assert record["options"]["num_train_steps"] == 6
+    results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
+    names = [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_accuracy_commonest_token",
+        "masked_lm_loss",
+        "masked_lm_predictions",
+        "next_sentence_accuracy",
+        "next_sentence_accuracy_majority_class",
+        "next_sentence_loss",
+        "next_sentence_pairs",
+    ]
+    lines = (output / "eval_results.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"{name} = {results[name]}" for name in names]
+    assert results["global_step"] == 6
+    assert results["loss"] == pytest.approx(results["masked_lm_loss"] + results["next_sentence_loss"])
+    said = capsys.readouterr().out
+    assert "beambert fill-mask" in said
+    assert str(output / "checkpoints" / "model.ckpt-6") in said
+
+
+def test_checkpoint_has_the_released_names(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    names = set(weights(tmp_path / "output", 1))
+    assert "bert/encoder/layer_1/attention/self/query/kernel" in names
+    assert "bert/embeddings/word_embeddings/adam_m" in names
+    assert "cls/predictions/output_bias/adam_v" in names
+    # 46 variables of two layers, two slots each, and global_step.
+    assert len(names) == 46 * 3 + 1
+
+
+def test_same_seed_same_weights_and_resuming_changes_nothing(tmp_path, options, capsys):
+    straight, halves, other = (str(tmp_path / name) for name in ("straight", "halves", "other"))
+    pretrain.run(options("--output", straight, "--do_train"))
+    # Resumed from the checkpoint at step 3 as after a kill: what came after it is gone.
+    pretrain.run(options("--output", halves, "--do_train", "--save_checkpoints_steps", "3"))
+    assert_equal(weights(tmp_path / "straight", 6), weights(tmp_path / "halves", 6))
+    for path in (tmp_path / "halves" / "checkpoints").glob("model.ckpt-6.*"):
+        path.unlink()
+    capsys.readouterr()
+    pretrain.run(options("--output", halves, "--do_train", "--iterations_per_loop", "2"))
+    assert capsys.readouterr().out.startswith(f"Resuming {halves} from step 3 of 6")
+    assert_equal(weights(tmp_path / "straight", 6), weights(tmp_path / "halves", 6))
+    pretrain.run(options("--output", other, "--do_train", "--seed", "7"))
+    name = "bert/embeddings/word_embeddings"
+    assert not np.array_equal(weights(tmp_path / "straight", 6)[name], weights(tmp_path / "other", 6)[name])
+
+
+def test_finished_run_is_evaluated_and_a_longer_one_goes_on(tmp_path, options, capsys):
+    pretrain.run(options("--do_train"))
+    capsys.readouterr()
+    assert pretrain.run(options()) == 0
+    assert "already trained to step 6" in capsys.readouterr().out
+    assert (tmp_path / "output" / "eval_results.txt").exists()
+    assert pretrain.run(options("--num_train_steps", "8")) == 0
+    said = capsys.readouterr().out
+    assert "from step 6 of 8" in said
+    assert "changes: num_train_steps 6 to 8" in said
+
+
+def test_overfits_a_handful_of_examples():
+    generator = np.random.default_rng(0)
+    features = {
+        name: tf.constant(values, tf.float32 if values.dtype == np.float32 else tf.int32)
+        for name, values in random_features(generator, 8).items()
+    }
+    keras.utils.set_random_seed(0)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=LENGTH,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    task = pretraining_task(BertForPretraining(config))
+    sums = updated(task, features, 200, num_warmup_steps=20, learning_rate=3e-3)
+    assert sums["loss"][1] == 200
+    metrics = evaluation_of(task)([features])
+    assert metrics["masked_lm_loss"] < 0.05
+    assert metrics["next_sentence_loss"] < 0.05
+    assert metrics["masked_lm_accuracy"] == 1
+    assert metrics["next_sentence_accuracy"] == 1
+
+
+def test_evaluation_equals_numpy_over_all_examples_whatever_the_batch_size():
+    keras.utils.set_random_seed(0)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    model = BertForPretraining(config)
+    for variable in model.variables:
+        variable.assign(np.random.default_rng(1).normal(0, 0.3, variable.shape))
+    features = random_features(np.random.default_rng(0), 11)
+    logits = model(features)
+    lm_loss = lm_right = lm_count = ns_loss = ns_right = 0.0
+    for row in range(11):
+        for slot, label in enumerate(features["masked_lm_ids"][row]):
+            scores = logits.masked_lm[row, slot].numpy().astype(np.float64)
+            if features["masked_lm_weights"][row, slot]:
+                lm_loss += math.log(np.exp(scores).sum()) - scores[label]
+                lm_right += scores.argmax() == label
+                lm_count += 1
+        scores = logits.next_sentence[row].numpy().astype(np.float64)
+        label = features["next_sentence_labels"][row, 0]
+        ns_loss += math.log(np.exp(scores).sum()) - scores[label]
+        ns_right += scores.argmax() == label
+    expected = {
+        "masked_lm_accuracy": lm_right / lm_count,
+        "masked_lm_loss": lm_loss / lm_count,
+        "next_sentence_accuracy": ns_right / 11,
+        "next_sentence_loss": ns_loss / 11,
+    }
+    for size in (4, 11):
+        batches = (
+            {
+                name: tf.constant(v[start : start + size], tf.float32 if v.dtype == np.float32 else tf.int32)
+                for name, v in features.items()
+            }
+            for start in range(0, 11, size)
+        )
+        assert evaluation_of(pretraining_task(model))(batches) == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_validation_examples_a_warning_and_no_results(tmp_path, data, options, capsys):
+    write_dataset(data, {("train", 0): [5]})
+    assert pretrain.run(options()) == 0
+    assert "warning: " in capsys.readouterr().err
+    assert not (tmp_path / "output" / "eval_results.txt").exists()
+
+
+def test_evaluating_on_the_way_needs_validation_examples(tmp_path, data, options):
+    write_dataset(data, {("train", 0): [10]})
+    with pytest.raises(TrainingError, match="--eval_steps needs validation examples"):
+        pretrain.run(options("--eval_steps", "2"))
+    assert not (tmp_path / "output").exists()
+
+
+def test_another_run_in_the_output_is_refused(tmp_path, data, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    output = tmp_path / "output"
+    before = (output / "run.json").read_bytes()
+    with pytest.raises(TrainingError, match=r"in the batch size of update 0 \(4 there, 2 now\), --seed \(12345 there"):
+        pretrain.run(options("--seed", "7", "--train_batch_size", "2"))
+    with pytest.raises(TrainingError, match=r"hidden_size of the model \(32 there, 128 now\)"):
+        pretrain.run(options("--model", "tiny"))
+    write_dataset(data, seed=5)
+    with pytest.raises(TrainingError, match=r"the data at update 0 \("):
+        pretrain.run(options())
+    assert (output / "run.json").read_bytes() == before
+
+
+def test_a_run_that_saved_nothing_binds_nobody(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    for path in (tmp_path / "output" / "checkpoints").iterdir():
+        path.unlink()
+    assert pretrain.run(options("--num_train_steps", "1", "--do_train", "--seed", "7")) == 0
+
+
+def test_evaluation_alone(tmp_path, options):
+    with pytest.raises(TrainingError, match="holds no run to evaluate"):
+        pretrain.run(options("--do_eval"))
+    pretrain.run(options("--do_train"))
+    assert not (tmp_path / "output" / "eval_results.txt").exists()
+    args = options("--do_eval")
+    args.model = None
+    assert pretrain.run(args) == 0
+    assert (tmp_path / "output" / "eval_results.txt").exists()
+
+
+def test_evaluation_on_other_data_needs_the_same_vocabulary(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    other = tmp_path / "other"
+    write_dataset(other, seed=3)
+    assert pretrain.run(options("--do_eval", "--data", str(other))) == 0
+    pieces = Vocabulary((*VOCABULARY.pieces[:-1], "!"))
+    manifest = dataclasses.replace(load(other), vocab_sha256=pieces.sha256)
+    (other / "dataset.json").write_text(manifest.to_json(), encoding="utf-8")
+    (other / "vocab.txt").write_bytes(pieces.to_bytes())
+    with pytest.raises(TrainingError, match="another vocabulary"):
+        pretrain.run(options("--do_eval", "--data", str(other)))
+
+
+def test_init_checkpoint_takes_the_weights_alone(tmp_path, options, capsys):
+    first, second = tmp_path / "first", tmp_path / "second"
+    pretrain.run(options("--output", str(first), "--do_train"))
+    # Step 0 of a run with warm-up has learning rate 0, so its one step changes no weight.
+    flags = ("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", "--init_checkpoint", str(first))
+    pretrain.run(options("--output", str(second), *flags))
+    assert f"Weights read from {first}: loaded 46\n" in capsys.readouterr().out
+    trained, continued = weights(first, 6), weights(second, 1)
+    names = [name for name in trained if not name.endswith(("adam_m", "adam_v", "global_step"))]
+    assert_equal({name: trained[name] for name in names}, {name: continued[name] for name in names})
+    assert continued["global_step"] == 1
+    (first / "vocab.txt").write_bytes(VOCABULARY.to_bytes() + b"more\n")
+    with pytest.raises(TrainingError, match=r"first/vocab.txt, which is not the vocabulary of --data"):
+        pretrain.run(options("--output", str(tmp_path / "third"), *flags))
+
+
+def test_errors_before_anything_is_written(tmp_path, data, options):
+    output = tmp_path / "output"
+    with pytest.raises(DatasetError, match=r"is not a dataset \(dataset.json is missing\)"):
+        pretrain.run(options("--data", str(tmp_path)))
+    write_dataset(data, max_seq_length=LENGTH + 1)
+    with pytest.raises(ConfigError, match=rf"sequences of {LENGTH + 1} .* reads at most {LENGTH} "):
+        pretrain.run(options())
+    dataset = write_dataset(data)
+    (data / "vocab.txt").write_bytes(VOCABULARY.to_bytes() + b"more\n")
+    with pytest.raises(DatasetError, match=rf"has {len(VOCABULARY) + 1} pieces .* says {len(VOCABULARY)}"):
+        pretrain.run(options())
+    write_dataset(data)
+    wrong = dataclasses.replace(BertConfig.preset("tiny", dataset.vocab_size + 1))
+    (tmp_path / "wrong.json").write_text(wrong.to_json(), encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"vocab_size {dataset.vocab_size + 1}, the data's vocab.txt"):
+        pretrain.run(options("--model", str(tmp_path / "wrong.json")))
+    assert not output.exists()
+    output.write_text("x")
+    with pytest.raises(OutputError, match=r"output is a file; choose another directory"):
+        pretrain.run(options())
+
+
+def test_a_damaged_shard_is_named(data, options):
+    path = data / "train-0-1.tfrecord"
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"train-0-1.tfrecord is damaged"):
+        pretrain.run(options("--num_train_steps", "10"))
+
+
+def test_damaged_records_are_left_out_and_counted_by_choice(tmp_path, data, options, capsys):
+    for name in ("train-0-0.tfrecord", "validation-0-0.tfrecord"):
+        content = bytearray((data / name).read_bytes())
+        content[20] ^= 1
+        (data / name).write_bytes(content)
+    # The damaged train shard is read once: 8 updates of 4 are the 17 examples of one duplicate and 15 of the other.
+    assert pretrain.run(options("--num_train_steps", "8", "--on_corrupt", "skip")) == 0
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in (tmp_path / "output/metrics.jsonl").read_text().splitlines()]
+    assert [line for line in lines if line["split"] == "train"][-1]["corrupt_records"] == 1
+    assert "corrupt 1" in said.out + said.err
+    assert "1 corrupt validation examples" in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(5, 2), (1000, 500), (5000, 1000), (20_000, 2000), (100_000, 10_000), (1_000_000, 10_000)]
+)
+def test_default_warmup(steps, expected):
+    assert default_warmup_steps(steps) == expected
+
+
+def test_default_learning_rates():
+    rates = [default_learning_rate(BertConfig.preset(name, 9)) for name in PRESETS]
+    assert dict(zip(PRESETS, rates, strict=True)) == {
+        "tiny": 1e-3,
+        "mini": 5e-4,
+        "small": 2e-4,
+        "medium": 2e-4,
+        "base": 1e-4,
+        "large": 1e-4,
+    }
+
+
+@pytest.mark.parametrize(
+    "flags", [["--num_train_steps", "0"], ["--learning_rate", "-1"], ["--seed", "-1"], ["--seed", str(2**31)]]
+)
+def test_bad_numbers_are_refused_by_the_parser(flags, capsys):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--data", "x", "--output", "y", *flags])
+    assert flags[0] in capsys.readouterr().err
+
+
+def test_help_needs_no_tensorflow():
+    program = (
+        "import argparse, sys\n"
+        "from trainers.commands import fill_mask, pretrain\n"
+        "for module in (fill_mask, pretrain):\n"
+        "    parser = argparse.ArgumentParser()\n"
+        "    module.add_arguments(parser)\n"
+        "    parser.format_help()\n"
+        "print('tensorflow' in sys.modules or 'keras' in sys.modules)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
+def test_tensorflow_starts_in_silence():
+    start = "from trainers.backends.tensorflow.startup import start_tensorflow; start_tensorflow()"
+    program = f"{start}; import tensorflow as tf; tf.constant(1.0) + 1"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stderr == ""
+    assert answer.stdout == ""

@@ -1,0 +1,152 @@
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+import beambert
+from beambert_common.durations import format_duration
+from bert_model.config import BertConfig
+from tests.conftest import ROOT
+from trainers.monitoring.throughput import peak_flops
+from trainers.optimization.schedule import check_batch_sizes, plan_stages
+from trainers.pretraining import recipes
+from trainers.pretraining.pretrain_flags import add_arguments
+from trainers.pretraining.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
+
+
+def parse(*argv):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(with_recipe([*argv, "--data", "a", "b", "--output", "c"]))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_of_flags_that_there_are_and_can_run(name):
+    args = parse("--recipe", name)
+    assert args.recipe == name
+    for flag, value in RECIPES[name].flags.items():
+        given = getattr(args, flag)
+        assert given == type(given)(value), flag
+    lengths = RECIPES[name].row_lengths
+    stages = plan_stages(args.num_train_steps, lengths, args.schedule, args.train_batch_size, args.batch_ramp)
+    check_batch_sizes(stages, 1, args.gradient_accumulation_steps)
+    assert args.num_train_steps % args.save_checkpoints_steps == 0
+    assert args.eval_steps % args.save_checkpoints_steps == 0
+
+
+def test_flags_that_are_given_override_the_recipe_wherever_they_stand():
+    for argv in (
+        ["--recipe", "paper-base", "--train_batch_size", "32"],
+        ["--train_batch_size", "32", "--recipe=paper-base"],
+        # 32 is the default, too.
+        ["--train_batch_size=32", "--recipe", "paper-base"],
+    ):
+        args = parse(*argv)
+        assert (args.train_batch_size, args.num_train_steps, args.model) == (32, 1_000_000, "base")
+    assert parse().train_batch_size == 32
+    assert parse().recipe is None
+
+
+def test_an_unknown_recipe_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse("--recipe", "paper")
+    assert "invalid choice: 'paper'" in capsys.readouterr().err
+
+
+def test_the_command_shows_them(capsys):
+    with pytest.raises(SystemExit) as stop:
+        beambert.main(["pretrain", "--recipe"])
+    assert stop.value.code == 0
+    alone = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        beambert.main(["pretrain", "--help"])
+    assert alone in capsys.readouterr().out
+    for name in RECIPES:
+        assert f"\n  {name}: " in alone
+    assert max(map(len, alone.splitlines())) <= 88
+
+
+def test_the_command_puts_the_recipe_first():
+    _, module = beambert.make_parser("pretrain")
+    argv = module.complete_arguments(["--recipe", "tiny-cpu", "--model", "mini"])
+    assert argv[0] == "--model=tiny"
+    assert argv[-2:] == ["--model", "mini"]
+
+
+def test_cost_is_what_a_plain_sum_gives():
+    config = BertConfig.preset("base", 30522)
+    stages = plan_stages(10, [128, 512], "128x0.9,512x0.1", 4, "2:5")
+    cost = run_cost(config, stages, [128, 512], [20, 77])
+    assert (cost.updates, cost.sequences, cost.positions) == (10, 30, 26 * 128 + 4 * 512)
+
+    def flops_of_a_row(length, predicted):
+        layer = 4 * length * 768 * 768 + 2 * length * 768 * 3072 + 2 * length * length * 768
+        return 3 * 2 * (12 * layer + 768 * 768 + predicted * (768 * 768 + 768 * 30522))
+
+    assert cost.flops == pytest.approx(26 * flops_of_a_row(128, 20) + 4 * flops_of_a_row(512, 77))
+
+
+def test_the_papers_runs():
+    base, large = recipe_cost("paper-base"), recipe_cost("paper-large")
+    # Appendix A.2: 1,000,000 updates of 256 sequences, 90 % of them at 128.
+    assert base[:3] == large[:3] == (1_000_000, 256_000_000, 230_400_000 * 128 + 25_600_000 * 512)
+    # The usual estimate, 6 operations for every weight of a matrix product and position, to a tenth: attention comes on
+    # top, and the output matrix counts for the predicted positions alone.
+    assert base.flops == pytest.approx(6 * 85e6 * base.positions, rel=0.1)
+    assert large.flops == pytest.approx(6 * 302e6 * large.positions, rel=0.1)
+
+
+def test_a_day_is_a_day():
+    for name, least, most in (("one-day", 20, 23), ("tiny-cpu", 0.5, 0.8)):
+        assert least < expected_hours(recipe_cost(name), RECIPES[name].hardware) < most
+    hours = expected_hours(recipes.RunCost(1, 1, 1, 3.6e15), recipes.Hardware("", 2.0, 0.5))
+    assert hours == pytest.approx(1.0)
+
+
+def test_the_peak_is_that_of_the_shares_shown_in_training():
+    assert recipes.H100.peak_tflops * 1e12 == peak_flops("NVIDIA H100 80GB HBM3", "bfloat16")
+
+
+def test_recipes_need_no_tensorflow():
+    program = (
+        "import sys, trainers.pretraining.recipes, trainers.training.run_manifest; print('tensorflow' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
+def test_the_table_in_the_documents_is_that_of_the_recipes():
+    text = (ROOT / "docs/TRAINING.md").read_text(encoding="utf-8")
+    rows = text[text.index("<!-- recipes -->") :].split("\n\n")[0].splitlines()[3:]
+    expected = []
+    for name, recipe in RECIPES.items():
+        cost, hardware, flags = recipe_cost(name), recipe.hardware, recipe.flags
+        updates = f"{cost.updates:,} x {int(flags['train_batch_size']):,}"
+        time = format_duration(3600 * expected_hours(cost, hardware))
+        peak = f"{hardware.utilization:.0%} of {hardware.peak_tflops:g} TFLOP/s"
+        expected.append(
+            f"| `{name}` | {flags['model']} | {'; '.join([updates, *filter(None, [flags.get('schedule')])])} | "
+            f"{recipes.rounded(cost.positions)} | {cost.flops:.2g} | {time} on {hardware.name} at {peak} |"
+        )
+    assert rows == expected
+
+
+def test_the_papers_time_as_the_documents_have_it():
+    """4 days on 16 and 64 chips of 45 TFLOP/s; with 512 positions in every update, too."""
+    text = " ".join((ROOT / "docs/TRAINING.md").read_text(encoding="utf-8").split())
+    shares, longest = [], []
+    for name, chips in (("paper-base", 16), ("paper-large", 64)):
+        possible = chips * 45e12 * 4 * 86400
+        shares.append(recipe_cost(name).flops / possible)
+        config = BertConfig.preset(RECIPES[name].flags["model"], 30522)
+        longest.append(run_cost(config, plan_stages(1_000_000, [512], None, 256, None), [512], [77]).flops / possible)
+    assert "{:.1%} and {:.1%} of what the chips could do".format(*shares).replace("%", " %") in text
+    assert "had every update had 512 positions, {:.0%} and {:.0%}".format(*longest).replace("%", " %") in text
+
+
+def test_the_slower_day_of_the_documents():
+    slow = recipes.H100._replace(utilization=0.3)
+    assert round(expected_hours(recipe_cost("paper-base"), slow)) == 22
+    assert round(expected_hours(recipe_cost("one-day"), slow)) == 32
+    assert expected_hours(recipe_cost("one-day"), slow) * 80 / 120 < 22

@@ -1,0 +1,212 @@
+"""`report.html` of a run: whole, self-contained, harmless, true to the files, and readable in a browser."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_model.config import BertConfig
+from pipelines.reporting import axes
+from tests.pages import assert_harmless, look_at, needs_chromium, parsed
+from trainers.run_report.curves import MOST_POINTS, curve, thinned
+from trainers.run_report.run_report import FILE_NAME, write_report
+from trainers.run_report.run_warnings import warnings_of
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
+SECTIONS = (
+    *("warnings", "curves", "speed", "evaluation", "masks", "checkpoints", "data", "model", "options", "versions"),
+)
+
+
+def lines(steps: int, report: int, evaluation: int) -> list[dict]:
+    generator = np.random.default_rng(0)
+    found = []
+    for step in range(report, steps + 1, report):
+        done = step / steps
+        counts = {"examples": 32 * step, "tokens": 4096 * step, "seconds": 0.1 * step}
+        loss = 10 - 6 * done + float(generator.normal(0, 0.1))
+        accuracies = {"masked_lm_accuracy": 0.5 * done, "next_sentence_accuracy": 0.5 + 0.4 * done}
+        rate = 5e-4 * min(10 * done, (1 - done) / 0.9)
+        speed = {"sequences_per_second": 300 + 10 * done, "tokens_per_second": 38_400.0, "data_wait_share": 0.01}
+        train = {"loss": loss, **accuracies, "learning_rate": rate, "gradient_norm": 2.0 - done}
+        found.append({"split": "train", "step": step, **train, **counts, **(speed if step > report else {})})
+        if step % evaluation == 0:
+            masks = ["the [cat→dog 12%] sat on [the→the 95%] mat.", "… a [b→c 50%]"]
+            held_out = {"loss": 10 - 5.5 * done, "masked_lm_loss": 9.5 - 5.5 * done, **accuracies}
+            found.append({"split": "validation", "step": step, **held_out, **counts, "filled_masks": masks})
+    return found
+
+
+def write_run(output, found: list[dict], text: str = "text", options: dict | None = None) -> None:
+    """What a run leaves, with some text wherever text can be."""
+    (output / "checkpoints").mkdir(parents=True)
+    (output / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
+    record = {
+        "data_fingerprints": ["0123456789abcdef" * 4, text],
+        "vocab_sha256": "b" * 64,
+        "do_lower_case": True,
+        "stages": [{"data": text, "batch_size": 32, "first_step": 0, "end_step": 1000}],
+        "options": {"model": "tiny", "num_train_steps": 1000, "data": [text], text: text, **(options or {})},
+        "versions": {"python": "3.11", text: text},
+    }
+    (output / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (output / "bert_config.json").write_text(BertConfig.preset("tiny", 8000).to_json(), encoding="utf-8")
+    (output / "init_checkpoint.txt").write_text(f"{text}\n", encoding="utf-8")
+    for step in (500, 1000):
+        for ending, size in ((".index", 1000), (".data-00000-of-00001", 2_000_000)):
+            (output / "checkpoints" / f"model.ckpt-{step}{ending}").write_bytes(b"\0" * size)
+    best = {"step": 500, "metric": text, "value": 3.25}
+    (output / "checkpoints" / "best.json").write_text(json.dumps(best), encoding="utf-8")
+    results = {"global_step": 1000, "masked_lm_accuracy": 0.515625, text: 1.5}
+    (output / "eval_results.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def page_of(output) -> str:
+    assert write_report(output) == output / FILE_NAME
+    return (output / FILE_NAME).read_text(encoding="utf-8")
+
+
+def test_the_page_is_whole_and_says_what_the_files_say(tmp_path):
+    write_run(tmp_path, lines(1000, 50, 500))
+    page = page_of(tmp_path)
+    assert_harmless(page)
+    checker = parsed(page)
+    assert tuple(checker.ids) == SECTIONS
+    assert [value for _, name, value in checker.attributes if name == "href"] == [f"#{name}" for name in SECTIONS]
+    text = " ".join(checker.text)
+    for words in (
+        *("1,000", "32,000", "4.1 million", "100 s", "1,528,130 parameters", "0.516", "0123456789abcdef"),
+        *("next-sentence accuracy", "2.0 MB", "best", "Best: step 500", "num train steps", "the", "95%", "hidden size"),
+    ):
+        assert words in text, words
+    # loss, masked-LM loss, two accuracies, rate, norm; three of speed.
+    assert page.count("<svg") == 9
+    assert page.count("<article") == 2
+    assert '<mark class="other"><s>cat</s> dog <small>12%</small></mark>' in page
+    assert "step 1,000: " in page
+    assert "Nothing unusual" in page
+
+
+def test_markup_in_any_string_is_shown_not_run(tmp_path):
+    found = lines(1000, 100, 500)
+    for line in found:
+        line[HOSTILE] = 1.0
+        if "filled_masks" in line:
+            line["filled_masks"] = [HOSTILE, "[<b>→</article> 5%]"]
+    write_run(tmp_path, found, HOSTILE)
+    page = page_of(tmp_path)
+    assert_harmless(page)
+    assert tuple(parsed(page).ids) == SECTIONS
+    assert page.count("&lt;script&gt;") >= 12
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", "\xff", '{"options": 3, "stages": [1], "versions": []}'])
+def test_what_is_missing_or_damaged_is_left_out(tmp_path, damage):
+    assert_harmless(page_of(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("run.json", "bert_config.json", "eval_results.json", "metrics.jsonl", "checkpoints/best.json"):
+        (tmp_path / name).write_text(damage, encoding="latin-1")
+    page = page_of(tmp_path)
+    assert_harmless(page)
+    parsed(page)
+    assert "No line of metrics" in page
+
+
+def test_a_run_of_another_task_has_its_own_metrics(tmp_path):
+    found = [
+        {"split": split, "step": step, "loss": 1 / step, "matthews_correlation": -0.1 + step / 100, "examples": step}
+        for step in (10, 20)
+        for split in ("train", "validation")
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
+    text = " ".join(parsed(page_of(tmp_path)).text)
+    assert "matthews correlation" in text
+    assert "masked" not in text
+    assert "next" not in text
+
+
+# Curves.
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=2000), st.integers(1, 200))
+def test_thinning_keeps_ends_mean_and_range(values, most):
+    points = thinned(list(enumerate(values)), most)
+    assert len(points) == min(len(values), most)
+    if values:
+        assert points[-1].step == len(values) - 1
+        assert min(point.low for point in points) == min(values)
+        assert max(point.high for point in points) == max(values)
+        assert all(point.low - 1e-6 <= point.mean <= point.high + 1e-6 for point in points)
+        assert [point.step for point in points] == sorted({point.step for point in points})
+
+
+@given(
+    st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")) | st.just(float("inf")), max_size=12),
+    st.lists(st.floats(-1e9, 1e9), max_size=3),
+    st.integers(1, 10**6),
+)
+def test_any_values_give_a_picture_within_its_frame(train, validation, stride):
+    series = [[(stride * (i + 1), value) for i, value in enumerate(values)] for values in (train, validation)]
+    picture = curve("loss", *series, str)
+    if not any(np.isfinite(train)) and not validation:
+        assert picture == ""
+        return
+    parsed(picture)
+    assert not re.search(r'="[^"]*(nan|inf)', picture)
+    for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", " ".join(re.findall(r'points="([^"]*)"', picture))):
+        x, y = map(float, pair)
+        assert axes.LEFT - 0.1 <= x <= axes.WIDTH - axes.RIGHT + 0.1
+        assert axes.TOP - 0.1 <= y <= axes.HEIGHT - axes.BOTTOM + 0.1
+
+
+def test_a_long_run_is_a_small_picture():
+    picture = curve("loss", [(step, 1 / step) for step in range(1, 20_001)], [], str)
+    assert len(picture) < 40_000
+    assert picture.count("<rect") == MOST_POINTS
+    assert 'class="band"' in picture
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e6))
+def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
+    ticks = axes.ticks(start + span, start)
+    assert 2 <= len(ticks) <= 8
+    assert all(start - 1e-6 * span <= tick <= start + span * (1 + 1e-6) for tick in ticks)
+
+
+# What to look at.
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"options": {"num_train_steps": 2000}}, "not finished: 1,000 of 2,000"),
+        ({"train": {"skipped_updates": 3}}, "3 of 1,000 updates were skipped"),
+        ({"train": {"corrupt_records": 7}}, "7 records were damaged"),
+        ({"train": {"data_wait_share": 0.4}}, "40.0% of the time was spent waiting"),
+        ({"validation": {"loss": 9.9}}, "held-out loss is 9.900, and was"),
+        ({"validation": None}, "Nothing was evaluated"),
+        ({}, None),
+    ],
+)
+def test_warnings(changes, words):
+    found = lines(1000, 100, 500)
+    train = [{**line, **changes.get("train", {})} for line in found if line["split"] == "train"]
+    validation = [line for line in found if line["split"] == "validation"]
+    if changes.get("validation", {}) is None:
+        validation = []
+    elif "validation" in changes:
+        validation[-1] = {**validation[-1], **changes["validation"]}
+    warnings = warnings_of(changes.get("options", {"num_train_steps": 1000}), train, validation)
+    assert len(warnings) == (0 if words is None else 1)
+    if words is not None:
+        assert words in warnings[0]
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, True)])
+def test_a_browser_shows_it_on_desktop_and_phone_in_light_and_dark(tmp_path, width, dark):
+    write_run(tmp_path / "run", lines(100_000, 100, 10_000), "a rather long text without sense, of many words " * 3)
+    assert look_at(page_of(tmp_path / "run"), tmp_path, width, dark)["figures"] == 9

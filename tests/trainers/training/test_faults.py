@@ -1,0 +1,261 @@
+"""Runs of the whole command that are killed, stopped, out of space or fed with bad numbers, and go on."""
+
+import dataclasses
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import beambert
+from tests.trainers.forked import run
+from tests.trainers.pretraining_shards import LENGTH, OPTIONS, SMALLEST, write_dataset
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.best_checkpoint import best
+from trainers.monitoring import metrics_jsonl
+from trainers.monitoring.training_monitor import TrainingMonitor
+
+STEPS = 40
+SAVED_EVERY = 5
+EVALUATED_EVERY = 8
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A directory with a small dataset, `data`, and a small model, `model.json`."""
+    directory = tmp_path_factory.mktemp("inputs")
+    write_dataset(directory / "data")
+    (directory / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def pretrain(inputs):
+    """A function of an output directory that runs the command in a process; its exit code and what it said."""
+
+    def call(output, *flags, fault=None):
+        argv = ["pretrain", "--model", str(inputs / "model.json"), "--do_train"]
+        argv += [] if "--data" in flags else ["--data", str(inputs / "data")]
+        argv += ["--output", str(output), "--num_train_steps", str(STEPS), "--train_batch_size", "4"]
+        argv += ["--save_checkpoints_steps", str(SAVED_EVERY), "--eval_steps", str(EVALUATED_EVERY), *flags]
+        log = output.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        code = run(log, command, argv, fault)
+        return code, log.read_text(encoding="utf-8")
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def straight(pretrain, tmp_path_factory):
+    """The output of a run that nothing happens to."""
+    output = tmp_path_factory.mktemp("straight") / "output"
+    code, said = pretrain(output)
+    assert code == 0, said
+    return output
+
+
+def command(argv, fault):
+    """What the process does: arms the fault, then runs the command."""
+    if fault:
+        name, *arguments = fault
+        globals()[name](*arguments)
+    return beambert.main(argv)
+
+
+def at_step(step, action):
+    """Calls `action` when the loop has made so many steps, before it saves."""
+    update = TrainingMonitor.update
+
+    def updated(self, made, *arguments, **named):
+        result = update(self, made, *arguments, **named)
+        if made == step:
+            action()
+        return result
+
+    TrainingMonitor.update = updated
+
+
+def before_save(step, action):
+    """Calls `action` when the checkpoint of that step is about to be saved."""
+    save = checkpoint_manager.save
+
+    def saved(directory, made, *arguments, **named):
+        if made == step:
+            action()
+        return save(directory, made, *arguments, **named)
+
+    checkpoint_manager.save = saved
+
+
+def signals_at(step, *numbers):
+    def send():
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            # Two at once would be taken for one.
+            time.sleep(1.1 if len(numbers) > 1 else 0)
+
+    at_step(step, send)
+
+
+def killed_in_save(step):
+    """Dies inside the save, when all but the index is in place."""
+    name = f"model.ckpt-{step}.index"
+
+    def look(event, arguments):
+        if event == "os.rename" and os.fspath(arguments[1]).endswith(name):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+
+
+def disk_full_at_save(step):
+    """From that save on, files of a few kilobytes can be written."""
+    before_save(step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY)))
+
+
+def last_saved(output):
+    return checkpoint_manager.checkpoints(output / "checkpoints")[-1].step
+
+
+def assert_same(output, straight):
+    """Both runs end with the same bytes in their last checkpoint, the same best one and the same lines of metrics."""
+    for kind in ("index", "data-00000-of-00001"):
+        name = f"checkpoints/model.ckpt-{STEPS}.{kind}"
+        assert (output / name).read_bytes() == (straight / name).read_bytes(), name
+    assert logged(output) == logged(straight)
+    assert best(output / "checkpoints") == best(straight / "checkpoints")
+    states = [
+        checkpoint_manager.state_of(checkpoint_manager.checkpoints(run / "checkpoints")[-1])
+        for run in (output, straight)
+    ]
+    for state in states:
+        assert state.pop("seconds") > 0
+    assert states[0] == states[1]
+
+
+def logged(output):
+    """The lines of `metrics.jsonl`, without what a clock decides."""
+    lines = (output / metrics_jsonl.FILE_NAME).read_text(encoding="utf-8").splitlines()
+    lines = map(json.loads, lines)
+    return [{name: line[name] for name in line.keys() - metrics_jsonl.TIMING_FIELDS} for line in lines]
+
+
+def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tmp_path, pretrain, straight):
+    output = tmp_path / "output"
+
+    def meets(code, saved, *fault):
+        """The command goes on where it was, meets a fault, exits with `code` and leaves the checkpoint of `saved`."""
+        before = last_saved(output) if output.exists() else None
+        got, said = pretrain(output, fault=fault or None)
+        assert got == code, said
+        assert last_saved(output) == saved
+        assert "Traceback" not in said
+        if before:
+            assert f"Resuming {output} from step {before} of {STEPS}" in said
+        return said
+
+    meets(-signal.SIGKILL, 10, "signals_at", 13, signal.SIGKILL)
+
+    meets(-signal.SIGKILL, 10, "killed_in_save", 15)
+    assert (output / "checkpoints" / "model.ckpt-15.data-00000-of-00001").exists()
+
+    said = meets(1, 16, "disk_full_at_save", 20)
+    (line,) = [line for line in said.splitlines() if "error" in line]
+    assert re.search(r"model.ckpt-20 cannot be written .*file too large.* resumes from .*model.ckpt-16$", line)
+
+    # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
+    said = meets(128 + signal.SIGTERM, 24, "signals_at", 24, signal.SIGTERM)
+    assert re.search(r"Stopped: .*model.ckpt-24 holds the state after step 24", said)
+
+    meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
+
+    # The second signal waits for nothing.
+    meets(128 + signal.SIGINT, 32, "signals_at", 33, signal.SIGINT, signal.SIGINT)
+
+    meets(0, STEPS)
+    assert_same(output, straight)
+    kinds = {re.sub(r"\d+", "N", path.name) for path in (output / "checkpoints").iterdir()}
+    assert kinds <= {
+        "model.ckpt-N.index",
+        "model.ckpt-N.data-N-of-N",
+        "model.ckpt-N.state.json",
+        "best.json",
+    }
+
+
+def test_a_run_of_two_phases_goes_on_in_either(tmp_path, inputs, pretrain):
+    # Rows of half the length first, in batches that grow; then the whole length, in two parts an update.
+    short = tmp_path / "short"
+    write_dataset(short, max_seq_length=LENGTH // 2, options=dataclasses.replace(OPTIONS, max_seq_length=LENGTH // 2))
+    flags = [
+        *("--data", str(short), str(inputs / "data"), "--schedule", f"{LENGTH // 2}x0.6,{LENGTH}x0.4@8"),
+        *("--batch_ramp", "2:4,4:10", "--train_batch_size", "6", "--gradient_accumulation_steps", "2"),
+        *("--optimizer", "adamw", "--learning_rate", "0.01", "--num_warmup_steps", "4", "--keep_checkpoint_max", "99"),
+    ]
+    output, straight = tmp_path / "output", tmp_path / "straight"
+    assert pretrain(straight, *flags)[0] == 0
+    assert pretrain(output, *flags, fault=("signals_at", 13, signal.SIGKILL))[0] == -signal.SIGKILL
+    assert pretrain(output, *flags, fault=("signals_at", 31, signal.SIGTERM))[0] == 128 + signal.SIGTERM
+    code, said = pretrain(output, *flags)
+    assert code == 0, said
+    assert_same(output, straight)
+
+    lines = {line["step"]: line for line in logged(straight) if line["split"] == "train"}
+    # Neither the learning rate nor the optimizer begins anew with a phase; a line has the mean of two updates.
+    rates = [0.01 * min(made / 4, 1 - made / 40) for made in range(STEPS)]
+    for step in (2, 4, 6, 24, 26, 40):
+        assert lines[step]["learning_rate"] == pytest.approx(sum(rates[step - 2 : step]) / 2, rel=1e-5)
+    assert [lines[step]["examples"] for step in (4, 10, 24, 26, 40)] == [8, 32, 116, 132, 244]
+    before, after = (tf.train.load_checkpoint(str(straight / f"checkpoints/model.ckpt-{step}")) for step in (20, STEPS))
+    name = "bert/encoder/layer_0/intermediate/dense/kernel/adam_v"
+    # A running mean of squares falls by no more than its own decay.
+    assert (after.get_tensor(name) > 0.99 * 0.999**20 * before.get_tensor(name)).all()
+
+
+def poison(data, shard, rows):
+    """Makes the weights of masked words in some rows of a shard not numbers, as a fault of the hardware would."""
+    path = data / shard
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row, record in enumerate(records):
+            example = tf.train.Example.FromString(record)
+            if row in rows:
+                weights = example.features.feature["masked_lm_weights"].float_list.value
+                weights[:] = [float("nan")] * len(weights)
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoint(tmp_path, pretrain):
+    write_dataset(tmp_path / "data")
+    # 17 examples come before those of the second set of masks, in these shards; update 4 is the first with one.
+    for shard, count in (("train-1-0.tfrecord", 8), ("train-1-1.tfrecord", 9)):
+        poison(tmp_path / "data", shard, range(count))
+    output = tmp_path / "output"
+    code, said = pretrain(output, "--data", str(tmp_path / "data"), "--save_checkpoints_steps", "3")
+    assert code == 1
+    (line,) = [line for line in said.splitlines() if "error" in line]
+    assert re.search(r"not finite at step 4; the last good checkpoint is .*model.ckpt-3; ", line)
+    assert last_saved(output) == 3
+
+
+def test_updates_that_are_no_number_are_skipped_and_counted(tmp_path, pretrain):
+    write_dataset(tmp_path / "data")
+    poison(tmp_path / "data", "train-1-0.tfrecord", [3])
+    output = tmp_path / "output"
+    # 68 examples: both sets of masks twice, and the bad one with them.
+    code, said = pretrain(
+        output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_not_finite", "skip"
+    )
+    assert code == 0, said
+    assert logged(output)[-1]["skipped_updates"] == 2
+    assert all(value is not None for line in logged(output) for value in line.values())
+    reader = tf.train.load_checkpoint(str(output / "checkpoints" / "model.ckpt-17"))
+    for name in reader.get_variable_to_shape_map():
+        assert np.isfinite(reader.get_tensor(name)).all(), name

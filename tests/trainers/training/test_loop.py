@@ -1,0 +1,211 @@
+import itertools
+import json
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.trainers.small_runs import settings, trained, updated
+from trainers.backends.tensorflow.evaluation import evaluation_of
+from trainers.backends.tensorflow.train_step import Trainer, dropout_seed
+from trainers.checkpoints import checkpoint_manager
+from trainers.errors import TrainingError
+from trainers.monitoring.training_progress import steps_a_report
+from trainers.objective import Objective
+
+
+def line_task(side_effect=None):
+    """Fits y = slope * x by squared error; `side_effect` is called with each batch's first x."""
+    slope = tf.Variable(0.0)
+
+    def weights(features):
+        return {"error": tf.cast(tf.size(features["x"]), tf.float32)}
+
+    def sums(features, seed):
+        x, y = features["x"], features["y"]
+        if side_effect is not None:
+            tf.py_function(side_effect, [x[0]], [])
+        return {"error": (tf.reduce_sum(tf.square(slope * x - y)), weights(features)["error"])}
+
+    return Objective({"slope": slope}, sums, weights), slope
+
+
+def batches(values, size=2):
+    x = tf.constant(values, tf.float32)
+    return tf.data.Dataset.from_tensor_slices({"x": x, "y": 3 * x}).batch(size)
+
+
+def test_saves_on_the_way_and_at_the_end_whatever_the_loop_length(tmp_path, capsys):
+    task, slope = line_task()
+    trainer = Trainer(task, settings())
+    stopped = trained(trainer, batches([1, 2, 3, 4]).repeat(), tmp_path, shown={"error": "squared error"})
+    assert stopped is None
+    assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(tmp_path / "c")] == [4, 8, 10]
+    assert int(trainer.global_step) == 10
+    assert slope.numpy() > 0.3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("step 1/10  squared error ")
+    assert re.match(r"step 10/10  ETA 0 s  squared error \d\.\d+  \S+ seq/s", lines[-1])
+
+
+def test_tensorboard_has_the_metrics(tmp_path):
+    task, _ = line_task()
+    trained(Trainer(task, settings(num_train_steps=60)), batches([1, 2]).repeat(), tmp_path)
+    (path,) = (tmp_path / "logs" / "train").iterdir()
+    scalars = {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert {tag for tag, _ in scalars} == {"loss", "error", "gradient_norm", "learning_rate"} | {
+        "sequences_per_second",
+        "tokens_per_second",
+        "data_wait_share",
+    }
+    # The mean over steps 0, 1, 2 of a decay from 0.1 at step 0 to 0 at step 60.
+    assert scalars["learning_rate", 3] == pytest.approx(0.1 * (1 - 1 / 60))
+    assert scalars["loss", 3] == pytest.approx(scalars["error", 3])
+
+
+@pytest.fixture
+def interrupt_handler():
+    """Ctrl-C as in a foreground process, wherever the tests run; returns the function that sets another handler."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda handler: signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupt_handler")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_after_saving(tmp_path, capsys, number):
+    seen = []
+
+    def interrupt(x):
+        seen.append(float(x))
+        if len(seen) == 4:
+            os.kill(os.getpid(), number)
+
+    task, _ = line_task(interrupt)
+    handler = signal.getsignal(number)
+    trainer = Trainer(task, settings(num_train_steps=1000))
+    stopped = trained(trainer, batches([1, 2]).repeat(), tmp_path, save_checkpoints_steps=1000)
+    assert stopped == number
+    assert signal.getsignal(number) is handler
+    (saved,) = checkpoint_manager.checkpoints(tmp_path / "c")
+    assert saved.step in (6, 9)
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"Stopped: {saved.prefix} holds the state after step")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_names_step_and_checkpoint(tmp_path, bad):
+    task, _ = line_task()
+    trainer = Trainer(task, settings())
+    values = batches([1, 2] * 6 + [bad, 1] + [1, 2] * 20)
+    with pytest.raises(TrainingError, match=r"not finite at step 6; the last good checkpoint is .*model.ckpt-4"):
+        trained(trainer, values, tmp_path)
+    task, _ = line_task()
+    with pytest.raises(TrainingError, match="not finite at step 0; no checkpoint had been saved"):
+        trained(Trainer(task, settings()), batches([bad] * 20), tmp_path / "other")
+
+
+def test_a_gradient_that_is_not_finite_is_no_checkpoint(tmp_path):
+    variable = tf.Variable(0.0)
+    # The root of 0 is finite, its slope is not.
+    one = tf.constant(1.0)
+    task = Objective(
+        {"v": variable}, lambda f, seed: {"a": (tf.sqrt(variable) + 0 * f["x"][0], one)}, lambda f: {"a": one}
+    )
+    with pytest.raises(TrainingError, match="not finite at step 0"):
+        trained(Trainer(task, settings()), batches([1, 2]).repeat(), tmp_path)
+    assert not checkpoint_manager.checkpoints(tmp_path / "c")
+
+
+def test_evaluation_weighs_examples_not_batches():
+    task, slope = line_task()
+    slope.assign(1.0)
+    values = [1.0, 2.0, 5.0]
+    expected = np.mean([(value - 3 * value) ** 2 for value in values])
+    for size in (1, 2, 3):
+        assert evaluation_of(task)(batches(values, size)) == {"error": pytest.approx(expected)}
+
+
+def test_dropout_seeds_differ_in_every_coordinate_and_are_repeatable():
+    seeds = {}
+    for coordinates in itertools.product((1, 2), (0, 1, 2), (0, 1), (0, 1, 2)):
+        first, last = dropout_seed(*coordinates).numpy().tolist()
+        assert last == 0
+        assert dropout_seed(*coordinates).numpy().tolist() == [first, last]
+        seeds[coordinates] = first
+    # No two share a first element, so the call sites counted in the second never meet.
+    assert len(set(seeds.values())) == len(seeds)
+
+
+def test_every_step_and_micro_step_has_its_own_dropout_seed_and_evaluation_none():
+    variable = tf.Variable(0.0)
+    seen = []
+
+    def sums(features, seed):
+        if seed is not None:
+            tf.py_function(lambda number: seen.append(int(number)), [seed[0]], [])
+        return {"a": (variable * features["x"][0], tf.constant(1.0))}
+
+    task = Objective({"v": variable}, sums, lambda features: {"a": tf.constant(1.0)})
+    updated(task, {"x": tf.constant([1.0, 2.0])}, 3)
+    assert seen == [int(dropout_seed(1, step)[0]) for step in range(3)]
+    seen.clear()
+    updated(task, {"x": tf.constant([1.0, 2.0])}, 2, gradient_accumulation_steps=2)
+    assert seen == [int(dropout_seed(1, step, micro)[0]) for step in range(2) for micro in range(2)]
+    seen.clear()
+    evaluation_of(task)(batches([1, 2]))
+    assert seen == []
+
+
+def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
+    task, slope = line_task()
+    trainer = Trainer(task, settings(skip_not_finite=True))
+    nan = float("nan")
+    trained(trainer, batches([1, 2, nan, 1] + [1, 2] * 8), tmp_path)
+    good, other = line_task()
+    assert np.isfinite(slope.numpy())
+    assert int(trainer.global_step.numpy()) == 10
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines[-1]["skipped_updates"] == 1
+    assert all(np.isfinite(line["loss"]) for line in lines if "loss" in line)
+    # The update before and those after are made as if nothing had happened in between, but for the rate's course.
+    assert other.numpy() == 0.0
+    updated(good, {"x": tf.constant([1.0, 2.0]), "y": tf.constant([3.0, 6.0])})
+    assert 0 < other.numpy() < slope.numpy()
+
+
+def test_a_run_that_only_skips_stops(tmp_path):
+    task, _ = line_task()
+    trainer = Trainer(task, settings(skip_not_finite=True, num_train_steps=1000))
+    with pytest.raises(TrainingError, match="not finite at step 0"):
+        trained(trainer, batches([float("nan")] * 2).repeat(), tmp_path, save_checkpoints_steps=1000)
+
+
+def test_evaluations_on_the_way_choose_the_best_checkpoint(tmp_path):
+    task, _ = line_task()
+    losses = iter([3.0, 1.0, 2.0, 5.0])
+
+    def evaluation(stage):
+        return {"loss": next(losses)}, ["a line"]
+
+    trained(Trainer(task, settings()), batches([1, 2]).repeat(), tmp_path, evaluation, eval_steps=2)
+    assert json.loads((tmp_path / "c" / "best.json").read_text(encoding="utf-8")) == {
+        "step": 4,
+        "metric": "loss",
+        "value": 1.0,
+    }
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "validation"] == [2, 4, 6, 8]
+    # Every evaluation comes with a checkpoint.
+    assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(tmp_path / "c")] == [2, 4, 6, 8, 10]
+
+
+def test_reports():
+    assert [steps_a_report(steps) for steps in (1, 19, 40, 1000, 2000, 100_000)] == [1, 1, 2, 50, 100, 100]

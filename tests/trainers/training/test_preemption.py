@@ -1,0 +1,93 @@
+import math
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tests.trainers.forked import start
+from trainers.training import preemption
+
+
+@pytest.fixture
+def interrupt_handler():
+    """Ctrl-C as in a foreground process, wherever the tests run; returns the function that sets another handler."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda handler: signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGINT, before)
+
+
+def open_files():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.usefixtures("interrupt_handler")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_noted_and_all_is_as_before_afterwards(number, capfd, monkeypatch):
+    monkeypatch.setattr(preemption, "REPEAT_SECONDS", math.inf)
+    handler, descriptor, threads = signal.getsignal(number), signal.set_wakeup_fd(-1), threading.active_count()
+    files = open_files()
+    with preemption.preemption_signals() as noted:
+        assert noted.signal_number is None
+        os.kill(os.getpid(), number)
+        assert noted.signal_number == number
+        # The same wish, told twice.
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is handler
+    assert signal.set_wakeup_fd(descriptor) == -1
+    # Threads of earlier tests may end meanwhile.
+    assert threading.active_count() <= threads
+    assert open_files() == files
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"{number.name}: a checkpoint is saved")
+
+
+def test_an_ignored_signal_stays_ignored(interrupt_handler):
+    interrupt_handler(signal.SIG_IGN)
+    with preemption.preemption_signals() as noted:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert noted.signal_number is None
+
+
+def test_outside_the_main_thread_nothing_is_noted():
+    seen = []
+
+    def body():
+        with preemption.preemption_signals() as noted:
+            seen.append(noted.signal_number)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [None]
+
+
+def compute_for_ever():
+    """One call into TensorFlow that does not end."""
+    with preemption.preemption_signals():
+        print("ready", flush=True)
+        tf.function(lambda: tf.while_loop(lambda x: True, lambda x: (tf.sin(x),), (tf.zeros([100]),)))()
+
+
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_ends_the_process_within_a_call_into_tensorflow(tmp_path, second, code):
+    log = tmp_path / "log"
+    process = start(log, compute_for_ever)
+
+    def wait_for(words):
+        while not log.exists() or words not in log.read_text():
+            assert process.is_alive(), log.read_text()
+            time.sleep(0.01)
+
+    wait_for("ready")
+    os.kill(process.pid, signal.SIGINT)
+    wait_for("SIGINT: ")
+    time.sleep(preemption.REPEAT_SECONDS)
+    os.kill(process.pid, second)
+    process.join(60)
+    assert process.exitcode == code
+    assert log.read_text().splitlines()[-1] == "Ended at once"

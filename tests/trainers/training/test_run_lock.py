@@ -1,0 +1,63 @@
+"""Who holds the directory of a run: of several machines the chief alone."""
+
+import json
+import os
+
+import pytest
+
+from deploy.tpu import worker
+from pipelines.errors import OutputError
+from pipelines.io.output_directory import LOCK_NAME
+from trainers.training.run_lock import run_lock
+
+HOSTS = ["a:1", "b:1"]
+CONFIGS = [
+    ({"worker": HOSTS}, "worker", 0, True),
+    ({"worker": HOSTS}, "worker", 1, False),
+    ({"chief": HOSTS[:1], "worker": HOSTS[1:]}, "chief", 0, True),
+    # Before, this worker too took itself for the chief.
+    ({"chief": HOSTS[:1], "worker": HOSTS[1:]}, "worker", 0, False),
+]
+
+
+@pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
+def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index, chief, tmp_path, monkeypatch):
+    def become(kind, index):
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}))
+
+    for strategy in ("auto", "multi_worker"):
+        become(kind, index)
+        with run_lock(tmp_path, strategy):
+            assert (tmp_path / LOCK_NAME).exists() == chief
+            # The others join while the chief holds it.
+            become("worker", 1)
+            with run_lock(tmp_path, strategy):
+                pass
+    with run_lock(tmp_path, "one"):
+        assert (tmp_path / LOCK_NAME).exists()
+
+
+@pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
+def test_the_chief_of_tensorflow_is_the_same(cluster, kind, index, chief, monkeypatch):
+    import tensorflow as tf
+
+    from trainers.backends.tensorflow.distribution import _is_chief
+
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}))
+    assert _is_chief(tf.distribute.cluster_resolver.TFConfigClusterResolver()) == chief
+
+
+@pytest.mark.parametrize("config", ["", "no JSON", "[]", "{}", '{"task": 3}', '{"task": {"type": 1, "index": "x"}}'])
+def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with run_lock(tmp_path, "multi_worker"), pytest.raises(OutputError, match=f"in use by process {os.getpid()} on"):
+        run_lock(tmp_path, "multi_worker").__enter__()
+
+
+def test_the_lock_of_a_run_is_not_copied_to_a_bucket(tmp_path):
+    assert worker._OUTPUT_LOCK == LOCK_NAME
+    output = tmp_path / "out"
+    with run_lock(output, "tpu"):
+        (output / "run.json").write_text("{}")
+        for copy in worker.snapshot(output, tmp_path / "copies"):
+            assert [path.name for path in copy.rglob("*")] == ["run.json"]

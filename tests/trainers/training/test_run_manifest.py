@@ -1,0 +1,179 @@
+import argparse
+import dataclasses
+import json
+from importlib import metadata
+
+import pytest
+
+from bert_model.config import BertConfig
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.errors import TrainingError
+from trainers.optimization.schedule import plan_stages
+from trainers.pretraining.pretrain_flags import add_arguments
+from trainers.training import run_manifest
+from trainers.training.run_manifest import RunRecord, changes, check_same_run, last_step, load
+
+CONFIG = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+SHORT, LONG = "a" * 64, "b" * 64
+
+
+def record(*flags, data=((SHORT, 128),), **changed):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    directories = [name for name, _ in data]
+    args = parser.parse_args(["--data", *directories, "--output", "o", "--num_train_steps", "100", *flags])
+    lengths = [length for _, length in data]
+    stages = plan_stages(args.num_train_steps, lengths, args.schedule, args.train_batch_size, args.batch_ramp)
+    values = {
+        "data_fingerprints": tuple(directories),
+        "vocab_sha256": "c" * 64,
+        "do_lower_case": True,
+        "max_seq_length": max(lengths),
+        "stages": tuple(stages),
+        "options": PretrainConfig.from_args(args).to_json(),
+        "versions": {"python": "3.11.7"},
+    }
+    return RunRecord(**values | changed)
+
+
+def refused(tmp_path, step, old, new, config=CONFIG):
+    """What stands in the way of going on, None if nothing does."""
+    try:
+        check_same_run(tmp_path, step, old, new, CONFIG, config)
+    except TrainingError as error:
+        return str(error)
+    return None
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    assert load(tmp_path) is None
+    written = record(
+        *("--schedule", "128x0.9,512x0.1@4", "--batch_ramp", "8:10", "--learning_rate", "1e-3"),
+        data=((SHORT, 128), (LONG, 512)),
+    )
+    (tmp_path / "run.json").write_text(written.to_json(), encoding="utf-8")
+    assert load(tmp_path) == written
+    content = json.loads(written.to_json())
+    assert content["stages"][0] == {"data": 0, "batch_size": 8, "first_step": 0, "end_step": 10, "first_example": 0}
+    assert content["options"]["data"] == [SHORT, LONG]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": "beambert-run", "format_version": 1}', "another --output, with --init_checkpoint"),
+        ('{"format": "something", "format_version": 2}', "was not written by this version"),
+        ('{"format": "beambert-run", "format_version": 3}', "data_fingerprints is missing"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_records_that_cannot_be_read(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(TrainingError, match=message):
+        load(tmp_path)
+
+
+def test_the_last_step(tmp_path):
+    assert last_step(tmp_path) is None
+    (tmp_path / "checkpoints").mkdir()
+    assert last_step(tmp_path) is None
+    for name in ("model.ckpt-9.index", "model.ckpt-100.index", "model.ckpt-200.data-00000-of-00001"):
+        (tmp_path / "checkpoints" / name).touch()
+    assert last_step(tmp_path) == 100
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--seed", "7"], r"--seed \(12345 there, 7 now\)"),
+        (["--left_to_right"], r"--left_to_right \(False there, True now\)"),
+        (["--no_next_sentence"], r"--no_next_sentence \(False there, True now\)"),
+        (["--train_batch_size", "8"], r"batch size of update 0 \(32 there, 8 now\).*or --batch_ramp 32:50 for other"),
+        (["--batch_ramp", "8:10"], r"batch size of update 0 \(32 there, 8 now\)"),
+    ],
+)
+def test_what_makes_another_run(tmp_path, flags, message):
+    old, new = record(), record(*flags)
+    with pytest.raises(TrainingError, match=message):
+        check_same_run(tmp_path, 50, old, new, CONFIG, CONFIG)
+    with pytest.raises(TrainingError, match=message.split(".*")[0]):
+        check_same_run(tmp_path, 1, old, new, CONFIG, CONFIG)
+
+
+def test_every_difference_is_named(tmp_path):
+    other = dataclasses.replace(CONFIG, hidden_size=16)
+    said = refused(tmp_path, 50, record(), record("--seed", "7", data=((LONG, 128),)), other)
+    assert "the data at update 0 (aaaaaaaaaaaa... there, bbbbbbbbbbbb... now), --seed (12345 there" in said
+    assert "hidden_size of the model (8 there, 16 now)" in said
+
+
+def test_the_batch_size_may_change_from_here_on(tmp_path):
+    """As the message of the refusal says."""
+    assert refused(tmp_path, 50, record(), record("--batch_ramp", "32:50", "--train_batch_size", "8")) is None
+    assert refused(tmp_path, 51, record(), record("--batch_ramp", "32:50", "--train_batch_size", "8"))
+    ramped = record("--batch_ramp", "8:10,16:70")
+    said = refused(tmp_path, 50, ramped, record())
+    assert "--batch_ramp 8:10,16:50 for other" in said
+    assert refused(tmp_path, 50, ramped, record("--batch_ramp", "8:10,16:50")) is None
+
+
+def test_a_phase_may_be_added_before_it_begins(tmp_path):
+    both = record("--schedule", "128x0.9,512x0.1", data=((SHORT, 128), (LONG, 512)))
+    assert refused(tmp_path, 90, record(), both) is None
+    assert refused(tmp_path, 90, both, record()) is None
+    assert "at update 90 (aaaaaaaaaaaa... there, bbbbbbbbbbbb... now)" in refused(tmp_path, 91, record(), both)
+    # The order in which the directories are named decides nothing.
+    assert (
+        refused(tmp_path, 100, both, record("--schedule", "128x0.9,512x0.1", data=((LONG, 512), (SHORT, 128)))) is None
+    )
+
+
+def test_a_run_may_become_longer_or_shorter(tmp_path):
+    both = {"data": ((SHORT, 128), (LONG, 512))}
+    old = record("--schedule", "128x0.9,512x0.1", **both)
+    longer = record("--schedule", "128x0.9,512x0.1", "--num_train_steps", "200", **both)
+    assert refused(tmp_path, 90, old, longer) is None
+    # The second phase had begun, and would begin at 180 now.
+    assert "the data at update 90" in refused(tmp_path, 95, old, longer)
+    assert refused(tmp_path, 100, record(), record("--num_train_steps", "50")) is None
+
+
+def test_what_changes_is_told():
+    assert changes(record(), record()) == []
+    assert changes(record(), record("--save_checkpoints_steps", "7", "--eval_steps", "3", "--recipe", "tiny-cpu")) == []
+    new = record(
+        *("--num_train_steps", "200", "--learning_rate", "0.1", "--gradient_accumulation_steps", "2"),
+        *("--precision", "bfloat16"),
+        versions={"python": "3.12.0"},
+    )
+    assert changes(record(), new) == [
+        "The course of the run changes: num_train_steps 100 to 200, learning_rate None to 0.1",
+        "Not bit for bit what it would have been: gradient_accumulation_steps 1 to 2, precision float32 to bfloat16, "
+        "python 3.11.7 to 3.12.0",
+    ]
+
+
+def test_every_option_is_ruled_on():
+    """An option that is added must be put among those that may or may not change."""
+    free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
+    free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
+    free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}
+    ruled = {*run_manifest._FIXED, *run_manifest._COURSE, *run_manifest._NUMBERS}
+    of_fine_tuning = {"task", "class_weights"}
+    assert ruled - of_fine_tuning | free == set(record().options)
+    assert not ruled & free
+
+
+def test_tensorflow_is_found_under_the_name_that_it_has_on_a_tpu(monkeypatch):
+    installed = {"keras": "3.15.1", "numpy": "2.4.6", "tensorflow-tpu": "2.20.0"}
+
+    def version(package):
+        if package not in installed:
+            raise metadata.PackageNotFoundError(package)
+        return installed[package]
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert run_manifest.versions()["tensorflow"] == "2.20.0"
+    del installed["tensorflow-tpu"]
+    with pytest.raises(metadata.PackageNotFoundError, match=r"tensorflow$"):
+        run_manifest.versions()

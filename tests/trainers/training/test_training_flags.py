@@ -1,0 +1,70 @@
+import argparse
+
+import pytest
+
+from trainers.config.run_config import RunConfig
+from trainers.errors import TrainingError
+from trainers.training.training_flags import add_training_arguments
+
+
+def parse(*flags):
+    parser = argparse.ArgumentParser()
+    add_training_arguments(parser, best_metric="eval_loss")
+    return parser.parse_args(flags)
+
+
+def configured(*flags):
+    return RunConfig.from_args(argparse.Namespace(output="out", **vars(parse(*flags))))
+
+
+def test_another_command_has_its_own_metric():
+    assert parse().best_metric == "eval_loss"
+    assert parse("--best_metric", "eval_accuracy").best_metric == "eval_accuracy"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--strategy", "tpu"],
+        ["--strategy", "tpu", "--tpu_name", "t", "--tpu_zone", "z", "--gcp_project", "p"],
+        ["--tpu_name", "t"],
+        ["--strategy", "mirrored", "--cpu_devices", "4"],
+    ],
+)
+def test_devices_that_go_together(flags):
+    configured(*flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--strategy", "one", "--tpu_name", "t"], "--tpu_name says where a TPU is, but --strategy is one"),
+        (["--strategy", "tpu", "--tpu_zone", "z"], "--tpu_zone is given without --tpu_name"),
+        (["--gcp_project", "p"], "--gcp_project is given without --tpu_name"),
+    ],
+)
+def test_devices_that_contradict_each_other(flags, message):
+    with pytest.raises(TrainingError, match=message):
+        configured(*flags)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--strategy", "all"],
+        ["--cpu_devices", "0"],
+        ["--precision", "float16"],
+        ["--gradient_accumulation_steps", "0"],
+        ["--keep_checkpoint_max", "0"],
+        ["--keep_checkpoint_every_n_hours", "0"],
+        ["--eval_steps", "-1"],
+        ["--deterministic_ops", "perhaps"],
+        ["--recompute", "all"],
+        ["--peak_tflops", "-3"],
+    ],
+)
+def test_bad_values_are_refused_by_the_parser(flags, capsys):
+    with pytest.raises(SystemExit):
+        parse(*flags)
+    assert flags[0] in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Train with TensorFlow: devices (tf.distribute), the compiled training step, evaluation, rematerialization."""

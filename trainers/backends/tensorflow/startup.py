@@ -1,0 +1,70 @@
+"""Imports TensorFlow without its chatter, set up so that the same seed gives the same weights."""
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from beambert_common.signals import handled_signals
+
+
+def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
+    """Imports TensorFlow and Keras, looks for devices and makes every operation deterministic.
+
+    TensorFlow 2.21 reports found and missing libraries on standard error before any setting of its own can stop it,
+    so the file descriptor itself is turned away meanwhile; if the import fails, what was said is shown.
+    Call it before the first import of a module that needs TensorFlow; a second call changes nothing.
+
+    Args:
+        cpu_devices: logical devices to split the CPU into, so that several replicas can be had without several GPUs.
+        deterministic: whether the same inputs give the same bits, at some cost in speed on GPUs.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said, _interrupted() as interruption:
+        os.dup2(said.fileno(), 2)
+        try:
+            import keras  # noqa: F401
+            import tensorflow as tf
+
+            tf.get_logger().setLevel("ERROR")
+            if cpu_devices > 1:
+                (cpu,) = tf.config.list_physical_devices("CPU")
+                tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
+            # Machines that compute together must have met before any of them looks at its own devices.
+            if "TF_CONFIG" not in os.environ:
+                tf.config.list_logical_devices()
+            if deterministic:
+                tf.config.experimental.enable_op_determinism()
+        except BaseException as error:
+            # A module that is interrupted while it is imported may raise anything.
+            if interruption.is_set():
+                raise KeyboardInterrupt from error
+            said.seek(0)
+            os.write(kept, said.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+    # A library may have caught it.
+    if interruption.is_set():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[threading.Event]:
+    """Within it, Ctrl-C sets the event too, besides raising KeyboardInterrupt."""
+    interruption = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interruption.set()
+        signal.default_int_handler(number, frame)
+
+    with handled_signals((signal.SIGINT,), interrupt, unless_handled=True):
+        yield interruption

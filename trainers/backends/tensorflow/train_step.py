@@ -1,0 +1,248 @@
+"""One update of a task's variables on any devices: gradients of every share of a batch, summed, clipped, applied."""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from trainers.backends.tensorflow.distribution import Distribution, replica_number, sum_over_replicas, update_together
+from trainers.checkpoints import checkpoint_manager
+from trainers.objective import Features, Objective, Sums
+from trainers.optimization.optimizer_options import OptimizerOptions
+from trainers.optimization.optimizers import Optimizer, clip_by_global_norm, learning_rate_at
+
+# The metric that counts updates whose loss or gradient was not finite.
+NOT_FINITE = "not_finite"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How updates are made.
+
+    Attributes:
+        num_train_steps: updates in all.
+        num_warmup_steps: updates of warm-up among them.
+        learning_rate: the rate that warm-up climbs to.
+        seed: seed of dropout, below 2**31.
+        lr_decay_power: power of the decay to 0, 1 for a line.
+        gradient_accumulation_steps: micro-steps that a replica makes of its share of a batch, one after the other.
+        clip_per_replica: whether gradients are clipped on every replica before their sum, each with a loss averaged
+            over its own share, as the released code does on TPUs; otherwise their sum is clipped.
+        skip_not_finite: whether an update whose loss or gradient is not finite is left out instead of ending the run.
+        xla: whether the forward and backward pass is compiled by XLA.
+        optimizer: which and with what constants.
+    """
+
+    num_train_steps: int
+    num_warmup_steps: int
+    learning_rate: float
+    seed: int
+    lr_decay_power: float = 1.0
+    gradient_accumulation_steps: int = 1
+    clip_per_replica: bool = False
+    skip_not_finite: bool = False
+    xla: bool = False
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+
+
+def dropout_seed(
+    seed: int, step: tf.Tensor, micro_step: tf.Tensor | int = 0, replica: tf.Tensor | int = 0
+) -> tf.Tensor:
+    """The dropout seed of one forward pass, int32 [2]: a pure function of its arguments.
+
+    The second element is 0, for the model to count its call sites in.
+    """
+    folded = tf.constant([seed, 0], tf.int32)
+    # Folding in leaves the number itself in the second element, so a last 0 is folded in to clear it.
+    for number in (step, micro_step, replica, 0):
+        folded = tf.random.experimental.stateless_fold_in(folded, tf.cast(number, tf.int32))
+    return folded
+
+
+class Trainer:
+    """A task with its optimizer and step counter: all that a checkpoint holds.
+
+    Args:
+        task: what is trained; its variables made in the scope of `distribution`. It may be exchanged between two calls
+            of `make_loop` for another of the same variables.
+        settings: how updates are made.
+        distribution: the devices; one, if not given.
+    """
+
+    def __init__(self, task: Objective, settings: TrainConfig, distribution: Distribution | None = None) -> None:
+        self.task = task
+        self.settings = settings
+        self.distribution = distribution or Distribution()
+        with self.distribution.scope():
+            self.optimizer = Optimizer(task.variables, settings.optimizer, task.vocab_size)
+            self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    @property
+    def saved_variables(self) -> dict[str, tf.Variable]:
+        """Weights, optimizer slots and step, by the names they are saved under."""
+        return {
+            **self.task.frozen,
+            **self.task.variables,
+            **self.optimizer.slots,
+            checkpoint_manager.GLOBAL_STEP: self.global_step,
+        }
+
+    def step(self, backward: Callable[..., Any], features: Features) -> Sums:
+        """Makes one update; to be called on every replica (`Distribution.run`), in a graph.
+
+        Args:
+            backward: `_gradients`, compiled.
+            features: the replica's share of the batch, [batch_size / replicas, ...].
+
+        Returns:
+            The replica's part of the sums of the task's metrics and of loss, gradient_norm, learning_rate and skipped:
+            added up over the replicas, they are those of the update.
+        """
+        settings, replicas = self.settings, self.distribution.replicas
+        step = tf.identity(self.global_step)
+        local = self.task.weights(features)
+        # The terms of the loss are divided by what the whole batch weighs, so that the update does not depend on how
+        # the batch is dealt out, however unevenly masked tokens fall.
+        denominators = local if settings.clip_per_replica else sum_over_replicas(local)
+        loss, sums, gradients = backward(features, denominators, step, replica_number())
+        if settings.clip_per_replica:
+            gradients, _ = clip_by_global_norm(gradients, settings.optimizer.clip_norm)
+        held = [gradient for gradient in gradients if gradient is not None]
+        *held, loss = sum_over_replicas([*held, loss])
+        if settings.clip_per_replica:
+            loss /= replicas
+            norm = tf.linalg.global_norm(held)
+        else:
+            held, norm = clip_by_global_norm(held, settings.optimizer.clip_norm)
+        rate = learning_rate_at(
+            step, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps, settings.lr_decay_power
+        )
+        finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
+
+        def update(update_each: Callable[..., None], rate: Any, step: Any, finite: Any, *held: Any) -> None:
+            remaining = iter(held)
+            dense = [None if gradient is None else next(remaining) for gradient in gradients]
+            self.optimizer.apply(dense, rate, step, finite if settings.skip_not_finite else None, update_each)
+            update_each(self.global_step, lambda copy: copy.assign_add(1), ())
+
+        update_together(update, [rate, step, finite, *held])
+        part = tf.constant(1.0 / replicas)
+        of_update = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
+        if settings.skip_not_finite:
+            # What is skipped says nothing of the model, and would make every mean infinite.
+            sums = {name: (tf.where(finite, n, 0.0), tf.where(finite, d, 0.0)) for name, (n, d) in sums.items()}
+            of_update = {name: tf.where(finite, value, 0.0) for name, value in of_update.items()}
+            of_finite = tf.where(finite, part, 0.0)
+        else:
+            of_finite = part
+        skipped = part * tf.cast(~finite, tf.float32)
+        return {
+            **{name: (value * part, of_finite) for name, value in of_update.items()},
+            **sums,
+            NOT_FINITE: (skipped, part),
+        }
+
+    def _gradients(
+        self, features: Features, denominators: Mapping[str, tf.Tensor], step: tf.Tensor, replica: tf.Tensor
+    ) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
+        """Loss, sums and gradients of a replica's share, one micro-batch after the other."""
+        variables = list(self.task.variables.values())
+        count = self.settings.gradient_accumulation_steps
+
+        def micro_step(index: tf.Tensor | int, batch: Features) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
+            with tf.GradientTape() as tape:
+                sums = self.task.sums(batch, dropout_seed(self.settings.seed, step, index, replica))
+                loss = tf.add_n([tf.math.divide_no_nan(sums[name][0], weight) for name, weight in denominators.items()])
+            gradients = tape.gradient(loss, variables)
+            # Of rows of any length, the gradient of the position embeddings is not known to have their shape.
+            dense = [
+                None if gradient is None else tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
+                for gradient, variable in zip(gradients, variables, strict=True)
+            ]
+            return loss, sums, dense
+
+        if count == 1:
+            return micro_step(0, features)
+        # [B, ...] to [count, B / count, ...]
+        micro_batches = {
+            name: tf.reshape(values, [count, values.shape[0] // count, *_shape(values)[1:]])
+            for name, values in features.items()
+        }
+        spec = {name: tf.TensorSpec(values.shape[1:], values.dtype) for name, values in micro_batches.items()}
+        # What a micro-step returns has to be known before a loop in the graph adds it up.
+        structure = tf.function(micro_step).get_concrete_function(tf.constant(0), spec).structured_outputs
+        zeros = [tf.zeros(output.shape, output.dtype) for output in _present(structure)]
+
+        def add(index: tf.Tensor, *totals: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            batch = {name: values[index] for name, values in micro_batches.items()}
+            return index + 1, *map(tf.add, totals, _present(micro_step(index, batch)))
+
+        _, *totals = tf.while_loop(lambda index, *_: index < count, add, (0, *zeros), parallel_iterations=1)
+        remaining = iter(totals)
+        flat = [None if output is None else next(remaining) for output in tf.nest.flatten(structure)]
+        return tf.nest.pack_sequence_as(structure, flat)
+
+    def make_loop(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Compiles several updates into one call.
+
+        Args:
+            iterator: of `Distribution.batches`.
+
+        Returns:
+            A function of (iterator, number of the first update and how many, int64, whether this process was told to
+            stop, int32) that makes the updates and returns the sums over them, the first update whose loss or gradient
+            was not finite, -1 if none, the seconds spent waiting for batches, and how many replicas were told to stop.
+        """
+        distribution = self.distribution
+        # What a TPU runs is compiled anyway.
+        xla = self.settings.xla and not distribution.is_tpu
+        backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
+
+        @tf.function(autograph=False)
+        def one_step(iterator: Any) -> tuple[Sums, tf.Tensor]:
+            begin = _clock()
+            with tf.control_dependencies([begin]):
+                batch = next(iterator)
+            with tf.control_dependencies(tf.nest.flatten(distribution.first(batch))):
+                waited = _clock() - begin
+            return distribution.sum(distribution.run(functools.partial(self.step, backward), batch)), waited
+
+        structure, _ = one_step.get_concrete_function(iterator).structured_outputs
+
+        @tf.function
+        def several_steps(
+            iterator: Any, first_step: tf.Tensor, count: tf.Tensor, told_to_stop: tf.Tensor
+        ) -> tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]:
+            sums = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), structure)
+            first_bad = tf.constant(-1, tf.int64)
+            seconds = tf.constant(0.0, tf.float64)
+            for index in tf.range(count):
+                added, waited = one_step(iterator)
+                bad = added[NOT_FINITE][0] > 0
+                first_bad = tf.where((first_bad < 0) & bad, first_step + index, first_bad)
+                sums = tf.nest.map_structure(tf.add, sums, added)
+                seconds += waited
+            # Machines must leave the loop together, whichever of them was told to stop.
+            stop_votes = distribution.sum(distribution.run(lambda: tf.identity(told_to_stop)))
+            return sums, first_bad, seconds, stop_votes
+
+        return several_steps
+
+
+def _clock() -> tf.Tensor:
+    """Seconds, float64 scalar, by a clock that only goes forward; deterministic runs refuse TensorFlow's own."""
+    return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), [])
+
+
+def _present(structure: Any) -> list[Any]:
+    """The leaves of a structure that are not None."""
+    return [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
+
+
+def _shape(values: tf.Tensor) -> list[Any]:
+    """The shape, as numbers where it is known."""
+    dynamic = tf.shape(values)
+    return [dynamic[axis] if size is None else size for axis, size in enumerate(values.shape)]

@@ -1,0 +1,37 @@
+"""The vocabulary of an open checkpoint, and whether its text is lower-cased, which not every kind of file says.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+from bert_model.checkpoints.reader import Checkpoint, CheckpointFiles
+from bert_model.checkpoints.stored_tensors import CheckpointError
+from tokenizer.vocabulary import Vocabulary
+
+
+def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | None = None) -> Vocabulary:
+    """Return the checkpoint's vocabulary, or the one in `vocab_file`.
+
+    Args:
+        checkpoint: open, or its files, which need no TensorFlow.
+        vocab_file: the value of --vocab_file, None to take the checkpoint's.
+
+    Raises:
+        CheckpointError: there is none, or its pieces are not as many as the model's rows.
+        VocabularyError: the file is no vocabulary.
+    """
+    path = vocab_file or checkpoint.vocab_file
+    if path is None:
+        raise CheckpointError(f"{checkpoint.path} has no vocab.txt; give the model's with --vocab_file")
+    vocabulary = Vocabulary.load(path)
+    rows = checkpoint.config.vocab_size
+    # Some models at Hugging Face have rows that no piece uses, to round their number up.
+    if len(vocabulary) > rows or (len(vocabulary) < rows and checkpoint.kind != "huggingface"):
+        raise CheckpointError(
+            f"{path} has {len(vocabulary)} pieces, the model has vocab_size {rows}; give the model's own vocabulary"
+        )
+    return vocabulary
+
+
+def lower_casing_of(checkpoint: Checkpoint, vocabulary: Vocabulary) -> bool:
+    """Whether text is lower-cased: as the checkpoint says, or where it is silent, as the vocabulary shows."""
+    return not vocabulary.has_capitals() if checkpoint.do_lower_case is None else checkpoint.do_lower_case

@@ -1,0 +1,1 @@
+"""Define the training commands of the CLI (pretrain, finetune, tune) and those that use a trained model."""

@@ -1,0 +1,128 @@
+"""`beambert convert`: a model between TF1, Hugging Face and beambert's own directories."""
+
+import argparse
+from pathlib import Path
+
+from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from bert_model.checkpoints import hugging_face_config, reader, writer
+from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from bert_model.config import BertConfig
+from pipelines.io.directory_lock import lock_destination
+from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.checkpoints.initial_checkpoint import listed
+from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.commands.model_flags import add_model_arguments, model_options
+from trainers.inference import model_loading
+from trainers.monitoring.training_progress import print_status, warn
+
+DESCRIPTION = (
+    "Converts a BERT between the released code's checkpoints (TensorFlow 1), Hugging Face's transformers and what "
+    "beambert pretrain writes. SRC may also be one of Google's zip archives, as it was downloaded."
+)
+_KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
+_CASES = {True: "lower-cased", False: "cased"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument(
+        "source",
+        type=LOCAL_PATH,
+        metavar="SRC",
+        help="a directory, the path of a TF1 checkpoint, or a zip archive; its kind is seen",
+    )
+    parser.add_argument(
+        "destination",
+        type=LOCAL_OUTPUT_DIRECTORY,
+        metavar="DST",
+        help="the directory to be written; must be new or empty",
+    )
+    parser.add_argument("--to", choices=writer.KINDS, required=True, help="the kind to write")
+    parser.add_argument(
+        "--task",
+        choices=(PRETRAINING, *TASKS),
+        help="which head SRC has; needed where the files do not tell, as a TF1 checkpoint of a token classifier, which "
+        "looks like one of texts (default: what the files tell)",
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=("keep", "drop"),
+        default="drop",
+        help="Adam's state and the step counter, in TF1 and native checkpoints",
+    )
+    add_model_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Converts and says what was found and written.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, VocabularyError: one line for the user.
+    """
+    destination = Path(args.destination)
+    writer.check_destination(destination)
+    with lock_destination(f"DST {destination}", destination, "another DST"):
+        return _convert(args, destination)
+
+
+def _convert(args: argparse.Namespace, destination: Path) -> int:
+    """What `run` does, while the destination is held."""
+    writer.check_destination(destination)
+    keep = args.optimizer == "keep"
+    config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None
+    model_loading.check_model(Path(args.source), **model_options(args))
+    start_tensorflow()
+    with reader.open_checkpoint(Path(args.source), args.task, config) as checkpoint:
+        vocabulary = vocabulary_of(checkpoint, args.vocab_file)
+        do_lower_case = lower_casing_of(checkpoint, vocabulary) if args.do_lower_case is None else args.do_lower_case
+        _say_found(checkpoint)
+        if args.do_lower_case is None and checkpoint.do_lower_case is None:
+            print_status(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
+        left_out = writer.write(
+            checkpoint, destination, args.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
+        )
+        _say_written(checkpoint, destination, args.to, left_out, keep)
+    return 0
+
+
+def _say_found(checkpoint: reader.Checkpoint) -> None:
+    config = checkpoint.config
+    classes = f" of {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
+    print_status(
+        f"Found     {_KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.vocab_size} pieces, "
+        f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
+    )
+    step = writer.steps(checkpoint)
+    if checkpoint.optimizer:
+        print_status(f"          {len(checkpoint.optimizer)} variables of the optimizer, step {step}")
+    if checkpoint.missing:
+        print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
+    if checkpoint.ignored:
+        print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
+
+
+def _say_written(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
+    optimizer = len(checkpoint.optimizer)
+    kept = f" and {optimizer} variables of the optimizer" if keep and optimizer else ""
+    print_status(
+        f"Wrote     {_KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}"
+    )
+    if left_out:
+        name = hugging_face_config.architecture(checkpoint.task, checkpoint.tensors)
+        print_status(f"Left out  {listed(left_out)}: {name} has no place for them")
+    if optimizer and not keep:
+        print_status(
+            f"Left out  {optimizer} variables of the optimizer (--optimizer keep writes them, to tf1 or native)"
+        )
+    if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
+        print_status("Note      the released code knows only the tanh form of GELU, this model has the erf form")
+    if kind != "native" and checkpoint.record and checkpoint.record.left_to_right:
+        warn(
+            f"the model attends from left to right, which a {_KIND_WORDS[kind]} cannot say: whoever reads it will let "
+            "every position see all others, and get other outputs"
+        )
+    if kind == "tf1" and checkpoint.labels:
+        print_status(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
+    if kind == "tf1" and checkpoint.multi_label:
+        warn("TF1 cannot say that a text may have several labels: whoever reads it will take the most probable alone")

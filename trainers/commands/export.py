@@ -1,0 +1,193 @@
+"""`beambert export`: a model as files that answer without beambert."""
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from beambert_common import file_errors
+from beambert_common.flags import sequence_length, vocabulary_size
+from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
+from bert_model.checkpoints.writer import check_destination, new_directory, require_files
+from pipelines.io.directory_lock import lock_destination
+from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.commands.model_flags import add_model_arguments, model_options
+from trainers.errors import TrainingError
+from trainers.inference import model_loading
+from trainers.inference.model_loading import InferenceModel, load_model
+from trainers.monitoring.training_progress import print_status
+
+DESCRIPTION = (
+    "Writes a model as a TensorFlow SavedModel that takes text: the tokenizer is part of its graph, and neither "
+    "beambert nor tensorflow_text is needed to load it."
+)
+KINDS = ("savedmodel", "onnx", "litert")
+MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
+VOCABULARY_NAME = "vocab.txt"
+LABELS_NAME = "labels.json"
+# The newest that every runtime of the last years reads.
+ONNX_OPSET = 17
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument(
+        "source", type=LOCAL_PATH, metavar="SRC", help="a model of any kind, as `beambert convert` reads them"
+    )
+    parser.add_argument(
+        "destination",
+        type=LOCAL_OUTPUT_DIRECTORY,
+        metavar="DST",
+        help="the directory to be written; must be new or empty",
+    )
+    parser.add_argument(
+        "--to",
+        choices=KINDS,
+        default="savedmodel",
+        help="onnx and litert hold the part of the model behind the tokenizer: they take ids",
+    )
+    parser.add_argument(
+        "--task",
+        choices=(PRETRAINING, *TASKS),
+        help="which head SRC has; needed where the files do not tell, as a TF1 checkpoint of a token classifier",
+    )
+    parser.add_argument(
+        "--max_seq_length",
+        type=sequence_length,
+        metavar="N",
+        help="pieces that are read of a text; the rest is cut, or for answer spans read in further windows (default: "
+        f"what the model was trained with or can read, for answer spans {model_loading.SPAN_LENGTH} at most)",
+    )
+    parser.add_argument(
+        "--top_k", type=vocabulary_size, default=5, metavar="K", help="candidates of the signature fill_mask"
+    )
+    add_model_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exports.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: one line for the user.
+    """
+    destination = Path(args.destination)
+    check_destination(destination)
+    with lock_destination(f"DST {destination}", destination, "another DST"):
+        return _export(args, destination)
+
+
+def _export(args: argparse.Namespace, destination: Path) -> int:
+    """What `run` does, while the destination is held."""
+    check_destination(destination)
+    model_loading.check_model(Path(args.source), **model_options(args))
+    start_tensorflow()
+    opened = load_model(Path(args.source), task=args.task, **model_options(args))
+    if opened.task == FEATURE_BASED and args.to != "savedmodel":
+        raise TrainingError(
+            f"--to {args.to} has no BiLSTM, which {args.source} ends in (task {opened.task}); give --to savedmodel"
+        )
+    length = model_loading.text_length(opened, args.max_seq_length)
+    if not 1 <= args.top_k <= len(opened.vocabulary):
+        raise TrainingError(f"--top_k is {args.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")
+    with new_directory(destination) as unfinished:
+        if args.to == "savedmodel":
+            lines = [_shown(name, function) for name, function in save(opened, unfinished, length, args.top_k).items()]
+            require_files(unfinished, ["saved_model.pb", "variables/variables.index", f"assets/{VOCABULARY_NAME}"])
+        else:
+            lines = [save_ids_model(opened, unfinished, args.to)]
+            require_files(unfinished, [MODEL_NAMES[args.to], VOCABULARY_NAME])
+    print_status(f"Wrote     {destination}: {opened.task}, texts of up to {length} pieces")
+    for line in lines:
+        print_status(f"          {line}")
+    return 0
+
+
+def _shown(name: str, function: Any) -> str:
+    import tensorflow as tf
+
+    inputs = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
+    return f"{name}: {', '.join(inputs)} -> {', '.join(function.structured_outputs)}"
+
+
+def save_ids_model(opened: InferenceModel, directory: Path, kind: str) -> str:
+    """Writes what takes ids as a model of another runtime, with vocab.txt and labels.json beside it.
+
+    Args:
+        opened: the model.
+        directory: to be made; has model.onnx or model.tflite then.
+        kind: "onnx" or "litert".
+
+    Returns:
+        A line about its inputs and outputs.
+
+    Raises:
+        ImportError: the converter to ONNX is not installed.
+    """
+    import tensorflow as tf
+
+    from trainers.inference.signatures import ids_function, plain_forward
+
+    function = ids_function(opened, plain_forward(opened)).get_concrete_function()
+    if kind == "onnx":
+        import tf2onnx
+
+        specs = tf.nest.flatten(function.structured_input_signature)
+        converted = tf2onnx.convert.from_function(ids_function(opened, plain_forward(opened)), specs, opset=ONNX_OPSET)
+        content = converted[0].SerializeToString()
+    else:
+        module = tf.Module()
+        module.weights = [variable.value for variable in opened.model.variables]
+        with tempfile.TemporaryDirectory() as folder:
+            # From a SavedModel the inputs and outputs keep their names.
+            tf.saved_model.save(module, folder, signatures=function)
+            content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MODEL_NAMES[kind]).write_bytes(content)
+    _write_text_files(opened, directory)
+    return _shown(MODEL_NAMES[kind], function)
+
+
+def _write_text_files(opened: InferenceModel, directory: Path) -> None:
+    (directory / VOCABULARY_NAME).write_bytes(opened.vocabulary.to_bytes())
+    if opened.labels:
+        text = json.dumps(opened.labels, ensure_ascii=False) + "\n"
+        (directory / LABELS_NAME).write_text(text, encoding="utf-8")
+
+
+def save(opened: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5) -> dict[str, Any]:
+    """Writes a SavedModel.
+
+    Args:
+        opened: the model.
+        directory: to be made; `assets` in it has vocab.txt and, for a task with classes, labels.json.
+        max_seq_length: as of `served_model`.
+        top_k: as of `served_model`.
+
+    Returns:
+        The signatures by name, each a `tf.types.experimental.ConcreteFunction`.
+
+    Raises:
+        TrainingError: the files cannot be written.
+    """
+    import tensorflow as tf
+
+    from trainers.inference.signatures import served_model
+
+    module, signatures = served_model(opened, max_seq_length, top_k)
+    sources = directory.with_name(f"{directory.name}.assets")
+    try:
+        sources.mkdir(parents=True, exist_ok=True)
+        _write_text_files(opened, sources)
+        module.vocabulary_file = tf.saved_model.Asset(str(sources / VOCABULARY_NAME))
+        if opened.labels:
+            module.labels_file = tf.saved_model.Asset(str(sources / LABELS_NAME))
+        concrete = {name: function.get_concrete_function() for name, function in signatures.items()}
+        tf.saved_model.save(module, str(directory), signatures=concrete)
+    except (OSError, tf.errors.OpError) as error:
+        raise TrainingError(file_errors.write_line(directory, error)) from error
+    finally:
+        shutil.rmtree(sources, ignore_errors=True)
+    return concrete

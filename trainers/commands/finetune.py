@@ -1,0 +1,36 @@
+"""`beambert finetune TASK`: trains a pretrained BERT on a task, scores it and writes its answers.
+
+TensorFlow is imported after the options and the files have been checked, so that mistakes answer at once.
+"""
+
+import argparse
+
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.finetuning.finetune_flags import add_arguments
+from trainers.finetuning.prepare import run_once
+
+DESCRIPTION = (
+    "Trains a pretrained BERT on a task, from the files as they are published, scores it and writes its answers. "
+    "Stopped at any moment, the same command goes on from the last checkpoint."
+)
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, evaluate and predict, with one seed or several.
+
+    Args:
+        args: what `add_arguments` defines.
+
+    Returns:
+        0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
+    """
+    config = FinetuneConfig.from_args(args)
+    if config.seeds > 1:
+        from trainers.finetuning.sweep import run_seeds
+
+        return run_seeds(config)
+    return run_once(config)

@@ -1,0 +1,34 @@
+"""`beambert pretrain`: trains a BERT, from random weights or a checkpoint, on the shards of `beambert build`.
+
+TensorFlow is imported after the options have been checked, so that `--help` and mistakes answer at once.
+"""
+
+import argparse
+
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.pretraining.prepare import run_pretraining
+from trainers.pretraining.pretrain_flags import (
+    add_arguments,
+)
+from trainers.pretraining.recipes import with_recipe as complete_arguments
+
+DESCRIPTION = (
+    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
+    "Stopped at any moment, the same command goes on from the last checkpoint."
+)
+__all__ = ["DESCRIPTION", "add_arguments", "complete_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train and evaluate.
+
+    Args:
+        args: what `add_arguments` defines.
+
+    Returns:
+        The exit code, as of `trainers.pretraining.prepare.run_pretraining`.
+
+    Raises:
+        as of `run_pretraining`.
+    """
+    return run_pretraining(PretrainConfig.from_args(args))

@@ -1,0 +1,83 @@
+"""`beambert tune TASK`: the paper's exhaustive search over batch size, learning rate and epochs (appendix A.3)."""
+
+import argparse
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from beambert_common.flags import batch_size, positive_float
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
+
+DESCRIPTION = (
+    "Fine-tunes with every combination of batch size, learning rate and number of epochs, and shows which is best on "
+    "the development examples. Stopped at any moment, the same command goes on with what is missing."
+)
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tune`: the grid, and all of `finetune` but what the grid says."""
+    parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
+    add_task_and_model_arguments(parser)
+    group = parser.add_argument_group("grid", "the paper's, 18 runs, unless told otherwise")
+    group.add_argument(
+        "--train_batch_sizes",
+        type=_listed(batch_size),
+        default=[16, 32],
+        metavar="N,...",
+        help="examples an update (default: 16,32)",
+    )
+    group.add_argument(
+        "--learning_rates",
+        type=_listed(positive_float),
+        default=[5e-5, 3e-5, 2e-5],
+        metavar="RATE,...",
+        help="peak learning rates (default: 5e-5,3e-5,2e-5)",
+    )
+    group.add_argument(
+        "--epochs",
+        type=_listed(positive_float),
+        default=[2.0, 3.0, 4.0],
+        metavar="N,...",
+        help="times that every example is seen (default: 2,3,4)",
+    )
+    group.add_argument(
+        "--keep_runs", action="store_true", help="keep the checkpoints of all runs, not of the best one alone"
+    )
+    parser.add_argument(
+        "--do_predict", action="store_true", help="let every run write its answers for the test examples too"
+    )
+    add_shared_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the runs.
+
+    Returns:
+        The exit code, as of `several_runs.run_several`.
+
+    Raises:
+        as of `finetune.run`.
+    """
+    from trainers.finetuning.sweep import run_several
+
+    grid = {
+        f"batch{batch_size}-lr{rate:g}-epochs{epochs:g}": {
+            "train_batch_size": batch_size,
+            "learning_rate": rate,
+            "num_train_epochs": epochs,
+        }
+        for batch_size, rate, epochs in itertools.product(args.train_batch_sizes, args.learning_rates, args.epochs)
+    }
+    return run_several(FinetuneConfig.from_args(args), grid, args.keep_runs)
+
+
+def _listed(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """A type of argument: several values with commas between."""
+
+    def values(text: str) -> list[Any]:
+        return [kind(part) for part in text.split(",")]
+
+    values.__name__ = "list"
+    return values

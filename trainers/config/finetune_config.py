@@ -1,0 +1,90 @@
+"""The configuration of `beambert finetune` and of each run of `beambert tune`.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from beambert_common.typed_json import NonNegative, Number, Positive
+from trainers.config.run_config import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadConfig:
+    """The options of the task squad, with the names and defaults of run_squad.py."""
+
+    train_file: str | None = None
+    predict_file: str | None = None
+    version_2_with_negative: bool = False
+    doc_stride: Positive = 128
+    max_query_length: Positive = 64
+    n_best_size: Positive = 20
+    max_answer_length: Positive = 30
+    null_score_diff_threshold: Number | str = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableConfig:
+    """The options of the task csv."""
+
+    text_column: str | None = None
+    text_pair_column: str | None = None
+    label_column: str = "label"
+    problem: str = "classification"
+    label_separator: str = ","
+    dev_share: NonNegative | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingConfig:
+    """The options of the task ner; None is the default that the help of the flag names."""
+
+    word_column: int | None = None
+    tag_column: int | None = None
+    comment_prefix: str | None = None
+    file_tag_scheme: str | None = None
+    tag_scheme: str | None = None
+    document_context: bool | None = None
+    test_without_tags: bool | None = None
+    feature_based: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class XnliConfig:
+    """The options of the task xnli."""
+
+    xnli_language: str | None = None
+    xnli_train_language: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunConfig):
+    """What a fine-tuning run is configured with; defaults are those of run_classifier.py and run_squad.py.
+
+    `num_train_steps` and `num_warmup_steps` are no flags: they follow from the number of examples.
+    """
+
+    task: str
+    data_dir: str | None = None
+    do_predict: bool = False
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    bert_config_file: str | None = None
+    learning_rate: NonNegative = 5e-5
+    num_train_epochs: NonNegative = 3.0
+    warmup_proportion: NonNegative = 0.1
+    seeds: Positive = 1
+    early_stopping: Positive | None = None
+    max_seq_length: Positive | None = None
+    max_train_samples: Positive | None = None
+    max_eval_samples: Positive | None = None
+    max_predict_samples: Positive | None = None
+    class_weights: str | None = None
+    cache_dir: str | None = None
+
+    @property
+    def data_directory(self) -> Path:
+        """--data_dir, which tasks other than squad need and `trainers.finetuning.prepare` checks."""
+        assert self.data_dir is not None
+        return Path(self.data_dir)

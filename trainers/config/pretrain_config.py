@@ -1,0 +1,64 @@
+"""The configuration of `beambert pretrain`. This file imports neither Keras nor TensorFlow."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from beambert_common.typed_json import Positive
+from bert_model.config import BertConfig
+from trainers.config.run_config import RunConfig
+
+LEAST_WARMUP_STEPS = 1000
+MOST_WARMUP_STEPS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig(RunConfig):
+    """What a pretraining run is configured with; defaults are those of the released run_pretraining.py."""
+
+    data: tuple[str, ...]
+    num_train_steps: Positive = 100_000
+    best_metric: str = "masked_lm_loss"
+    recipe: str | None = None
+    schedule: str | None = None
+    batch_ramp: str | None = None
+    max_eval_steps: Positive = 100
+    verify: bool = False
+    on_corrupt: str = "stop"
+    no_next_sentence: bool = False
+    left_to_right: bool = False
+
+    def resolved(self, model: BertConfig, left_to_right: bool) -> "PretrainConfig":
+        """Return the configuration with the defaults that depend on the model filled in.
+
+        Args:
+            model: shape of the model.
+            left_to_right: whether the weights that the run begins with are of a model with causal attention.
+        """
+        warmup, rate = self.num_warmup_steps, self.learning_rate
+        return dataclasses.replace(
+            self,
+            learning_rate=default_learning_rate(model) if rate is None else rate,
+            num_warmup_steps=default_warmup_steps(self.num_train_steps) if warmup is None else warmup,
+            left_to_right=self.left_to_right or left_to_right,
+        )
+
+
+def default_learning_rate(config: BertConfig) -> float:
+    """Return the peak learning rate for a model: the paper's 1e-4 from base on, more for smaller ones.
+
+    The rates of the smaller ones are the best of short runs on 20 MB of Wikipedia text with a warm-up of a tenth of the
+    run; there, two to three times the rate kept each of them from learning anything beyond the frequency of tokens.
+    """
+    for hidden_size, rate in ((768, 1e-4), (512, 2e-4), (256, 5e-4)):
+        if config.hidden_size >= hidden_size:
+            return rate
+    return 1e-3
+
+
+def default_warmup_steps(num_train_steps: int) -> int:
+    """Return a tenth of the steps, at least 1,000 of them, at most the 10,000 of the paper and half of the run.
+
+    BERT's Adam does not correct its bias, so that its first steps are several times too long. With a shorter warm-up
+    they leave a small model predicting word frequencies for the rest of a short run.
+    """
+    return min(max(num_train_steps // 10, LEAST_WARMUP_STEPS), num_train_steps // 2, MOST_WARMUP_STEPS)

@@ -1,0 +1,1 @@
+"""Read pretraining shards as batches: example order, record parsing, dynamic masking, verification."""

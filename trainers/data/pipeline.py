@@ -1,0 +1,291 @@
+"""Batches of a pretraining dataset for the loop: what `trainers.data.example_order` decides, read, parsed and masked.
+
+Records are read by Python, one element after the other; parsing happens in the graph, in parallel, and ahead of use.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.dataset import Dataset, Shard
+from pipelines.errors import DatasetError
+from trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from trainers.data.example_order import TRAIN_MASKS, VALIDATION_MASKS, blocks_in_order, train_blocks, updates
+from trainers.data.parsing import feature_lengths, parser
+from trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
+from trainers.data.stateless_random import stateless_hash
+from trainers.data.verification import check_sizes
+from trainers.objective import Features
+from trainers.optimization.schedule import Stage
+
+# Parts of updates that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
+_READ_AHEAD = 16
+
+
+class _Element(NamedTuple):
+    """What is read for one replica's part of an update.
+
+    Attributes:
+        length_index: which length of rows, from the shortest, int32.
+        keys: uint64 [b], what the masks of a row are drawn by.
+        records: string [b].
+        weights: float32 [b], 0 for a row that only fills the batch up.
+    """
+
+    length_index: np.int32
+    keys: np.ndarray
+    records: np.ndarray
+    weights: np.ndarray
+
+
+def train_batches(
+    directory: Path,
+    dataset: Dataset,
+    stages: Sequence[Stage],
+    step: int,
+    seed: int,
+    *,
+    replicas: int = 1,
+    first_replica: int = 0,
+    local_replicas: int = 1,
+    pad_rows: bool = False,
+    corrupt_records: CorruptRecordPolicy | None = None,
+) -> tf.data.Dataset:
+    """Batches of the train shards from an update to the end of its stage.
+
+    Which examples an update has, in which order, is a function of (seed, stages) alone (`trainers.data.example_order`),
+    and so are masks that are drawn here (`--masking dynamic`), again for every position of the order and every epoch.
+
+    Args:
+        directory: where the shards' names start.
+        dataset: the manifest.
+        stages: those that read this directory, from the first of the run to the one that `step` lies in.
+        step: the first update.
+        seed: any whole number below 2**31.
+        replicas: parts of a batch, which divide it.
+        first_replica, local_replicas: the parts that are read here.
+        pad_rows: whether rows of all lengths are padded to the longest, so that all batches have one shape.
+        damage: what is done about corrupt records; an error if it is not given.
+
+    Returns:
+        A dataset of dicts of the features (`trainers.data.parsing.parser`), the masked_lm_* always among them: update
+        after update, an element [batch_size / replicas, ...] for each of the parts that are read here. Lengths of rows
+        and their room for masked tokens are static unless they differ by update. Iterate it within `reading_errors`.
+
+    Raises:
+        DatasetError: no train examples, or a shard that is missing or truncated.
+    """
+    shards = [shard for shard in dataset.shards_of("train") if shard.examples]
+    if not shards:
+        raise DatasetError(f"{directory} holds no train examples; build the data from more text")
+    check_sizes(directory, shards)
+    lengths = _by_row_length(shards)
+    examples = [sum(shard.examples for shard in some) for some in lengths]
+    corrupt_records = corrupt_records or CorruptRecordPolicy()
+    part = stages[-1].batch_size // replicas
+
+    keys_of = [int(stateless_hash(seed, TRAIN_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
+        streams: dict[int, RecordStream] = {}
+        passed_updates, passed_replicas = divmod(beginning, local_replicas)
+        for update in updates(stages, step + passed_updates, examples, seed):
+            some = lengths[update.length_index]
+            for replica in range(first_replica + passed_replicas, first_replica + local_replicas):
+                first = update.first + replica * part
+                if update.length_index not in streams:
+                    blocks = train_blocks(some, seed, first)
+                    streams[update.length_index] = RecordStream(directory, dataset, blocks, corrupt_records)
+                records = streams[update.length_index].read(first, part, update.step)
+                keys = stateless_hash(keys_of[update.length_index], first + np.arange(part))
+                yield _element(update.length_index, keys, records, part)
+            passed_replicas = 0
+
+    count = (stages[-1].end_step - step) * local_replicas
+    return _batches(elements, count, part, corrupt_records, _features_of(directory, dataset, lengths, pad_rows))
+
+
+def validation_batches(
+    directory: Path,
+    dataset: Dataset,
+    batch_size: int,
+    max_batches: int,
+    *,
+    replicas: int = 1,
+    first_replica: int = 0,
+    local_replicas: int = 1,
+    pad_rows: bool = False,
+    corrupt_records: CorruptRecordPolicy | None = None,
+) -> tf.data.Dataset | None:
+    """The first batches of the validation shards of duplicate 0, each example once, in the order of the manifest.
+
+    Masks that are drawn here (`--masking dynamic`) are the same in every evaluation, whatever the batch size.
+
+    Args:
+        directory: where the shards' names start.
+        dataset: the manifest.
+        batch_size: examples a batch, over all replicas.
+        max_batches: batches at most.
+        replicas, first_replica, local_replicas, pad_rows, damage: as of `train_batches`.
+
+    Returns:
+        A dataset as of `train_batches` with one feature more, example_weights float32 [batch_size / replicas]: all
+        batches are full, the last of each length of rows by examples of weight 0, which predict nothing. None if there
+        are no validation examples.
+
+    Raises:
+        DatasetError: a shard that is missing or truncated.
+    """
+    shards = [shard for shard in dataset.shards_of("validation") if shard.duplicate == 0 and shard.examples]
+    if not shards:
+        return None
+    check_sizes(directory, shards)
+    lengths = _by_row_length(shards)
+    examples = [sum(shard.examples for shard in some) for some in lengths]
+    corrupt_records = corrupt_records or CorruptRecordPolicy()
+    part = batch_size // replicas
+    ends = []
+    for index, number in enumerate(examples):
+        count = -(-number // batch_size)
+        ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
+    # All lengths from the first batch to the last, so that the first batches stand for all.
+    which = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
+
+    keys_of = [int(stateless_hash(0, VALIDATION_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+
+    def elements(beginning: int) -> Iterator[_Element]:
+        streams = [RecordStream(directory, dataset, blocks_in_order(some), corrupt_records) for some in lengths]
+        fillers = [stream.read(0, 1, 0) for stream in streams]
+        for number in range(beginning, len(which) * local_replicas):
+            step, replica = divmod(number, local_replicas)
+            index, batch = which[step]
+            first = batch * batch_size + (first_replica + replica) * part
+            real = min(max(examples[index] - first, 0), part)
+            records = streams[index].read(first, real, step)
+            keys = stateless_hash(keys_of[index], first + np.arange(part))
+            yield _element(index, keys, records + fillers[index] * (part - real), real)
+
+    features_of = _features_of(directory, dataset, lengths, pad_rows)
+
+    def weighted(element: _Element) -> Features:
+        features = features_of(element)
+        for name in {"masked_lm_weights", "next_sentence_weights"} & features.keys():
+            features[name] *= element.weights[:, None]
+        return {**features, "example_weights": element.weights}
+
+    return _batches(elements, len(which) * local_replicas, part, corrupt_records, weighted)
+
+
+@contextmanager
+def reading_errors(corrupt_records: CorruptRecordPolicy) -> Iterator[None]:
+    """Within it, an error of the reader comes up as it was raised, in place of an error of TensorFlow's."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if corrupt_records.error is not None:
+            raise corrupt_records.error from error
+        raise
+
+
+def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
+    lengths = sorted({shard.max_seq_length for shard in shards})
+    return [[shard for shard in shards if shard.max_seq_length == length] for length in lengths]
+
+
+def _element(length_index: int, keys: np.ndarray, records: list[bytes], real: int) -> _Element:
+    weights = (np.arange(len(records)) < real).astype(np.float32)
+    return _Element(np.int32(length_index), keys, np.array(records, object), weights)
+
+
+class _Reader:
+    """Elements by number. Those in order cost no more than their reading; a jump begins anew where it leads.
+
+    Args:
+        elements: from the number of an element to it and all behind it.
+        damage: where errors are noted.
+    """
+
+    def __init__(self, elements: Callable[[int], Iterator[_Element]], corrupt_records: CorruptRecordPolicy) -> None:
+        self._elements = elements
+        self._damage = corrupt_records
+        self._lock = threading.Lock()
+        self._following: Iterator[_Element] = iter(())
+        self._next = -1
+        self._error: Exception | None = None
+
+    def read(self, number: np.int64) -> _Element:
+        """Element `number`; after an error nothing but the same error."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                if number != self._next:
+                    self._following = self._elements(int(number))
+                self._next = int(number) + 1
+                return next(self._following)
+            except Exception as error:
+                self._error = self._damage.error = error
+                raise
+
+
+def _batches(
+    elements: Callable[[int], Iterator[_Element]],
+    count: int,
+    part: int,
+    corrupt_records: CorruptRecordPolicy,
+    features_of: Callable[[_Element], Features],
+) -> tf.data.Dataset:
+    """The features of `count` elements of `part` examples each."""
+    reader = _Reader(elements, corrupt_records)
+    dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
+    shapes: tuple[list[int], ...] = ([], [part], [part], [part])
+
+    def read(number: tf.Tensor) -> _Element:
+        # What is read depends on the number alone. Were that not said, TensorFlow's op determinism would read nothing
+        # ahead.
+        tensors = tf.numpy_function(reader.read, [number], dtypes, stateful=False)
+        return _Element(*map(tf.ensure_shape, tensors, shapes))
+
+    options = tf.data.Options()
+    # Each host reads its own part.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    # Elements are read in order.
+    options.experimental_optimization.map_parallelization = False
+    return (
+        tf.data.Dataset.range(count)
+        .map(read)
+        .prefetch(_READ_AHEAD)
+        .map(features_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(options)
+    )
+
+
+def _features_of(
+    directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool
+) -> Callable[[_Element], Features]:
+    """From the tensors of an element to features, with masks."""
+    masking = DynamicMasking.of(directory, dataset)
+    longest = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
+
+    def features_at(shard: Shard, keys: tf.Tensor, records: tf.Tensor) -> Features:
+        features = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)(records)
+        if masking is not None:
+            features = mask_batch(features, masking, shard.max_predictions_per_seq, keys)
+        if pad_rows:
+            features = {
+                name: tf.pad(values, [[0, 0], [0, longest[name] - values.shape[1]]])
+                for name, values in features.items()
+            }
+        return features
+
+    def features_of(element: _Element) -> Features:
+        branches = [lambda shard=some[0]: features_at(shard, element.keys, element.records) for some in lengths]
+        return branches[0]() if len(branches) == 1 else tf.switch_case(element.length_index, branches)
+
+    return features_of

@@ -1,0 +1,80 @@
+"""Texts and pairs of texts to rows of pieces, all at once, as `convert_single_example` in run_classifier.py makes one.
+
+Letters in shapes: N rows, T pieces of all rows together.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.instances.ragged import ranges
+from tokenizer.pair_truncation import truncated_lengths
+from tokenizer.tokenizer import Tokenizer
+from trainers.errors import TaskDataError
+
+
+class TextRows(NamedTuple):
+    """Rows as `contract.Rows` has them, and which were cut.
+
+    Attributes:
+        ids: int32 [T].
+        segment_ids: int32 [T], 1 for the second text and its [SEP].
+        row_splits: int64 [N + 1].
+        truncated: bool [N].
+    """
+
+    ids: np.ndarray
+    segment_ids: np.ndarray
+    row_splits: np.ndarray
+    truncated: np.ndarray
+
+    def by_row(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the ids and the segment ids of each row, N arrays int32 [S_i] each, without padding."""
+        bounds = list(itertools.pairwise(self.row_splits.tolist()))
+        ids, segment_ids = ([values[start:end] for start, end in bounds] for values in (self.ids, self.segment_ids))
+        return ids, segment_ids
+
+
+def encode_texts(
+    texts: Sequence[str], pairs: Sequence[str | None] | None, tokenizer: Tokenizer, max_seq_length: int
+) -> TextRows:
+    """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], of every example; what `Tokenizer.encode` makes of each.
+
+    What is too long is cut at the end, of a pair one piece at a time from the longer text, from the second if both are
+    as long. A second text without pieces, or with none left, has no [SEP].
+
+    Args:
+        texts: the first texts, N.
+        pairs: the second texts, N, None for an example that has none; None if no example has one.
+        tokenizer: of the model.
+        max_seq_length: pieces of a row at most, [CLS] and [SEP] among them.
+
+    Raises:
+        TaskDataError: max_seq_length leaves no room for [CLS] and [SEP].
+    """
+    first_ids, first_splits = tokenizer.encode_batch(texts)
+    second_ids, second_splits = tokenizer.encode_batch([pair or "" for pair in pairs or [""] * len(texts)])
+    first, second = np.diff(first_splits), np.diff(second_splits)  # pieces of each text, [N]
+    special = np.where(second > 0, 3, 2)
+    room = max_seq_length - special
+    if len(room) and room.min() < 0:
+        raise TaskDataError(
+            f"--max_seq_length {max_seq_length} has no room for [CLS] and [SEP]; give {special.max()} or more"
+        )
+    kept_first, kept_second = truncated_lengths(first, second, room)
+    second_part = np.where(kept_second > 0, kept_second + 1, 0)  # with its [SEP]
+    lengths = 2 + kept_first + second_part
+    row_splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    starts = row_splits[:-1]
+    vocabulary = tokenizer.vocabulary
+    # Every place that no piece of a text is put at is a [SEP] but the first of a row.
+    ids = np.full(int(row_splits[-1]), vocabulary.sep_id, np.int32)
+    ids[starts] = vocabulary.cls_id
+    ids[ranges(starts + 1, kept_first)] = first_ids[ranges(first_splits[:-1], kept_first)]
+    second_starts = starts + 2 + kept_first
+    ids[ranges(second_starts, kept_second)] = second_ids[ranges(second_splits[:-1], kept_second)]
+    segment_ids = np.zeros(len(ids), np.int32)
+    segment_ids[ranges(second_starts, second_part)] = 1
+    return TextRows(ids, segment_ids, row_splits, first + second > room)

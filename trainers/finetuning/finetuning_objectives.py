@@ -1,0 +1,106 @@
+"""The losses of fine-tuning (run_classifier.py and run_squad.py; paper, section 4) as a task of the loop.
+
+Letters in shapes: B rows, C choices, S positions, n labels.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
+from bert_model.finetuning_models import BertForTask
+from trainers.objective import Features, Objective, Sums
+
+# Metrics on the progress line, with the words for them.
+SHOWN_METRICS = {"loss": "loss", "accuracy": "accuracy"}
+# The one term of the loss.
+LOSS = "task_loss"
+
+
+def finetuning_task(
+    model: BertForTask,
+    *,
+    multi_label: bool = False,
+    class_weights: Sequence[float] | None = None,
+    frozen_prefix: str | None = None,
+) -> Objective:
+    """The task of a model. The loss is the weighted mean over what is predicted:
+
+    | head | a prediction is | its loss |
+    |---|---|---|
+    | classification | a row | cross-entropy; with several labels a row, the mean over labels of the logistic |
+    | regression | a row | squared error |
+    | multiple_choice | a row | cross-entropy over its choices |
+    | span | a row | mean of the cross-entropies of start and end over all positions, padding too |
+    | token_classification | a labelled position | cross-entropy |
+
+    Features hold input_ids, input_mask and segment_ids, the targets as `contract.Rows` names them, padded with 0 or,
+    labels of positions, with -1, and may hold example_weights [B].
+
+    Args:
+        model: made in the scope of the devices that train it.
+        multi_label: whether a row may have several labels.
+        class_weights: how much a prediction counts by its true class, n numbers; None for 1 each.
+        frozen_prefix: variables whose TF1 names start so are not trained.
+    """
+    by_class = None if class_weights is None else tf.constant(class_weights, tf.float32)
+
+    def weights_of(features: Features) -> tf.Tensor:
+        """How much each prediction counts, float32 [B] or, of positions, [B, S]."""
+        rows = features.get("example_weights")
+        labels = features.get("label_ids", tf.zeros((), tf.int32))
+        if model.task.startswith("token_classification"):
+            weights = tf.cast(labels >= 0, tf.float32)  # [B, S]
+            rows = None if rows is None else rows[:, None]
+        else:
+            weights = tf.ones(tf.shape(features["input_ids"])[:1])  # [B]
+        if by_class is not None:
+            weights *= tf.gather(by_class, tf.maximum(labels, 0))
+        return weights if rows is None else weights * rows
+
+    def weights(features: Features) -> dict[str, tf.Tensor]:
+        return {LOSS: tf.reduce_sum(weights_of(features))}
+
+    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
+        losses, right = _losses(model, features, model(features, seed=seed), multi_label)
+        weight = weights_of(features)
+        totals = {LOSS: (tf.reduce_sum(weight * losses), tf.reduce_sum(weight))}
+        if right is not None:
+            counted = weight if by_class is None else tf.cast(weight > 0, tf.float32)
+            totals["accuracy"] = (tf.reduce_sum(counted * right), tf.reduce_sum(counted))
+        return totals
+
+    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+    frozen = {name for name in variables if frozen_prefix is not None and name.startswith(frozen_prefix)}
+    return Objective(
+        {name: variable for name, variable in variables.items() if name not in frozen},
+        sums,
+        weights,
+        frozen={name: variables[name] for name in frozen},
+        vocab_size=model.config.vocab_size,
+    )
+
+
+def _losses(
+    model: BertForTask, features: Features, logits: tf.Tensor, multi_label: bool
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Loss and, where it can be said, rightness (1 or 0) of each prediction, float32 [B] or [B, S]."""
+    if model.task == "regression":
+        return tf.math.squared_difference(logits, features["label_values"]), None
+    if model.task == "span":
+        start, end = (
+            tf.nn.sparse_softmax_cross_entropy_with_logits(features[name], values)
+            for name, values in zip(("start_positions", "end_positions"), logits, strict=True)
+        )
+        right = (tf.argmax(logits[0], -1, tf.int32) == features["start_positions"]) & (
+            tf.argmax(logits[1], -1, tf.int32) == features["end_positions"]
+        )
+        return (start + end) / 2, tf.cast(right, tf.float32)
+    if multi_label:
+        labels = features["label_values"]  # [B, n]
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+        right = tf.reduce_all((logits > 0) == (labels > 0.5), -1)
+        return tf.reduce_mean(losses, -1), tf.cast(right, tf.float32)
+    labels = tf.maximum(features["label_ids"], 0)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    return losses, tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)

@@ -1,0 +1,331 @@
+"""A fine-tuning run: put model and rows together, train, evaluate, predict."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
+from bert_model.finetuning_models import BertForTask
+from bert_model.size import training_flops_per_token
+from trainers.backends.tensorflow.distribution import Distribution, InputShard
+from trainers.backends.tensorflow.rematerialization import recompute
+from trainers.backends.tensorflow.train_step import Trainer
+from trainers.checkpoints import best_checkpoint, checkpoint_manager
+from trainers.checkpoints.checkpoint_manager import Checkpoint
+from trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
+from trainers.errors import TrainingError
+from trainers.finetuning.batches import Width, evaluation_batches, evaluation_order, mean_width, train_batches
+from trainers.finetuning.evaluation_loss import evaluation_loss
+from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_task
+from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows
+from trainers.finetuning.outputs import print_summary, require_outputs, write_model
+from trainers.finetuning.plan import FinetuningPlan
+from trainers.monitoring.throughput import StepCost
+from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from trainers.monitoring.training_progress import print_status
+from trainers.objective import Features
+from trainers.optimization.schedule import Stage, check_batch_sizes
+from trainers.run_report.run_report import write_report
+from trainers.run_report.run_warnings import EVALUATION_NAME
+from trainers.training import run_manifest
+from trainers.training.loop import TrainData, record_evaluation, train
+from trainers.training.run_files import (
+    directory_errors,
+    first_files,
+    require_best,
+    require_checkpoint,
+    stale_best,
+    write_first_files,
+)
+from trainers.training.run_setup import (
+    eval_batch_size_of,
+    loop_config_of,
+    open_devices,
+    peak_flops_of,
+    resume,
+    train_config_of,
+    uses_xla,
+    write_results,
+)
+
+# What is not trained under the head of the feature-based route.
+FROZEN_PREFIX = "bert/"
+
+
+def train_evaluate_predict(plan: FinetuningPlan) -> int:
+    """Train, evaluate and predict as the configuration says; TensorFlow is started.
+
+    Returns:
+        The exit code of `beambert finetune`.
+
+    Raises:
+        TrainingError: one line for the user.
+    """
+    distribution = open_devices(plan.config)
+    check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
+    with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
+        return FinetuningRun(plan, distribution).run()
+
+
+class FinetuningRun:
+    """A model on its devices.
+
+    Args:
+        plan: of the run.
+        distribution: the devices.
+    """
+
+    def __init__(self, plan: FinetuningPlan, distribution: Distribution) -> None:
+        config = plan.config
+        self.config, self.plan, self.distribution = config, plan, distribution
+        self.output = plan.output
+        self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
+        labels = plan.task.labels
+        with distribution.scope():
+            num_labels = None if labels is None else len(labels)
+            self.model = BertForTask(plan.model_config, plan.task.head, num_labels, left_to_right=plan.left_to_right)
+        recompute(self.model.encoder, config.recompute)
+        self.variables = {name: variable.value for name, variable in variables_by_tf1_name(self.model).items()}
+        self.task = finetuning_task(
+            self.model,
+            multi_label=plan.task.multi_label,
+            class_weights=plan.class_weights,
+            frozen_prefix=FROZEN_PREFIX if plan.task.head == FEATURE_BASED else None,
+        )
+        self.loop_config = dataclasses.replace(loop_config_of(config), patience=config.early_stopping or 0)
+        # XLA compiles every length of rows for itself, a TPU sees one, and the softmax of spans counts padding.
+        fixed = uses_xla(config) or distribution.is_tpu
+        self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
+        self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
+        self.has_trained = False
+        self.stale_best = stale_best(self.checkpoint_directory)
+        self._answer = tf.function(self._answered, autograph=False)
+        # What the model as it is said of splits that were scored, since the same may be written as answers.
+        self._scored: dict[str, Logits] = {}
+
+    def run(self) -> int:
+        """Trains, evaluates, predicts, and writes the files of the run's directory; the exit code."""
+        config = self.config
+        if config.do_train:
+            stopped = self._train()
+            if stopped is not None:
+                self._write_report()
+                return 128 + stopped
+        elif self.distribution.is_chief:
+            self._write_record()
+        checkpoint = self._restore_model()
+        # A run that ended early has scored its last checkpoint already.
+        ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
+        results = self._score(checkpoint) if config.do_eval and not ended_early else None
+        if config.do_train and self.loop_config.eval_steps:
+            # The best of all evaluations, the last among them, is the model. Who does not write waits to know it.
+            self.distribution.barrier()
+            self._require_best()
+            best = best_checkpoint.best(self.checkpoint_directory)
+            if best is not None and checkpoint is not None and best.step != checkpoint.step:
+                print_status(f"The best checkpoint by {best.metric} is that of step {best.step}: it becomes the model")
+                checkpoint = self._restore_model(best.step)
+                results = self._score(checkpoint)
+        files = self._predict() if config.do_predict else []
+        if self.distribution.is_chief:
+            if checkpoint is not None and (config.do_train or results is not None):
+                write_model(self.plan, checkpoint.step, results)
+            self._write_report()
+            require_outputs(self.plan, checkpoint, results, files, has_trained=self.has_trained)
+            print_summary(self.plan, checkpoint, results, files)
+        return 0
+
+    def logits(self, rows: Rows) -> Logits:
+        """What the model as it is says of rows, as `contract.Logits`."""
+        head = self.plan.task.head
+        batch_size = eval_batch_size_of(self.config, self.distribution)
+        order = evaluation_order(rows)
+
+        def batches(share: InputShard) -> tf.data.Dataset:
+            return evaluation_batches(rows, head, batch_size, share, self.eval_width)
+
+        answers: list[np.ndarray] = []
+        for features in self.distribution.batches(batches):
+            answers.extend(self._answer(features).numpy())
+        by_row: list[Any] = [None] * len(order)
+        for row, answer in zip(order, answers, strict=False):  # The last batch is filled up.
+            length = rows.row_splits[row + 1] - rows.row_splits[row] if rows.choices == 1 else 0
+            if head == "span":
+                answer = answer[:, :length]
+            elif head.startswith("token_classification"):
+                answer = answer[:length]
+            by_row[row] = answer
+        return np.stack(by_row) if head in ("classification", "regression", "multiple_choice") else by_row
+
+    def evaluate(self, _stage: Stage | None = None) -> tuple[dict[str, float], list[str]]:
+        """Scores the model as it is on the first of the task's development splits."""
+        self._require_best()
+        split = self.plan.task.eval_splits[0]
+        return self._metrics(split, self.logits(self.plan.rows[split])), []
+
+    def _answered(self, features: Features) -> tf.Tensor:
+        def forward(features: Features) -> tf.Tensor:
+            logits = self.model(features)
+            return tf.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
+
+        return self.distribution.gather(self.distribution.run(forward, features))
+
+    def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
+        """The task's scores and the loss, which is google's `loss` and `eval_loss` alike for the main split."""
+        task, rows = self.plan.task, self.plan.rows[split]
+        metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
+        loss = evaluation_loss(task.head, task.multi_label, rows, logits)
+        if loss is None:
+            return metrics
+        if split != task.eval_splits[0]:
+            return {**metrics, f"{split.replace(DEV, 'eval', 1)}_loss": loss}
+        return {**metrics, "eval_loss": loss, "loss": loss}
+
+    def _score(self, checkpoint: Checkpoint | None) -> dict[str, float]:
+        """Scores every development split and writes the result files."""
+        plan = self.plan
+        metrics: dict[str, float] = {}
+        details = {}
+        for split in plan.task.eval_splits:
+            self._scored[split] = logits = self.logits(plan.rows[split])
+            metrics |= self._metrics(split, logits)
+            details[split] = plan.task.details(split, plan.rows[split], logits)
+        if not self.distribution.is_chief:
+            return metrics
+        step = 0 if checkpoint is None else checkpoint.step
+        last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
+        # What is logged of an earlier checkpoint was logged when it was the last.
+        if checkpoint is not None and last == [checkpoint]:
+            with self._monitor(step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
+                monitor.evaluated(step, metrics)
+            if self.config.do_train:
+                self._require_best()
+                record_evaluation(self.checkpoint_directory, step, self.loop_config, metrics)
+        self.output.mkdir(parents=True, exist_ok=True)
+        write_results(self.output, {"global_step": step, **metrics})
+        content = json.dumps({"task": plan.task.name, "splits": details}, ensure_ascii=False, indent=1)
+        write_atomic(self.output / EVALUATION_NAME, content.encode("utf-8", "surrogatepass") + b"\n")
+        return metrics
+
+    def _predict(self) -> list[Path]:
+        task = self.plan.task
+        files: list[Path] = []
+        for split in task.predict_splits:
+            logits = self._scored[split] if split in self._scored else self.logits(self.plan.rows[split])
+            if self.distribution.is_chief:
+                self.output.mkdir(parents=True, exist_ok=True)
+                files += task.write_predictions(split, self.plan.rows[split], logits, self.output)
+        return files
+
+    def _restore_model(self, step: int | None = None) -> Checkpoint | None:
+        """Gives the model the weights of a checkpoint: of that step, else of the model's, else the last; None when
+        there is none and the weights are those of --init_checkpoint."""
+        self._scored = {}
+        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
+        if not saved:
+            if self.plan.initial is None:
+                raise TrainingError(f"{self.output} holds no checkpoint; train it with --do_train")
+            self._load_initial()
+            return None
+        if step is None and not self.config.do_train:
+            record = native.load(self.output)
+            step = None if record is None else record.steps
+        checkpoint = next((one for one in saved if one.step == step), saved[-1])
+        checkpoint_manager.restore(checkpoint.prefix, self.variables, self.task.vocab_size)
+        return checkpoint
+
+    def _load_initial(self) -> LoadedWeights:
+        assert self.plan.initial is not None
+        leave = set() if self.plan.keeps_head else {name for name in self.variables if not name.startswith("bert/")}
+        return load_weights(self.plan.initial, self.variables, leave)
+
+    def _train(self) -> int | None:
+        """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
+        config, plan = self.config, self.plan
+        if self.distribution.is_chief:
+            self._write_beginning()
+        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
+        if saved and saved[-1].step >= plan.num_train_steps:
+            print_status(
+                f"{self.output} is already trained to step {saved[-1].step}; more --num_train_epochs would go on"
+            )
+            return None
+        self.has_trained = True
+        trainer = Trainer(self.task, train_config_of(config), self.distribution)
+        state = resume(trainer, self.output, self.loop_config)
+        if state is None:
+            self._begin()
+        step = int(trainer.global_step.numpy())
+        evaluate = self.evaluate if plan.task.eval_splits and self.loop_config.eval_steps else None
+        with self._monitor(step, state or {}) as monitor:
+            stopped = train(
+                trainer, plan.stages, [self._source()], self.loop_config, self.checkpoint_directory, monitor, evaluate
+            )
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, monitor.step)
+        return stopped
+
+    def _begin(self) -> None:
+        """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
+        plan, config = self.plan, self.config
+        if plan.initial is not None:
+            weights = self._load_initial()
+            if self.distribution.is_chief:
+                write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
+            print_status(f"Weights read from {plan.initial.path}: {'; '.join(weights.lines())}")
+        parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
+        devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
+        print_status(
+            f"Training {parameters:,} parameters on {len(plan.rows[TRAIN]):,} examples of {plan.task.name} for "
+            f"{config.num_train_steps} steps of {config.train_batch_size}{devices}; compiling takes some seconds"
+        )
+
+    def _source(self) -> TrainData:
+        rows, head = self.plan.rows[TRAIN], self.plan.task.head
+        batches = functools.partial(train_batches, rows, head, self.config.seed, width=self.train_width)
+        width = mean_width(rows, self.config.train_batch_size, self.train_width)
+
+        def work(stage: Stage) -> StepCost:
+            tokens = stage.batch_size * rows.choices * width
+            flops = tokens * training_flops_per_token(self.plan.model_config, round(width))
+            return StepCost(stage.batch_size, tokens, flops)
+
+        return TrainData(self.task, batches, work)
+
+    def _monitor(self, step: int, state: Mapping) -> TrainingMonitor:
+        output = self.output if self.distribution.is_chief else None
+        last = self.plan.num_train_steps or step
+        peak = peak_flops_of(self.config, self.distribution)
+        best_metric = self.loop_config.best_metric
+        shown = SHOWN_METRICS | {best_metric: best_metric}
+        return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak)
+
+    def _write_record(self) -> None:
+        """Write the file by which the same command knows the directory as its own, if nothing was trained there."""
+        path = self.output / run_manifest.FILE_NAME
+        if not path.exists():
+            self.output.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, self.plan.record.to_json().encode())
+
+    def _write_beginning(self) -> None:
+        """What makes the run's directory one, before the first update."""
+        plan, output = self.plan, self.output
+        write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
+        write_model(self.plan, None, None)
+
+    def _write_report(self) -> None:
+        if self.distribution.is_chief:
+            write_report(self.output)
+
+    def _require_best(self) -> None:
+        """Checks that the best checkpoint so far did not vanish, for then a worse one would become the best."""
+        if self.distribution.is_chief:
+            require_best(self.checkpoint_directory, self.stale_best)

@@ -1,0 +1,109 @@
+"""The files that make the directory of a fine-tuning run a model, and the summary at its end."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from bert_model.checkpoints.model_card import model_card
+from bert_model.size import parameter_counts
+from trainers.checkpoints.checkpoint_manager import Checkpoint
+from trainers.finetuning.finetuning_task import TRAIN
+from trainers.finetuning.plan import FinetuningPlan
+from trainers.finetuning.text_pairs import HEADS, pairs_in
+from trainers.metrics.chance_levels import is_level, with_level
+from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from trainers.monitoring.training_progress import print_status, warn
+from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
+from trainers.run_report.run_warnings import EVALUATION_NAME, score_warnings_in
+from trainers.training.run_files import (
+    first_files,
+    require_files,
+)
+from trainers.training.run_setup import (
+    RESULTS_JSON_NAME,
+    RESULTS_TEXT_NAME,
+)
+
+# What predict takes, by head.
+_EXAMPLES = {
+    "span": "'question ||| context'",
+    "multiple_choice": "'context ||| one choice ||| another'",
+}
+
+
+def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, float] | None) -> None:
+    """Write `beambert.json` and the model card, which make the directory a model for every command.
+
+    Args:
+        step: of the checkpoint that is the model; None while it is trained: then it is the last.
+        results: of its evaluation; None to leave those that stand there if they are of the same step.
+    """
+    before = native.load(plan.output)
+    origin = before.origin if before else None
+    if plan.initial is not None:
+        origin = f"fine-tuning began with the weights of {Path(plan.initial.path).name}"
+    metrics = before.metrics if before and before.steps == step else {}
+    labels = plan.task.labels
+    trained_on_texts = TRAIN in plan.rows and plan.task.head in HEADS
+    model = native.ModelRecord(
+        task=plan.task.head,
+        num_labels=None if labels is None else len(labels),
+        labels=labels,
+        do_lower_case=plan.do_lower_case,
+        max_seq_length=plan.max_seq_length,
+        data_fingerprint=plan.record.data_fingerprint or (before.data_fingerprint if before else None),
+        steps=step,
+        metrics=dict(results) if results is not None else metrics,
+        origin=origin,
+        left_to_right=plan.left_to_right,
+        multi_label=plan.task.multi_label,
+        text_pairs=pairs_in(plan.rows[TRAIN]) if trained_on_texts else before.text_pairs if before else None,
+    )
+    parameters = parameter_counts(plan.model_config, model.task, model.num_labels).total
+    write_atomic(plan.output / native.MODEL_CARD_FILE_NAME, model_card(plan.model_config, model, parameters).encode())
+    write_atomic(plan.output / native.FILE_NAME, model.to_json().encode())
+
+
+def require_outputs(
+    plan: FinetuningPlan,
+    checkpoint: Checkpoint | None,
+    results: Mapping[str, float] | None,
+    files: list[Path],
+    *,
+    has_trained: bool,
+) -> None:
+    """Check that the files that the summary names exist. Raises TrainingError naming one that vanished."""
+    contents: dict[str, bytes | None] = dict.fromkeys(
+        (REPORT_NAME, *(str(file.relative_to(plan.output)) for file in files))
+    )
+    if plan.config.do_train:
+        contents |= first_files(plan.vocabulary, plan.model_config, plan.record)
+        contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
+    if has_trained:
+        contents[METRICS_NAME] = None
+    if results:
+        contents |= dict.fromkeys((RESULTS_TEXT_NAME, RESULTS_JSON_NAME, EVALUATION_NAME))
+    require_files(plan.output, contents, None if checkpoint is None else checkpoint.prefix)
+
+
+def print_summary(
+    plan: FinetuningPlan, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]
+) -> None:
+    """Print where the results of a run are, and what to do next."""
+    output = plan.output
+    if checkpoint is not None:
+        print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
+    if results:
+        scores = {name: value for name, value in sorted(results.items()) if name != "loss" and not is_level(name)}
+        numbers = ", ".join(with_level(f"{name} {value:.4g}", name, results, ".4g") for name, value in scores.items())
+        print_status(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+        for line in score_warnings_in(output):
+            warn(line)
+    for file in files:
+        print_status(f"Answers      {file}")
+    print_status(f"Report       {output / 'report.html'}")
+    if checkpoint is not None:
+        pairs = any(rows.segment_ids.any() for rows in plan.rows.values())
+        example = _EXAMPLES.get(plan.task.head, "'a text ||| another'" if pairs else "'some text'")
+        print_status(f"Try it       beambert predict {output} {example}")

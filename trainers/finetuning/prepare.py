@@ -1,0 +1,324 @@
+"""From the options of `beambert finetune` to a run: read the files, open the model, check both, and run.
+
+TensorFlow is imported after the options and the files have been checked, so that mistakes are reported at once.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from bert_model.checkpoints import native
+from bert_model.checkpoints.path_contents import contents_of, has_other_files
+from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
+from bert_model.checkpoints.reader import find_files, open_checkpoint
+from bert_model.config import BertConfig, ConfigError, resolve
+from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.checkpoints.best_checkpoint import lower_is_better
+from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.errors import TaskDataError, TrainingError
+from trainers.finetuning.class_weights import class_weights_of
+from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows
+from trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
+from trainers.finetuning.row_cache import encoded, fingerprint
+from trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
+from trainers.monitoring.training_progress import print_status, warn
+from trainers.optimization.schedule import Stage
+from trainers.training import run_manifest
+from trainers.training.run_files import model_of_run
+from trainers.training.run_lock import run_lock
+from trainers.training.run_manifest import RunRecord
+
+# Room for a piece beside [CLS] and [SEP] of a pair.
+LEAST_LENGTH = 8
+# Flags of tasks that say which rows are read, not how.
+_WHICH_FILES = ("train_file", "predict_file", "dev_share")
+
+
+def run_once(config: FinetuneConfig) -> int:
+    """Train, evaluate and predict with one seed, as the configuration says.
+
+    Returns:
+        0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
+    """
+    output = Path(config.output)
+    # Before the lock is written, and again while it is held, when no other process writes.
+    _require_own(output)
+    with run_lock(output, config.strategy):
+        return _run(config, output)
+
+
+def _require_own(output: Path) -> None:
+    # Encoded rows are kept before the run begins; their files are named by content, so that none is ever replaced.
+    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
+
+
+def _run(config: FinetuneConfig, output: Path) -> int:
+    """Do what the configuration says while --output is locked."""
+    check_task_options(config)
+    require_data_directory(config)
+    if config.model and config.init_checkpoint:
+        raise TrainingError("--model is for random weights, --init_checkpoint for a pretrained model; give one of them")
+    config = _with_actions(config)
+    _require_own(output)
+    old = run_manifest.load(output)
+    model = model_of_run(output, config.do_train)
+    if old is not None and old.options.get("task") != config.task:
+        there = old.options.get("task") or "pretraining"
+        raise TrainingError(f"{output} holds a run of {there}, not of {config.task}; give another --output")
+    trained = old is not None and model is not None and native.checkpoint(output) is not None
+    if old is not None and trained:
+        config = _as_trained(config, old)
+    # The classes of a model that is there already are its own; else the files are read before TensorFlow is started.
+    begins = config.do_train and not trained
+    task = _open_task(config, None) if begins else None
+    place, given = _origin_path(config, output, trained)
+    files = None if place is None else find_files(place, given)
+    if files is not None:
+        vocabulary_of(files, config.vocab_file)
+    if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
+        task = _open_task(config, files.labels)
+    with _open_origin(config, place, given) as origin:
+        vocabulary, do_lower_case = _vocabulary(config, origin)
+        model_config = _model_config(config, origin, vocabulary)
+        if not begins:
+            assert origin is not None
+            task = task or _open_task(config, origin.labels)
+            _check_head(origin, task)
+        assert task is not None
+        max_seq_length = _max_seq_length(config, model_config)
+        best_metric = config.best_metric or task.best_metric
+        lower_is_better(best_metric)
+        config = dataclasses.replace(config, best_metric=best_metric)
+        tokenizer = Tokenizer(vocabulary, do_lower_case)
+        cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
+        rows = {split: encoded(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
+        _print_skipped(rows, max_seq_length)
+        config, stages = _with_steps(config, rows.get(TRAIN))
+        weighted = config.class_weights if TRAIN in rows else None
+        plan = FinetuningPlan(
+            config=config,
+            task=task,
+            rows=rows,
+            vocabulary=vocabulary,
+            do_lower_case=do_lower_case,
+            model_config=model_config,
+            left_to_right=origin is not None and origin.record is not None and origin.record.left_to_right,
+            max_seq_length=max_seq_length,
+            class_weights=class_weights_of(weighted, task, rows[TRAIN]) if weighted else None,
+            stages=stages,
+            record=RunRecord(
+                data_fingerprints=(fingerprint(rows[TRAIN]),) if TRAIN in rows else (),
+                vocab_sha256=vocabulary.sha256,
+                do_lower_case=do_lower_case,
+                max_seq_length=max_seq_length,
+                stages=tuple(stages),
+                options=config.to_json(),
+                versions=run_manifest.versions(),
+            ),
+            output=output,
+            initial=None if trained else origin,
+            keeps_head=origin is not None and _same_head(origin, task),
+        )
+        _check_old_run(plan, old if trained else None)
+        start_tensorflow(config.cpu_devices, config.deterministic_ops)
+        from trainers.finetuning.finetuning_run import train_evaluate_predict
+
+        return train_evaluate_predict(plan)
+
+
+def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
+    """Return the configuration with what to do: training and evaluation where no flag says so."""
+    if not (config.do_train or config.do_eval or config.do_predict):
+        return dataclasses.replace(config, do_train=True, do_eval=True)
+    if config.do_train and (config.eval_steps or config.early_stopping):
+        # The best checkpoint becomes the model: the last one must be scored too.
+        return dataclasses.replace(config, do_eval=True)
+    return config
+
+
+def require_data_directory(config: FinetuneConfig) -> None:
+    """Refuse a missing --data_dir, or one that is no directory.
+
+    Raises:
+        TrainingError: it is; the message says what is there.
+    """
+    # The files of squad may be named one by one.
+    if config.data_dir is None and config.task != "squad":
+        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+    if config.data_dir is not None and not Path(config.data_dir).is_dir():
+        raise TrainingError(
+            f"--data_dir {config.data_dir} {contents_of(Path(config.data_dir))}; name the directory with the files of "
+            f"{config.task}"
+        )
+
+
+def _as_trained(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
+    """Return the configuration with the options of a run for the reading of files, where no flag says otherwise.
+
+    Options that say which files are read are taken over in the same --data_dir only.
+    """
+    leave = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
+    known = {
+        name: old.options[name]
+        for name, default in task_defaults(config.task).items()
+        if name not in leave and getattr(config, name) == default and name in old.options
+    }
+    if config.max_seq_length is None:
+        known["max_seq_length"] = old.max_seq_length
+    return dataclasses.replace(config, **known)
+
+
+def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
+    """The model that the run begins or goes on with, and its --bert_config_file; None, None for random weights."""
+    if trained:
+        return output, None
+    if config.init_checkpoint:
+        return Path(config.init_checkpoint), BertConfig.load(
+            config.bert_config_file
+        ) if config.bert_config_file else None
+    if not config.do_train:
+        raise TrainingError(
+            f"{output} holds no model to evaluate; train one with --do_train, or name a fine-tuned model with "
+            "--init_checkpoint"
+        )
+    if config.model:
+        return None, None
+    raise TrainingError("--init_checkpoint is missing: name a pretrained model, or --model to begin at random")
+
+
+def _open_origin(
+    config: FinetuneConfig, place: Path | None, shape: BertConfig | None
+) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
+    if place is None:
+        return contextlib.nullcontext()
+    start_tensorflow(config.cpu_devices, config.deterministic_ops)
+    return open_checkpoint(place, config=shape)
+
+
+def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, bool]:
+    if origin is not None:
+        vocabulary = vocabulary_of(origin, config.vocab_file)
+        found = lower_casing_of(origin, vocabulary)
+    elif config.vocab_file:
+        vocabulary = Vocabulary.load(config.vocab_file)
+        found = not vocabulary.has_capitals()
+    else:
+        raise TrainingError("--model begins with random weights and so needs --vocab_file")
+    return vocabulary, found if config.do_lower_case is None else config.do_lower_case
+
+
+def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
+    if origin is not None:
+        return origin.config
+    assert config.model is not None
+    return resolve(config.model, len(vocabulary))
+
+
+def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> FinetuningTask:
+    """Reads the files that are needed."""
+    wanted: set[str] = set()
+    if config.do_train:
+        wanted.add(TRAIN)
+    if config.do_eval or (config.do_train and (config.eval_steps or config.early_stopping)):
+        wanted.add(DEV)
+    if config.do_predict:
+        wanted.add(TEST)
+    directory = None if config.data_dir is None else Path(config.data_dir)
+    try:
+        return module_of(config.task).open_task(config, wanted, labels)
+    except TaskDataError as error:
+        if directory is None or has_other_files(directory):
+            raise
+        raise TaskDataError(f"--data_dir {directory} {contents_of(directory)}: {error}") from error
+
+
+def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
+    """Refuses to use a model for a task that is not its own."""
+    if _same_head(origin, task):
+        return
+    theirs = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
+    ours = f"{task.head} with labels {', '.join(task.labels)}" if task.labels else task.head
+    raise TrainingError(
+        f"{origin.path} is a model for {theirs}, while {task.name} is {ours}; fine-tune it with --do_train, or give a "
+        "model of the task"
+    )
+
+
+def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
+    """Whether the head of a model is that of the task, label for label as far as its labels have names."""
+    if origin.task != task.head:
+        return False
+    if task.labels is None:
+        return True
+    several = origin.record is not None and origin.record.multi_label
+    if origin.num_labels != len(task.labels) or (origin.record is not None and several != task.multi_label):
+        return False
+    if origin.labels is None or not all(label.isdigit() for label in task.labels):
+        return origin.labels in (None, task.labels)
+    # A number is a name in its own task alone.
+    run = run_manifest.load(origin.path) if origin.path.is_dir() else None
+    return origin.labels == task.labels and (run is None or run.options.get("task") == task.name)
+
+
+def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
+    limit = model.max_position_embeddings
+    if config.max_seq_length is None:
+        return min(module_of(config.task).DEFAULT_MAX_SEQ_LENGTH, limit)
+    if not LEAST_LENGTH <= config.max_seq_length <= limit:
+        raise ConfigError(
+            f"--max_seq_length is {config.max_seq_length}; give {LEAST_LENGTH} to {limit}, the model's "
+            "max_position_embeddings"
+        )
+    return config.max_seq_length
+
+
+def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConfig, list[Stage]]:
+    """Return the configuration with the numbers of steps that its options mean, and the one stage of the run."""
+    if rows is None or not config.do_train:
+        return config, []
+    # As the released code counts.
+    steps = int(len(rows) / config.train_batch_size * config.num_train_epochs)
+    if steps < 1:
+        raise TrainingError(
+            f"{len(rows)} training examples are not one update of --train_batch_size {config.train_batch_size} in "
+            f"{config.num_train_epochs:g} epochs; give a smaller batch or more epochs"
+        )
+    each_epoch = max(1, len(rows) // config.train_batch_size) if config.early_stopping else 0
+    config = dataclasses.replace(
+        config,
+        num_train_steps=steps,
+        num_warmup_steps=int(steps * config.warmup_proportion),
+        eval_steps=config.eval_steps or each_epoch,
+    )
+    return config, [Stage(0, config.train_batch_size, 0, steps, 0)]
+
+
+def _print_skipped(rows: Mapping[str, Rows], max_seq_length: int) -> None:
+    for split, some in rows.items():
+        if some.truncated:
+            warn(f"{some.truncated} of {len(some)} {split} examples are longer than --max_seq_length {max_seq_length}")
+        if some.skipped:
+            warn(
+                f"{some.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"
+            )
+
+
+def _check_old_run(plan: FinetuningPlan, old: RunRecord | None) -> None:
+    """Refuse what does not fit the run in --output, and print what changes in it."""
+    if old is None:
+        return
+    if old.vocab_sha256 != plan.record.vocab_sha256 or old.do_lower_case != plan.do_lower_case:
+        raise TrainingError(f"{plan.output} was trained with another vocabulary or casing; leave them to the model")
+    step = run_manifest.last_step(plan.output)
+    if plan.config.do_train and step is not None:
+        run_manifest.check_same_run(plan.output, step, old, plan.record, plan.model_config, plan.model_config)
+        for line in run_manifest.changes(old, plan.record):
+            print_status(line)

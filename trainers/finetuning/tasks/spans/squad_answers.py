@@ -1,0 +1,316 @@
+"""Logits of windows to answers: the n best texts of each question, the odds of no answer, and their files.
+
+Follows `write_predictions` and `get_final_text` in google-research/bert, run_squad.py, where it does not crash. There
+logits are as long as the longest row, and padding can be among the 20 best; here the 20 are taken from the row itself.
+
+Letters in shapes: N rows, Q questions, K the best starts or ends of a row, M candidates, P pieces of all contexts.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from beambert_common.atomic_files import write_atomic
+from tokenizer.normalization import split_words
+from trainers.finetuning.finetuning_task import Rows
+from trainers.finetuning.tasks.spans.squad_encoding import SPACING, Words
+from trainers.finetuning.tasks.spans.squad_files import SquadFile
+
+# The null odds of a question for which there is no text at all; the released code crashes.
+ONLY_NULL = 1e6
+_CHUNK = 2048  # Rows that are searched at a time.
+_BLOCK = 32  # Candidates whose text is found at a time.
+
+
+class Candidate(NamedTuple):
+    """One of the n best.
+
+    Attributes:
+        text: the answer; "" for none, and "empty", as the released code says, where nothing else is left.
+        start_logit, end_logit: what the model gave.
+        span: where the text stands in its context, in characters, the end excluded; None for no text.
+    """
+
+    text: str
+    start_logit: float
+    end_logit: float
+    span: tuple[int, int] | None
+
+    @property
+    def score(self) -> float:
+        """The sum of both logits, what candidates are ordered by."""
+        return self.start_logit + self.end_logit
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a model answers to one question.
+
+    Attributes:
+        n_best: the best first, no text twice; with version_2 one of them is "", if need be as one more.
+        best: the best that has a text, if there is one.
+        null_odds: score of no answer less that of the best text; None without version_2.
+    """
+
+    n_best: tuple[Candidate, ...]
+    best: Candidate | None
+    null_odds: float | None
+
+    def chosen(self, threshold: float) -> Candidate:
+        """The answer: with version_2 "" if the null odds exceed the threshold, else the best text."""
+        if self.null_odds is None:
+            return self.n_best[0]
+        if self.best is None or self.null_odds > threshold:
+            return next(candidate for candidate in self.n_best if not candidate.text)
+        return self.best
+
+    def probabilities(self) -> list[float]:
+        """The softmax over the scores of the n best."""
+        largest = max(candidate.score for candidate in self.n_best)
+        powers = [math.exp(candidate.score - largest) for candidate in self.n_best]
+        total = sum(powers)
+        return [power / total for power in powers]
+
+
+def find_answers(
+    file: SquadFile,
+    rows: Rows,
+    logits: Sequence[np.ndarray],
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    version_2: bool = False,
+) -> list[Answers]:
+    """Answers every question of a file.
+
+    Candidates are the n_best_size best starts of a row with its n_best_size best ends, where both are in the context,
+    the start has most of its context in this row, and there are at most max_answer_length pieces from one to the
+    other.
+
+    Args:
+        file: what the rows were made from.
+        rows: made by `squad_windows.window_rows` for evaluation.
+        logits: N arrays float32 [2, S_i].
+        n_best_size, max_answer_length: as of run_squad.py.
+        version_2: whether a question may have no answer.
+    """
+    texts = _Texts(file, rows)
+    row_starts = np.searchsorted(rows.extras["examples"], np.arange(len(file.questions) + 1))
+    answers: list[Answers] = []
+    while len(answers) < len(file.questions):
+        # As many questions as have at most _CHUNK rows, but one at least.
+        first = len(answers)
+        last = max(first + 1, int(np.searchsorted(row_starts, row_starts[first] + _CHUNK, "right")) - 1)
+        found = _candidates(rows, range(row_starts[first], row_starts[last]), logits, n_best_size, max_answer_length)
+        bounds = np.searchsorted(found.questions, np.arange(first, last + 1)).tolist()
+        for question in range(first, last):
+            null = None
+            if version_2:
+                # The least over the windows, the first of equals.
+                nulls = (logits[row][:, 0].tolist() for row in range(row_starts[question], row_starts[question + 1]))
+                start_logit, end_logit = min(nulls, key=sum, default=(0.0, 0.0))
+                null = Candidate("", start_logit, end_logit, None)
+            places = range(bounds[question - first], bounds[question - first + 1])
+            answers.append(_answers(texts, found, places, null, n_best_size))
+    return answers
+
+
+def write_answers(
+    file: SquadFile, answers: Sequence[Answers], output: Path, threshold: float = 0.0, prefix: str = ""
+) -> list[Path]:
+    """Writes predictions.json, nbest_predictions.json and, with version_2, null_odds.json, as run_squad.py does.
+
+    Args:
+        file: the questions.
+        answers: to all of them.
+        output: the directory.
+        threshold: of the null odds, `Answers.chosen`.
+        prefix: put before the files' names.
+
+    Returns:
+        The files.
+    """
+    by_id = {question.id: answer for question, answer in zip(file.questions, answers, strict=True)}
+    texts = {i: answer.chosen(threshold).text for i, answer in by_id.items()}
+    contents = {"predictions.json": json.dumps(texts, indent=4), "nbest_predictions.json": _n_best_json(by_id)}
+    if any(answer.null_odds is not None for answer in answers):
+        contents["null_odds.json"] = json.dumps({i: answer.null_odds for i, answer in by_id.items()}, indent=4)
+    paths = []
+    for name, content in contents.items():
+        paths.append(output / f"{prefix}{name}")
+        write_atomic(paths[-1], f"{content}\n".encode())
+    return paths
+
+
+def _n_best_json(answers: Mapping[str, Answers]) -> str:
+    """What `json.dumps` with an indent of 4 makes of the n best, many times faster."""
+    questions = []
+    for question_id, answer in answers.items():
+        candidates = [
+            f'        {{\n            "text": {json.dumps(candidate.text)},\n'
+            f'            "probability": {json.dumps(probability)},\n'
+            f'            "start_logit": {json.dumps(candidate.start_logit)},\n'
+            f'            "end_logit": {json.dumps(candidate.end_logit)}\n        }}'
+            for candidate, probability in zip(answer.n_best, answer.probabilities(), strict=True)
+        ]
+        questions.append(f"    {json.dumps(question_id)}: [\n" + ",\n".join(candidates) + "\n    ]")
+    return "{\n" + ",\n".join(questions) + "\n}"
+
+
+class _Candidates(NamedTuple):
+    """Spans of pieces, by question, the best first.
+
+    Attributes:
+        questions: int64 [M].
+        scores, start_logits, end_logits: float64 [M].
+        firsts, lasts: int64 [M], pieces, counted in the context.
+    """
+
+    questions: np.ndarray
+    scores: np.ndarray
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    firsts: np.ndarray
+    lasts: np.ndarray
+
+
+def _candidates(
+    rows: Rows, some: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
+) -> _Candidates:
+    """The candidates of some rows; of equal scores first those of earlier windows, then of better starts and ends."""
+    extras, where = rows.extras, slice(some.start, some.stop)
+    lengths = np.diff(rows.row_splits[some.start : some.stop + 1])  # [n]
+    width = int(lengths.max(initial=0))
+    inside = np.arange(width) < lengths[:, None]  # [n, S]
+    flat = np.concatenate([np.zeros((2, 0), np.float32), *logits[where]], axis=1)  # [2, T]
+    matrices = np.full((2, len(lengths), width), -np.inf, np.float32)
+    matrices[:, inside] = flat
+    is_max_context = np.zeros(inside.shape, bool)
+    is_max_context[inside] = extras["max_context"][rows.row_splits[some.start] : rows.row_splits[some.stop]]
+    starts, ends = np.argsort(-matrices, axis=2, kind="stable")[:, :, :n_best_size]  # [n, K] each
+
+    before, end_of_context = extras["befores"][where], lengths - 1
+    valid = np.take_along_axis(is_max_context, starts, axis=1)[:, :, None]  # [n, K, K], starts before ends
+    valid = valid & ((ends >= before[:, None]) & (ends < end_of_context[:, None]))[:, None, :]
+    size = ends[:, None, :] - starts[:, :, None] + 1
+    valid &= (size >= 1) & (size <= max_answer_length)
+    row, start_rank, end_rank = np.nonzero(valid)  # [M] each
+    start, end = starts[row, start_rank], ends[row, end_rank]
+    start_logits, end_logits = (
+        matrix[row, at].astype(np.float64) for matrix, at in zip(matrices, (start, end), strict=True)
+    )
+    scores = start_logits + end_logits
+    questions = extras["examples"][where][row].astype(np.int64)
+    order = np.lexsort((-scores, questions))  # Stable.
+    # Where a row's position 0 would be among the pieces of its context.
+    origin = extras["window_starts"][where][row].astype(np.int64) - before[row]
+    return _Candidates(
+        *(values[order] for values in (questions, scores, start_logits, end_logits, start + origin, end + origin))
+    )
+
+
+def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate | None, n_best_size: int) -> Answers:
+    """The n best of a question."""
+    ordered = texts.candidates(found, places)
+    if null is not None:
+        # Behind those of the same score.
+        better = int(np.searchsorted(-found.scores[places.start : places.stop], -null.score, "right"))
+        ordered = itertools.chain(itertools.islice(ordered, better), [null], ordered)
+    seen: set[str] = set()
+    n_best: list[Candidate] = []
+    for candidate in ordered:
+        if candidate.text not in seen:
+            seen.add(candidate.text)
+            n_best.append(candidate)
+            if len(n_best) == n_best_size:
+                break
+    best = next((candidate for candidate in n_best if candidate.text), None)
+    if best is None and places:  # n_best_size is 1.
+        best = next(texts.candidates(found, places))
+    if null is None:
+        return Answers(tuple(n_best) or (Candidate("empty", 0.0, 0.0, None),), best, None)
+    if null.text not in seen:
+        n_best.append(null)
+    odds = ONLY_NULL if best is None else null.score - best.start_logit - best.end_logit
+    return Answers(tuple(n_best), best, odds)
+
+
+class _Texts:
+    """Spans of pieces to texts of the contexts: `get_final_text`, without tokenizing anything again.
+
+    The released code takes the words, set apart by `SPACES`, that the pieces come from; splits them once more by the
+    rules of the tokenizer, without WordPiece; looks in this normal text for the text of the pieces; and if words and
+    normal text have as many characters, spaces aside, gives the characters that stand at the same places in the words,
+    else whole words. Spaces between words come out as one.
+    """
+
+    def __init__(self, file: SquadFile, rows: Rows) -> None:
+        extras = rows.extras
+        splits = extras["piece_splits"]
+        sizes = np.diff(splits)
+        self.splits = splits
+        self.contexts = np.array([question.context for question in file.questions], np.int64)  # [Q]
+        self.words = words = Words.of(file.contexts)
+        # Of each piece.
+        characters = extras["piece_offsets"][:, 0] + np.repeat(words.context_starts, sizes)
+        self.word = words.of_character[characters]
+        self.unknown_before = np.concatenate([[0], np.cumsum(extras["unknown"])])
+        # Of each word.
+        self.first_piece = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
+        # Normal texts of all contexts, a newline after each; places of pieces in it.
+        lower = bool(extras["do_lower_case"])
+        normal = [" ".join(split_words(context, lower)) + "\n" for context in file.contexts]
+        self.normal = "".join(normal)
+        normal_starts = np.cumsum([0, *map(len, normal)])[:-1]
+        self.places = extras["piece_places"] + np.repeat(normal_starts, sizes)[:, None]  # [P, 2]
+        # Characters that are no spaces: how many before each place, and where in the contexts each of them is.
+        normal_characters = np.frombuffer(self.normal.encode("utf-32-le", "surrogatepass"), np.uint32)
+        self.normal_before = np.concatenate([[0], np.cumsum(normal_characters != ord(" "))])
+        in_word = np.zeros(len(words.text) + 1, np.int64)
+        np.add.at(in_word, words.starts, 1)
+        np.add.at(in_word, words.ends, -1)
+        in_word = np.cumsum(in_word)[:-1]
+        self.solid_before = np.concatenate([[0], np.cumsum(in_word)])
+        self.solid = np.flatnonzero(in_word)
+
+    def candidates(self, found: _Candidates, places: range) -> Iterator[Candidate]:
+        """The candidates at some places of those that were found."""
+        for begin in range(places.start, places.stop, _BLOCK):
+            yield from self._block(found, slice(begin, min(begin + _BLOCK, places.stop)))
+
+    def _block(self, found: _Candidates, block: slice) -> Iterator[Candidate]:
+        context = self.contexts[found.questions[block]]
+        first, last = found.firsts[block] + self.splits[context], found.lasts[block] + self.splits[context]
+        # The words, and where they stand in the normal text.
+        first_word, last_word = self.word[first], self.word[last]
+        start, end = self.words.starts[first_word], self.words.ends[last_word]
+        begin, stop = (
+            self.places[self.first_piece[first_word], 0],
+            self.places[self.first_piece[last_word + 1] - 1, 1],
+        )
+        # "[UNK]" does not stand in a text.
+        known = self.unknown_before[last + 1] == self.unknown_before[first]
+        solid, normal = self.solid_before[start], self.normal_before[begin]
+        aligned = known & (self.normal_before[stop] - normal == self.solid_before[end] - solid)
+        columns = (
+            *(values[block] for values in (found.start_logits, found.end_logits)),
+            *(self.words.context_starts[context], start, end, aligned, begin, stop),
+            *(self.places[first, 0], self.places[last, 1], solid - normal),
+        )
+        lists = (column.tolist() for column in columns)
+        for start_logit, end_logit, origin, a, b, is_aligned, lowest, highest, piece, piece_end, shift in zip(
+            *lists, strict=True
+        ):
+            if is_aligned:
+                # Not always where the pieces stand: what is looked for may stand before them in the same word.
+                at = self.normal.find(self.normal[piece:piece_end], lowest, highest)
+                a = self.solid.item(shift + self.normal_before.item(at))
+                b = self.solid.item(shift + self.normal_before.item(at + piece_end - piece - 1)) + 1
+            text = SPACING.sub(" ", self.words.text[a:b])
+            yield Candidate(text, start_logit, end_logit, (a - origin, b - origin))

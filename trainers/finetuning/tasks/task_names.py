@@ -1,0 +1,68 @@
+"""The tasks of `beambert finetune` and the modules that read their files.
+
+Each module has `add_arguments(parser)`, for flags of its own, `open_task(config, wanted, labels)`, which reads and
+checks the files and returns a `FinetuningTask`, and `DEFAULT_MAX_SEQ_LENGTH`.
+"""
+
+import argparse
+import importlib
+from types import ModuleType
+from typing import Any
+
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.errors import TrainingError
+
+_GLUE = "trainers.finetuning.tasks.text.glue"
+TASKS = {
+    "cola": _GLUE,
+    "sst2": _GLUE,
+    "mrpc": _GLUE,
+    "stsb": _GLUE,
+    "qqp": _GLUE,
+    "mnli": _GLUE,
+    "qnli": _GLUE,
+    "rte": _GLUE,
+    "wnli": _GLUE,
+    "xnli": _GLUE,
+    "squad": "trainers.finetuning.tasks.spans.span_task",
+    "swag": "trainers.finetuning.tasks.text.multiple_choice",
+    "ner": "trainers.finetuning.tasks.tagging.tagging_task",
+    "csv": "trainers.finetuning.tasks.text.tabular",
+}
+
+
+def module_of(task: str) -> ModuleType:
+    """The module that reads a task's files."""
+    return importlib.import_module(TASKS[task])
+
+
+def add_task_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of every task."""
+    for name in dict.fromkeys(TASKS.values()):
+        importlib.import_module(name).add_arguments(parser)
+
+
+def task_defaults(task: str) -> dict[str, Any]:
+    """The flags of a task alone, as names of options with their defaults."""
+    return {action.dest: action.default for action in _actions(TASKS[task])}
+
+
+def check_task_options(config: FinetuneConfig) -> None:
+    """Refuse an option of another task.
+
+    Raises:
+        TrainingError: it names the flag.
+    """
+    for name in dict.fromkeys(TASKS.values()):
+        if name == TASKS[config.task]:
+            continue
+        for action in _actions(name):
+            if getattr(config, action.dest) != action.default:
+                tasks = ", ".join(task for task, module in TASKS.items() if module == name)
+                raise TrainingError(f"{action.option_strings[0]} is for {tasks}, not for {config.task}; leave it out")
+
+
+def _actions(module: str) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser(add_help=False)
+    importlib.import_module(module).add_arguments(parser)
+    return parser._actions

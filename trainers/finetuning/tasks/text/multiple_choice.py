@@ -1,0 +1,253 @@
+"""The task `swag`: which of several endings goes with a context (paper, section 4.4), from SWAG's files or others.
+
+Letters in shapes: N examples, C choices.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from beambert_common.atomic_files import write_atomic
+from tokenizer.tokenizer import Tokenizer
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.data.text_encoding import encode_texts
+from trainers.errors import TaskDataError
+from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from trainers.finetuning.tasks.submission import readable_predictions, test_results
+from trainers.finetuning.tasks.text.table_files import Table, read_split, storable
+from trainers.metrics.score_warnings import choice_warnings
+from trainers.metrics.task_metrics import softmax
+
+DEFAULT_MAX_SEQ_LENGTH = 128
+_REMEDY = (
+    "the columns are sent1, sent2, ending0, ending1, ... as SWAG has them, or context and choices (a list), and label"
+)
+_MISTAKES = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A context and its choices.
+
+    Attributes:
+        context: what every choice is read after.
+        choices: as the model reads them: what they all begin with stands in each.
+        label: index of the right one; None where the file does not say.
+        where: for messages and the report, such as "val.csv, row 17 (line 18)".
+    """
+
+    context: str
+    choices: tuple[str, ...]
+    label: int | None
+    where: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The task has no flags of its own."""
+
+
+def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "ChoiceTask":  # noqa: ARG001
+    """Reads train, dev (or val, valid, validation) and test, as CSV, TSV, JSON lines or Parquet.
+
+    Of two layouts, by the columns:
+    - SWAG's own files: sent1 is the context, sent2 with one of ending0, ending1, ... a choice.
+    - context and choices, a list. A question, if there is that column too, stands at the head of each choice; without
+      a column of contexts it is the context.
+    The label is the index of the right choice, from 0. Test may have none, or -1 in the place of all.
+
+    Args:
+        args: data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        wanted: of "train", "dev" and "test".
+        labels: None: choices have no names.
+
+    Raises:
+        TaskDataError: a file is missing or has no rows; no such columns; a row with other than the number of choices
+            of the first, or with fewer than two, or whose label is no index of them.
+    """
+    limits = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
+    directory = config.data_directory
+    return ChoiceTask(
+        {
+            split: read_examples(read_split(directory, split), label_needed=split != TEST)[: limits[split]]
+            for split in (TRAIN, DEV, TEST)
+            if split in wanted
+        }
+    )
+
+
+def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
+    """The examples of a table, all with as many choices; see `open_task`.
+
+    Raises:
+        TaskDataError: see `open_task`.
+    """
+    if "ending0" in table.columns and "choices" not in table.columns:
+        contexts = table.texts("sent1", _REMEDY)
+        choices = _swag_choices(table)
+    else:
+        choices = _listed_choices(table)
+        asks_alone = "question" in table.columns and "context" not in table.columns
+        contexts = table.texts("question" if asks_alone else "context", _REMEDY)
+    for row, texts in enumerate(choices):
+        if len(texts) < 2:
+            raise TaskDataError(f"{table.where(row)}: choices: {len(texts)}; give at least 2")
+        if len(texts) != len(choices[0]):
+            raise TaskDataError(
+                f"{table.where(row)}: choices: {len(texts)}, but {len(choices[0])} in the first row; give every row "
+                "as many"
+            )
+    labels = _labels(table, len(choices[0]), label_needed)
+    return [
+        ChoiceExample(context, tuple(texts), label, table.where(row))
+        for row, (context, texts, label) in enumerate(zip(contexts, choices, labels, strict=True))
+    ]
+
+
+def _swag_choices(table: Table) -> list[list[str]]:
+    starts = table.texts("sent2", _REMEDY)
+    names: list[str] = []
+    while f"ending{len(names)}" in table.columns:
+        names.append(f"ending{len(names)}")
+    endings = zip(*(table.texts(name, _REMEDY) for name in names), strict=True)
+    return [[f"{start} {ending}" for ending in row] for start, row in zip(starts, endings, strict=True)]
+
+
+def _listed_choices(table: Table) -> list[list[str]]:
+    """The lists of the column "choices", behind what "question" has where there is a column "context" too."""
+    questions = table.columns["question"] if {"question", "context"} <= table.columns.keys() else [None] * len(table)
+    choices = []
+    for row, (question, cell) in enumerate(zip(questions, table.cells("choices", _REMEDY), strict=True)):
+        if not isinstance(cell, list) or not all(isinstance(text, str) for text in cell):
+            raise TaskDataError(f'{table.where(row)}: \'choices\' is no list of texts; write ["...", "..."]')
+        if not isinstance(question, str | None):
+            raise TaskDataError(f"{table.where(row)}: 'question' is {question!r}, not text; mend the row")
+        choices.append([storable(f"{question} {text}" if question else text) for text in cell])
+    return choices
+
+
+def _labels(table: Table, choices: int, needed: bool) -> Sequence[int | None]:
+    cells = table.cells("label", _REMEDY) if needed else table.columns.get("label", [None])
+    if not needed and {str(cell) for cell in cells} <= {"None", "", "-1"}:
+        return [None] * len(table)
+    return [_index(cell, choices, table.where(row)) for row, cell in enumerate(cells)]
+
+
+def _index(cell: Any, choices: int, where: str) -> int:
+    """The label, which text files have as digits."""
+    if cell is None or cell == "":
+        raise TaskDataError(f"{where}: no label; give the index of the right choice, from 0 to {choices - 1}")
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)  # Integers from a column that has gaps elsewhere.
+    indices = [str(index) for index in range(choices)]
+    if str(cell).strip() not in indices:
+        raise TaskDataError(f"{where}: label {cell!r} is no index of its choices; give one from 0 to {choices - 1}")
+    return indices.index(str(cell).strip())
+
+
+class ChoiceTask:
+    """A task of `contract.FinetuningTask`: every choice is a row of its own, paired with the context.
+
+    Args:
+        splits: the examples of "train", "dev" and "test", of those that are wanted.
+    """
+
+    name = "swag"
+    head = "multiple_choice"
+    labels: tuple[str, ...] | None = None
+    multi_label = False
+    best_metric = "eval_accuracy"
+
+    def __init__(self, splits: Mapping[str, Sequence[ChoiceExample]]) -> None:
+        self.examples = dict(splits)
+        self.splits = tuple(splits)
+        self.predict_splits = tuple(split for split in splits if split == TEST)
+        scored = [split for split in (DEV, TEST) if split in splits and splits[split][0].label is not None]
+        self.eval_splits = tuple(scored) if DEV in splits else ()
+
+    def fingerprint(self, split: str) -> str:
+        """See `contract.FinetuningTask`."""
+        content = [[example.context, example.choices, example.label] for example in self.examples[split]]
+        return hashlib.blake2b(json.dumps([self.name, content]).encode(), digest_size=32).hexdigest()
+
+    def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
+        """[CLS] context [SEP] choice [SEP] of every choice; an example of which any is cut counts as truncated."""
+        examples = self.examples[split]
+        choices = len(examples[0].choices)
+        encoded = encode_texts(
+            [example.context for example in examples for _ in range(choices)],
+            [choice for example in examples for choice in example.choices],
+            tokenizer,
+            max_seq_length,
+        )
+        labels = [example.label for example in examples]
+        return Rows(
+            ids=encoded.ids,
+            segment_ids=encoded.segment_ids,
+            row_splits=encoded.row_splits,
+            targets={} if None in labels else {"label_ids": np.array(labels, np.int32)},
+            choices=choices,
+            truncated=int(encoded.truncated.reshape(-1, choices).any(axis=1).sum()),
+        )
+
+    def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
+        """ "eval_accuracy", of test "test_accuracy": the share of examples whose right choice has the highest logit."""
+        right = np.asarray(logits).argmax(axis=1) == rows.targets["label_ids"]
+        return {f"{'eval' if split == DEV else split}_accuracy": float(right.mean())}
+
+    def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
+        """See `contract.FinetuningTask`: the choices have no names, so that none is the majority."""
+        return {f"{'eval' if split == DEV else split}_accuracy_random_choice": 1 / rows.choices}
+
+    def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:  # noqa: ARG002
+        """Writes test_results.tsv, the probabilities of an example's choices a line, and predictions.tsv."""
+        probabilities = softmax(np.asarray(logits))
+        table = [
+            [
+                example.context,
+                *(() if example.label is None else (str(example.label),)),
+                str(choice),
+                float(probabilities[row, choice]),
+                example.choices[choice],
+            ]
+            for row, (example, choice) in enumerate(
+                zip(self.examples[split], probabilities.argmax(axis=1), strict=True)
+            )
+        ]
+        labelled = self.examples[split][0].label is not None
+        columns = ["context", *["label"] * labelled, "prediction", "probability", "choice"]
+        files = {
+            "test_results.tsv": test_results(probabilities),
+            "predictions.tsv": readable_predictions(columns, table),
+        }
+        for name, content in files.items():
+            write_atomic(output / name, content)
+        return [output / name for name in files]
+
+    def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
+        """ "choices": the mistakes, the most confident first."""
+        probabilities = softmax(np.asarray(logits))
+        confidence, predictions = probabilities.max(axis=1), probabilities.argmax(axis=1)
+        labels = rows.targets["label_ids"]
+        wrong = np.flatnonzero(predictions != labels)
+        mistakes = wrong[np.argsort(-confidence[wrong], kind="stable")[:_MISTAKES]]
+        return {
+            "warnings": choice_warnings(split, labels, predictions, rows.choices),
+            "choices": [
+                {
+                    "where": self.examples[split][row].where,
+                    "text": self.examples[split][row].context,
+                    "text_pair": None,
+                    "choices": list(self.examples[split][row].choices),
+                    "label": int(labels[row]),
+                    "prediction": int(predictions[row]),
+                    "probability": float(confidence[row]),
+                }
+                for row in mistakes
+            ],
+        }

@@ -1,0 +1,260 @@
+"""The task `csv`: texts, or pairs of texts, and labels from columns of CSV, TSV, JSON lines or Parquet files."""
+
+import argparse
+import dataclasses
+import hashlib
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from beambert_common.flags import number
+from trainers.config.finetune_config import FinetuneConfig, TableConfig
+from trainers.errors import TaskDataError
+from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from trainers.finetuning.tasks.text.table_files import Table, find_split, read_split, storable
+from trainers.finetuning.tasks.text.text_example import TextExample
+from trainers.finetuning.tasks.text.text_task import TextTask
+
+DEFAULT_MAX_SEQ_LENGTH = 128
+CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")
+# The columns of the texts where no flag names them.
+_TEXT_COLUMNS = ("text", "sentence")
+_TEXT_PAIR_COLUMN = "text_pair"
+# More labels than this, and than half the rows, are no classes: numbers, or the wrong column.
+_PLAUSIBLE_LABELS = 20
+
+Label = str | tuple[str, ...] | float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this task."""
+    group = parser.add_argument_group(
+        "csv", "DIR holds train, dev (or validation) and test, each as .csv, .tsv, .jsonl or .parquet"
+    )
+    group.add_argument("--text_column", metavar="NAME", help='column of the text (default: "text", else "sentence")')
+    group.add_argument(
+        "--text_pair_column", metavar="NAME", help='column of the second text (default: "text_pair" if there is one)'
+    )
+    group.add_argument("--label_column", default=TableConfig.label_column, metavar="NAME", help="column of the label")
+    group.add_argument(
+        "--problem",
+        choices=PROBLEMS,
+        default=TableConfig.problem,
+        help="one label of several, any number of labels, or a number",
+    )
+    group.add_argument(
+        "--label_separator",
+        default=TableConfig.label_separator,
+        metavar="TEXT",
+        help="what stands between several labels of one cell; JSON lines and Parquet may have lists instead",
+    )
+    group.add_argument(
+        "--dev_share",
+        type=number(0.0, 1.0, least_too=False),
+        metavar="SHARE",
+        help="without a dev file: the share of train to take as dev, by a hash of the text, so always the same rows",
+    )
+
+
+def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
+    """Reads the splits.
+
+    The classes are the labels of the whole train file, sorted, as numbers where all of them are; a model that has
+    been trained brings its own. Test may have no labels, or the same stand-in for all of them, such as -1.
+
+    Args:
+        args: the flags above, data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        wanted: of "train", "dev" and "test".
+        labels: the classes of the model, in the order of its logits; None if it has none yet.
+
+    Raises:
+        TaskDataError: a file is missing, cannot be read or has no rows; no such column; a row without a label, or
+            with one that is none of the classes; a number for regression that is none.
+    """
+    if not config.label_separator:
+        raise TaskDataError("--label_separator is empty; give what stands between labels, such as ';'")
+    directory = config.data_directory
+    if config.problem == REGRESSION:
+        labels = None
+    discovers = labels is None and config.problem != REGRESSION
+    shares = _takes_dev_from_train(config, directory)
+    if DEV in wanted and not shares and find_split(directory, DEV) is None:
+        raise TaskDataError(
+            f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_share 0.1"
+        )
+    columns: _Columns | None = None
+    examples: dict[str, list[TextExample]] = {}
+    if discovers and TRAIN not in wanted and find_split(directory, TRAIN) is None:
+        raise TaskDataError(
+            f"{directory} has no train file to find the labels in; put it there, or train the model first"
+        )
+    if discovers or TRAIN in wanted or (shares and DEV in wanted):
+        table = read_split(directory, TRAIN)
+        columns = _Columns.of(config, table)
+        examples[TRAIN] = _examples(table, columns, config)
+        if discovers:
+            labels = _discovered_labels(table, examples[TRAIN])
+        if shares and config.dev_share is not None:
+            examples |= _divided(table, examples[TRAIN], config.dev_share)
+    for split in (DEV, TEST):
+        if split in wanted and split not in examples:
+            table = read_split(directory, split)
+            columns = columns or _Columns.of(config, table)
+            examples[split] = _examples(table, columns, config, optional=split == TEST)
+    if TEST in examples and _hides_labels(examples[TEST], labels):
+        examples[TEST] = [dataclasses.replace(example, label=None) for example in examples[TEST]]
+    limits = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
+    metric_names = _metric_names(config.problem, labels)
+    return TextTask(
+        name="csv",
+        head=REGRESSION if config.problem == REGRESSION else CLASSIFICATION,
+        labels=labels,
+        splits={split: examples[split][: limits[split]] for split in (TRAIN, DEV, TEST) if split in wanted},
+        metric_names=metric_names,
+        best_metric=f"eval_{metric_names[0]}",
+        multi_label=config.problem == MULTI_LABEL,
+    )
+
+
+class _Columns(NamedTuple):
+    """What the columns are called: of the text, of the second text if there is one, of the label."""
+
+    text: str
+    text_pair: str | None
+    label: str
+
+    @classmethod
+    def of(cls, config: FinetuneConfig, table: Table) -> "_Columns":
+        """As the flags say, or, where they do not, as a file that was read first has them."""
+        usual = [name for name in _TEXT_COLUMNS if name in table.columns]
+        pair = config.text_pair_column or (_TEXT_PAIR_COLUMN if _TEXT_PAIR_COLUMN in table.columns else None)
+        return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, config.label_column)
+
+
+def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional: bool = False) -> list[TextExample]:
+    """The rows of a table; `optional`: whether there may be no column of labels, or cells of it without one."""
+    texts = table.texts(columns.text, "name the column of the text with --text_column")
+    pairs: Sequence[str | None] = [None] * len(table)
+    if columns.text_pair is not None:
+        pairs = table.texts(columns.text_pair, "name the column of the second text with --text_pair_column")
+    labels: list[Label | None] = [None] * len(table)
+    if not optional or columns.label in table.columns:
+        missing = (None,) if config.problem == MULTI_LABEL else (None, "")
+        cells = table.cells(columns.label, "name the column of the label with --label_column")
+        labels = [
+            None if optional and cell in missing else _label(cell, config, table.where(row))
+            for row, cell in enumerate(cells)
+        ]
+    return [
+        TextExample(text, pair, label, table.where(row))
+        for row, (text, pair, label) in enumerate(zip(texts, pairs, labels, strict=True))
+    ]
+
+
+def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
+    if config.problem == REGRESSION:
+        return _number(cell, where)
+    if config.problem == CLASSIFICATION:
+        return _class_name(cell, where)
+    if cell is None:
+        raise TaskDataError(f"{where}: no labels; write an empty list where there are none, or leave the row out")
+    if isinstance(cell, str):
+        cell = [name for name in cell.split(config.label_separator) if name.strip()]
+    names = cell if isinstance(cell, list) else [cell]
+    return tuple(dict.fromkeys(_class_name(name, where) for name in names))
+
+
+def _class_name(cell: Any, where: str) -> str:
+    """A label as text, the same from every kind of file."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))  # Integers from a column that has gaps elsewhere.
+    if cell is None or cell != cell or (isinstance(cell, str) and not cell.strip()):
+        raise TaskDataError(f"{where}: no label; give it one, or leave the row out")
+    if isinstance(cell, str | int | float):
+        return storable(str(cell).strip())
+    raise TaskDataError(
+        f"{where}: label {cell!r} is no text and no number; for several labels say --problem multi_label"
+    )
+
+
+def _number(cell: Any, where: str) -> float:
+    try:
+        number = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or isinstance(cell, bool):
+        raise TaskDataError(f"{where}: label {cell!r} is no number, which --problem regression needs; mend the row")
+    return number
+
+
+def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[str, ...]:
+    """All labels, sorted: by size if all are numbers, else by code point."""
+    names = _names(examples)
+    several = isinstance(examples[0].label, tuple)
+    if len(names) < (1 if several else 2):
+        found = f"the one label {min(names)!r}" if names else "no labels"
+        raise TaskDataError(f"{table.path} has {found}, so there is nothing to learn; check --label_column")
+    if len(names) > max(_PLAUSIBLE_LABELS, len(examples) / 2) and not several:
+        raise TaskDataError(
+            f"{table.path} has {len(names)} different labels in {len(examples)} rows, such as {min(names)!r}; check "
+            "--label_column, or say --problem regression to predict numbers"
+        )
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        numbers = {}
+    if not numbers or not all(math.isfinite(number) for number in numbers.values()):
+        return tuple(sorted(names))
+    return tuple(sorted(names, key=lambda name: (numbers[name], name)))
+
+
+def _hides_labels(examples: Sequence[TextExample], labels: tuple[str, ...] | None) -> bool:
+    """Whether what stands in the place of the labels of a test file is none of them in any row."""
+    if labels is None:
+        return len({example.label for example in examples}) == 1
+    return _names(examples).isdisjoint(labels)
+
+
+def _names(examples: Sequence[TextExample]) -> set[str]:
+    """The labels that there are."""
+    labels = [(example.label,) if isinstance(example.label, str) else example.label or () for example in examples]
+    return {name for names in labels if isinstance(names, tuple) for name in names}
+
+
+def _takes_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
+    if config.dev_share is None:
+        return False
+    if not 0 < config.dev_share < 1:
+        raise TaskDataError(f"--dev_share {config.dev_share} is no share; give a number between 0 and 1, such as 0.1")
+    dev_file = find_split(directory, DEV)
+    if dev_file is not None:
+        raise TaskDataError(f"{dev_file} is there, and --dev_share is given; leave one of them out")
+    return True
+
+
+def _divided(table: Table, examples: Sequence[TextExample], dev_share: float) -> dict[str, list[TextExample]]:
+    """Train and dev; equal texts are in the same of them."""
+    divided: dict[str, list[TextExample]] = {TRAIN: [], DEV: []}
+    for example in examples:
+        content = f"{example.text}\0{example.text_pair or ''}".encode()
+        place = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
+        divided[DEV if place < dev_share else TRAIN].append(example)
+    for split, part in divided.items():
+        if not part:
+            raise TaskDataError(
+                f"{table.path}: --dev_share {dev_share} of {len(table)} rows leaves none for {split}; "
+                "give another share, or a dev file"
+            )
+    return divided
+
+
+def _metric_names(problem: str, labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The first of them chooses the best checkpoint."""
+    if problem == REGRESSION:
+        return ("pearson", "spearman")
+    if problem == MULTI_LABEL:
+        return ("micro_f1", "macro_f1", "subset_accuracy")
+    return ("accuracy", "macro_f1", "matthews", *(["f1"] if labels is not None and len(labels) == 2 else []))

@@ -1,0 +1,121 @@
+"""What a report shows of the answers about texts: confusion, mistakes, points; see `FinetuningTask.details`.
+
+Letters in shapes: N examples, n classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trainers.finetuning.tasks.text.text_example import TextExample
+from trainers.metrics.score_warnings import label_set_warnings, number_warnings
+from trainers.metrics.task_metrics import confusion, label_f1
+
+MISTAKES = 50
+POINTS = 500
+
+
+def class_details(
+    examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
+) -> dict[str, Any]:
+    """Confusion and the most confident mistakes of a classification.
+
+    Args:
+        examples: N.
+        names: of the classes, n.
+        labels: int [N].
+        probabilities: float [N, n].
+    """
+    predictions, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    return {
+        "confusion": {"labels": list(names), "counts": confusion(labels, predictions, len(names)).tolist()},
+        "mistakes": [
+            _mistake(examples[row], names[int(labels[row])], names[int(predictions[row])], confidence[row])
+            for row in _largest(confidence, predictions != labels)
+        ],
+    }
+
+
+def multi_label_details(
+    split: str, examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
+) -> dict[str, Any]:
+    """Precision and recall of each label, and the examples whose wrong labels the model gives most probability.
+
+    Args:
+        split: their name.
+        examples: N.
+        names: of the labels, n.
+        labels: bool [N, n].
+        probabilities: float [N, n], of each label by itself.
+    """
+    predictions = probabilities > 0.5
+    # Of all the labels of an example together, as if they were independent.
+    confidence = np.maximum(probabilities, 1 - probabilities).prod(axis=1)
+    right, given, true = (labels & predictions).sum(0), predictions.sum(0), labels.sum(0)
+
+    def joined(flags: np.ndarray) -> str:
+        return ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
+
+    return {
+        "warnings": label_set_warnings(split, labels, predictions),
+        "by_type": [
+            {"type": name, "precision": float(precision), "recall": float(recall), "f1": float(f1), "count": int(count)}
+            for name, precision, recall, f1, count in zip(
+                names,
+                right / np.maximum(given, 1),
+                right / np.maximum(true, 1),
+                label_f1(labels, predictions),
+                true,
+                strict=True,
+            )
+        ],
+        "mistakes": [
+            _mistake(examples[row], joined(labels[row]), joined(predictions[row]), confidence[row])
+            for row in _largest(confidence, (predictions != labels).any(axis=1))
+        ],
+    }
+
+
+def regression_details(
+    split: str, examples: Sequence[TextExample], labels: np.ndarray, predictions: np.ndarray
+) -> dict[str, Any]:
+    """Points (label, prediction), and the examples with the largest errors.
+
+    Args:
+        split: their name.
+        examples: N.
+        labels, predictions: float [N].
+    """
+    points = np.linspace(0, len(labels) - 1, min(len(labels), POINTS)).round().astype(np.int64)
+    errors = np.abs(labels - predictions)
+    return {
+        "warnings": number_warnings(split, labels, predictions),
+        "regression": {
+            "points": [[round(float(values[row]), 6) for values in (labels, predictions)] for row in points]
+        },
+        "mistakes": [
+            _mistake(examples[row], f"{labels[row]:.6g}", f"{predictions[row]:.6g}", None)
+            for row in _largest(errors, errors > 0)
+        ],
+    }
+
+
+def _largest(values: np.ndarray, where: np.ndarray) -> list[int]:
+    """The rows with the largest values, of those where it holds, the largest first, of equal ones the first first."""
+    rows = np.flatnonzero(where)
+    largest: list[int] = rows[np.argsort(-values[rows], kind="stable")[:MISTAKES]].tolist()
+    return largest
+
+
+def _mistake(example: TextExample, label: str, prediction: str, probability: float | None) -> dict[str, Any]:
+    mistake = {
+        "where": example.where,
+        "text": example.text,
+        "text_pair": example.text_pair,
+        "label": label,
+        "prediction": prediction,
+    }
+    return mistake if probability is None else {**mistake, "probability": float(probability)}

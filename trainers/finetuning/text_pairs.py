@@ -1,0 +1,47 @@
+"""Whether a fine-tuned model reads single texts or pairs of texts, as far as its files show it.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import numpy as np
+
+from bert_model.checkpoints.reader import Checkpoint
+from trainers.errors import TrainingError
+from trainers.finetuning.finetuning_task import Rows
+from trainers.finetuning.tasks.text.glue import TASKS as GLUE_TASKS
+from trainers.training import run_manifest
+
+# The heads whose input is a text or a pair.
+HEADS = ("classification", "regression")
+# Classes of natural language inference, which is about a premise and a hypothesis.
+_INFERENCE_LABELS = {"entailment", "not_entailment", "contradiction", "neutral"}
+
+
+def pairs_in(rows: Rows) -> bool | None:
+    """Return whether all rows are pairs of texts (True) or none is (False); None where some are."""
+    if not len(rows):
+        return None
+    is_pair = np.maximum.reduceat(rows.segment_ids, rows.row_splits[:-1]) > 0  # [N]
+    return bool(is_pair[0]) if (is_pair == is_pair[0]).all() else None
+
+
+def likely_pairs(checkpoint: Checkpoint) -> bool | None:
+    """Return what a model that does not record it was probably trained on; None where nothing shows it.
+
+    Args:
+        checkpoint: open.
+    """
+    if checkpoint.task not in HEADS:
+        return None
+    try:
+        run = run_manifest.load(checkpoint.path) if checkpoint.path.is_dir() else None
+    except TrainingError:
+        # Only training needs the record.
+        return None
+    if run is not None:
+        task = run.options.get("task")
+        if task in GLUE_TASKS:
+            return GLUE_TASKS[task].text_pair is not None
+        return True if run.options.get("text_pair_column") else None
+    labels = {label.lower() for label in checkpoint.labels or ()}
+    return True if labels and labels <= _INFERENCE_LABELS else None

@@ -1,0 +1,307 @@
+"""The files of `beambert features`: JSON lines as the released extract_features.py writes them, Parquet, npz."""
+
+import contextlib
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from beambert_common import file_errors
+from beambert_common.signals import cleanup_on_signals
+from pipelines.io.output_file import OutputFile
+from trainers.errors import TrainingError
+
+FORMATS = ("jsonl", "parquet", "npz")
+
+
+class Layout(NamedTuple):
+    """What all features of a file have in common.
+
+    Attributes:
+        layers: the numbers that the layers are called by.
+        hidden_size: H.
+        pieces: of the vocabulary.
+        pooled: whether there is one vector a text instead of one a piece.
+    """
+
+    layers: Sequence[int]
+    hidden_size: int
+    pieces: Sequence[str]
+    pooled: bool
+
+
+class Features(NamedTuple):
+    """What a model makes of N texts.
+
+    Attributes:
+        first: the index of the first of them.
+        input_ids: int32 [T], the pieces of all texts, [CLS] and [SEP] included.
+        token_splits: int64 [N + 1]; text i has the pieces `token_splits[i]` to `token_splits[i + 1]`.
+        row_splits: the same for the rows of `values`: a row a piece, or a row a text.
+        values: of each layer, float32 [rows, H].
+    """
+
+    first: int
+    input_ids: np.ndarray
+    token_splits: np.ndarray
+    row_splits: np.ndarray
+    values: list[np.ndarray]
+
+
+def format_of(path: Path) -> str:
+    """The format that the end of a file's name says.
+
+    Raises:
+        TrainingError: none of `FORMATS`.
+    """
+    found = path.suffix.removeprefix(".")
+    if found not in FORMATS:
+        raise TrainingError(f"--output_file {path} ends in none of {', '.join(FORMATS)}; say which with --format")
+    return found
+
+
+class FeatureWriter:
+    """Writes features of texts, the first of which has the index 0; use as a context manager.
+
+    The file is there when the block ends without an error, and whole then.
+
+    Args:
+        path: to be written.
+        kind: one of `FORMATS`.
+        layout: of what is to come.
+        overwrite: whether a file that exists is replaced.
+
+    Attributes:
+        count: texts written so far.
+        tokens: their pieces.
+
+    Raises:
+        OutputFileError, TrainingError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path, kind: str, layout: Layout, *, overwrite: bool = False) -> None:
+        self.path = path
+        self.count = self.tokens = 0
+        self._signals = contextlib.ExitStack()
+        self._output = OutputFile("--output_file", path, overwrite=overwrite)
+        if self._output.is_stream and kind != "jsonl":
+            raise TrainingError(f"--output_file {path} is a stream, which --format {kind} is not for; give a file")
+        try:
+            self._writer = _WRITERS[kind](self._output.path, layout)
+        except OSError as error:
+            self._output.discard()
+            raise TrainingError(file_errors.write_line(f"--output_file {path}", error)) from error
+
+    def write(self, features: Features) -> None:
+        """Adds texts.
+
+        Raises:
+            TrainingError: the disk is full or gone.
+        """
+        try:
+            self._writer.write(features)
+        except OSError as error:
+            raise TrainingError(file_errors.write_line(f"--output_file {self.path}", error)) from error
+        self.count += len(features.token_splits) - 1
+        self.tokens += len(features.input_ids)
+
+    def __enter__(self) -> "FeatureWriter":
+        self._signals.enter_context(cleanup_on_signals(self._remove))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._signals:
+            self._end(kind)
+
+    def _remove(self) -> None:
+        """Remove the temporary files."""
+        self._output.discard()
+        if folder := getattr(self._writer, "folder", None):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self, kind: type[BaseException] | None) -> None:
+        """Give the file its name, or remove it after an exception."""
+        if kind is not None:
+            # What could not be written is not written when the file is closed either.
+            with contextlib.suppress(OSError):
+                self._writer.abandon()
+            self._output.discard()
+            return
+        try:
+            self._writer.finish()
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                self._writer.abandon()
+            self._output.discard()
+            if isinstance(problem, FileNotFoundError):
+                raise TrainingError(
+                    f"--output_file {self.path}: {problem.filename} was removed while the command ran; run the same "
+                    "command again"
+                ) from problem
+            raise TrainingError(file_errors.write_line(f"--output_file {self.path}", problem)) from problem
+        self._output.commit()
+
+
+class _JsonLines:
+    """`{"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}]}]}` a line.
+
+    Pooled: `{"linex_index": 0, "layers": [{"index": -1, "values": [...]}]}`.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.layout = layout
+        self.file = path.open("ab")
+
+    def write(self, features: Features) -> None:
+        import orjson
+
+        option = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+        for text in range(len(features.token_splits) - 1):
+            start, end = features.row_splits[text : text + 2]
+            rounded = [rounded_to_6_decimals(layer[start:end]) for layer in features.values]  # [rows, H] each
+            rows = [
+                [
+                    {"index": index, "values": layer[row]}
+                    for index, layer in zip(self.layout.layers, rounded, strict=True)
+                ]
+                for row in range(end - start)
+            ]
+            line: dict[str, Any] = {"linex_index": features.first + text}
+            if self.layout.pooled:
+                line["layers"] = rows[0]
+            else:
+                tokens = features.input_ids[features.token_splits[text] : features.token_splits[text + 1]]
+                line["features"] = [
+                    {"token": self.layout.pieces[token], "layers": row} for token, row in zip(tokens, rows, strict=True)
+                ]
+            self.file.write(orjson.dumps(line, option=option))
+
+    def finish(self) -> None:
+        self.file.close()
+
+    abandon = finish
+
+
+class _Parquet:
+    """A row a text: `linex_index`, `tokens`, and `layer_-1` and so on as a list of vectors, or one vector if pooled."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.layout = layout
+        self.pieces = pa.array(layout.pieces)
+        vector = pa.list_(pa.float32(), layout.hidden_size)
+        column = vector if layout.pooled else pa.list_(vector)
+        fields = [("linex_index", pa.int64()), ("tokens", pa.list_(pa.string()))]
+        self.schema = pa.schema([*fields, *((f"layer_{layer}", column) for layer in layout.layers)])
+        # Bits of floats hardly compress.
+        self.writer = pq.ParquetWriter(path, self.schema, compression="none", use_dictionary=["tokens.list.element"])
+
+    def write(self, features: Features) -> None:
+        import pyarrow as pa
+
+        count = len(features.token_splits) - 1
+        tokens = pa.ListArray.from_arrays(
+            pa.array(features.token_splits, pa.int32()), self.pieces.take(pa.array(features.input_ids))
+        )
+        columns = [pa.array(range(features.first, features.first + count), pa.int64()), tokens]
+        for layer in features.values:
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(layer.ravel()), self.layout.hidden_size)
+            splits = pa.array(features.row_splits, pa.int32())
+            columns.append(vectors if self.layout.pooled else pa.ListArray.from_arrays(splits, vectors))
+        self.writer.write_table(pa.Table.from_arrays(columns, schema=self.schema))
+
+    def finish(self) -> None:
+        self.writer.close()
+
+    abandon = finish
+
+
+class _Npz:
+    """Arrays for `numpy.load`, all texts one after the other.
+
+    `layer_-1` and so on float32 [T, H] or, pooled, [N, H]; `input_ids` int32 [T]; `row_splits` int64 [N + 1], where
+    text i has the rows `row_splits[i]:row_splits[i + 1]` of input_ids; `vocabulary`, the piece of each id.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+        path.touch()
+        # How many rows there will be is not known; they wait in files, without the header that tells.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+        self.shapes: dict[str, tuple[type, tuple[int, ...]]] = {
+            **{f"layer_{layer}": (np.float32, (layout.hidden_size,)) for layer in layout.layers},
+            "input_ids": (np.int32, ()),
+            "row_splits": (np.int64, ()),
+        }
+        self.rows = dict.fromkeys(self.shapes, 0)
+        self.files: dict[str, BinaryIO] = {}
+        try:
+            for name in self.shapes:
+                self.files[name] = (self.folder / name).open("wb")
+            self._add("row_splits", np.zeros(1, np.int64))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def write(self, features: Features) -> None:
+        layers = [name for name in self.shapes if name.startswith("layer_")]
+        for name, layer in zip(layers, features.values, strict=True):
+            self._add(name, layer)
+        self._add("row_splits", features.token_splits[1:] + self.rows["input_ids"])
+        self._add("input_ids", features.input_ids)
+
+    def _add(self, name: str, values: np.ndarray) -> None:
+        self.files[name].write(np.ascontiguousarray(values, self.shapes[name][0]).data)
+        self.rows[name] += len(values)
+
+    def finish(self) -> None:
+        for file in self.files.values():
+            file.close()
+        self._assemble()
+        shutil.rmtree(self.folder)
+
+    def abandon(self) -> None:
+        for file in self.files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _assemble(self) -> None:
+        with zipfile.ZipFile(self.path, "w", zipfile.ZIP_STORED) as archive:
+            for name, (dtype, shape) in self.shapes.items():
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+                    "fortran_order": False,
+                    "shape": (self.rows[name], *shape),
+                }
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array_header_1_0(member, header)
+                    with (self.folder / name).open("rb") as rows:
+                        shutil.copyfileobj(rows, member, 2**20)
+            with archive.open(zipfile.ZipInfo("vocabulary.npy"), "w") as member:
+                np.lib.format.write_array(member, np.array(self.layout.pieces), allow_pickle=False)
+
+
+def rounded_to_6_decimals(values: np.ndarray) -> np.ndarray:
+    """What Python's `round(x, 6)` gives for every float32, as float64.
+
+    A float32 has 24 bits and 1,000,000 has 14 before its zeros, so that their product is exact in the 53 of a float64
+    and its nearest integer the right one, below 2**53 at least; and the nearest float64 to that integer's millionth
+    is what `round` returns.
+
+    Args:
+        values: float32 of any shape, below 9e9.
+    """
+    return np.rint(values.astype(np.float64) * 1e6) / 1e6
+
+
+_WRITERS: dict[str, Any] = {"jsonl": _JsonLines, "parquet": _Parquet, "npz": _Npz}

@@ -1,0 +1,1 @@
+"""Compute metrics of predictions, their chance levels, and warnings about scores that show nothing."""

@@ -1,0 +1,147 @@
+"""`metrics.jsonl`: what was measured of a run, one JSON object a line.
+
+    {"split": "train", "step": 200, "loss": 7.9, ..., "examples": 6400, "tokens": 819200, "seconds": 21.5, ...}
+    {"split": "validation", "step": 200, "masked_lm_loss": 6.2, ..., "filled_masks": ["..."]}
+
+All fields but `TIMING_FIELDS` are a function of the run alone: a run that was stopped and resumed, wherever that was,
+leaves the lines of one that never stopped.
+"""
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Required, TextIO, TypedDict
+
+from beambert_common import file_errors
+from beambert_common.atomic_files import write_atomic
+from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
+from trainers.errors import StorageError, TrainingError
+
+FILE_NAME = "metrics.jsonl"
+# What the machine did, not the run.
+TIMING_FIELDS = frozenset(
+    {
+        "seconds",
+        "sequences_per_second",
+        "tokens_per_second",
+        "model_flops_utilization",
+        "data_wait_share",
+        "corrupt_records",
+    }
+)
+
+
+_MASKS = "filled_masks"
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that are no metrics."""
+
+    split: Required[NonEmpty]
+    step: Required[Count]
+    filled_masks: list[str]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a log, in its order; none if there is no file.
+
+    A last line that a kill tore is left out.
+
+    Raises:
+        TrainingError: a line is not JSON with a split, a step and metrics; the message has its number.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read ({error.strerror or error}); move it away") from error
+    # After a power failure a file may end in zeros.
+    *lines, _ = content.rstrip(b"\0").split(b"\n")
+    return [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+class MetricsLog:
+    """Appends to a log, after cutting it back to the step that a run goes on from.
+
+    Args:
+        path: of the file; its directory exists.
+        step: lines of later steps are removed, and with them what a kill left torn.
+    """
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path = path
+        kept = [line for line in read(path) if line["step"] <= step]
+        self._rewrite(kept)
+
+    def write(self, split: str, step: int, fields: Mapping[str, Any]) -> None:
+        """Adds a line, in place of the one that the same split already has for this step.
+
+        Args:
+            split: "train" or "validation".
+            step: updates made.
+            fields: numbers and texts; a number that is not finite is written as null.
+        """
+        line = {"split": split, "step": step, **{name: _finite(value) for name, value in fields.items()}}
+        if (split, step) in self.written:
+            others = [other for other in read(self.path) if (other["split"], other["step"]) != (split, step)]
+            self.file.close()
+            self._rewrite(others)
+        with file_errors.writing(self.path):
+            self.file.write(_text(line))
+            self.file.flush()
+        self.written.add((split, step))
+
+    def sync(self) -> None:
+        """Waits until the lines lie on the disk, so that a checkpoint never outlives them.
+
+        Raises:
+            StorageError: the file, or the directory that it is in, was removed, moved or replaced.
+        """
+        with file_errors.writing(self.path):
+            os.fsync(self.file.fileno())
+        # What is written after that would go into a file without a name, or beside what was moved away.
+        try:
+            is_there = os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
+        except OSError:
+            is_there = False
+        if not is_there:
+            vanished = self.path if self.path.parent.is_dir() else self.path.parent
+            raise StorageError(
+                f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
+            )
+
+    def close(self) -> None:
+        """Closes the file. What could not be written to it was reported when it was."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+
+    def _rewrite(self, lines: list[dict[str, Any]]) -> None:
+        """Makes the file hold these lines, at once or not at all, and opens it to go on."""
+        content = "".join(map(_text, lines)).encode()
+        if not self.path.exists() or self.path.read_bytes() != content:
+            write_atomic(self.path, content)
+        self.written = {(line["split"], line["step"]) for line in lines}
+        self.file: TextIO = self.path.open("a", encoding="utf-8")
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        content = decode(line, dict[str, Any])
+        require(content, _Line)
+        metrics = {name: value for name, value in content.items() if name not in ("split", "step", _MASKS)}
+        require(metrics, dict[str, Number | None])
+    except JsonError as error:
+        raise TrainingError(f"{path}, line {number}: {error}; remove the line, or restore the file") from error
+    return content
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

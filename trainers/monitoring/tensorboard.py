@@ -1,0 +1,104 @@
+"""Event files for TensorBoard: scalars and text.
+
+`tf.summary` cannot say that a run goes on from an earlier step, so that TensorBoard would show the steps after it
+twice; hence the events are written here.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from beambert_common import file_errors
+from trainers.errors import StorageError
+
+_Value = tf.compat.v1.Summary.Value
+_Metadata = tf.compat.v1.SummaryMetadata
+
+
+class EventLog:
+    """Writes the events of one split; the file is made with the first of them.
+
+    Args:
+        directory: of the event files, such as `logs/train`; made if need be.
+        first_step: where the run begins or goes on. TensorBoard forgets the events of later steps that an earlier
+            process wrote.
+    """
+
+    def __init__(self, directory: Path, first_step: int) -> None:
+        self.directory = directory
+        self.first_step = first_step
+        self.writer: tf.io.TFRecordWriter | None = None
+        self.path: Path | None = None
+
+    def write(self, step: int, scalars: Mapping[str, float], texts: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Writes the values of a step, and flushes.
+
+        Args:
+            step: updates made.
+            scalars: by tag.
+            texts: by tag, paragraphs, shown as they are: TensorBoard takes text for Markdown, so each is set as code.
+        """
+        values = [
+            _Value(
+                tag=tag,
+                tensor=tf.make_tensor_proto(value, tf.float32),
+                metadata=_metadata("scalars", "DATA_CLASS_SCALAR"),
+            )
+            for tag, value in scalars.items()
+        ]
+        values += [
+            _Value(
+                tag=tag,
+                tensor=tf.make_tensor_proto(["\n".join(f"    {line}" for line in lines)], tf.string),
+                metadata=_metadata("text", "DATA_CLASS_TENSOR"),
+            )
+            for tag, lines in (texts or {}).items()
+        ]
+        with file_errors.writing(self.path or self.directory):
+            if self.writer is None:
+                self.writer = self._begin()
+            self._add(self.writer, step=step, summary=tf.compat.v1.Summary(value=values))
+            self.writer.flush()
+
+    def require_file(self) -> None:
+        """Checks that the file that is written is still in its directory.
+
+        Raises:
+            StorageError: it was removed.
+        """
+        if self.path is not None and not self.path.exists():
+            raise StorageError(f"{self.path} was removed while the command ran; run the same command again")
+
+    def close(self) -> None:
+        """Closes the file, if there is one."""
+        if self.writer is not None:
+            # What could not be written was reported when it was.
+            with contextlib.suppress(tf.errors.OpError):
+                self.writer.close()
+            self.writer = None
+
+    def _begin(self) -> tf.io.TFRecordWriter:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files of a directory in the order of their names.
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}"
+        self.path = self.directory / name
+        writer = tf.io.TFRecordWriter(str(self.path))
+        self._add(writer, file_version="brain.Event:2")
+        start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+        self._add(writer, step=self.first_step + 1, session_log=start)
+        return writer
+
+    @staticmethod
+    def _add(writer: tf.io.TFRecordWriter, **fields: object) -> None:
+        writer.write(tf.compat.v1.Event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def _metadata(plugin: str, data_class: str) -> object:
+    content = _Metadata(plugin_data=_Metadata.PluginData(plugin_name=plugin))
+    # Known to the message, but exported under no public name.
+    content.data_class = content.DESCRIPTOR.fields_by_name["data_class"].enum_type.values_by_name[data_class].number
+    return content

@@ -1,0 +1,321 @@
+"""What is seen of a run while it trains: the progress line, `metrics.jsonl` and TensorBoard."""
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypedDict
+
+from beambert_common.durations import format_duration
+from beambert_common.typed_json import Count, NonNegative, Number
+from trainers.metrics.chance_levels import with_level
+from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
+from trainers.monitoring.tensorboard import EventLog
+from trainers.monitoring.throughput import StepCost
+from trainers.monitoring.training_progress import ProgressLine, print_status, steps_a_report
+
+LOGS_NAME = "logs"
+# Numerator and denominator of each metric over some updates.
+Ratios = Mapping[str, tuple[float, float]]
+
+
+class _Timed(NamedTuple):
+    """Some updates whose time is counted; seconds in all and waiting for data."""
+
+    updates: int
+    sequences: float
+    tokens: float
+    flops: float
+    seconds: float
+    wait_seconds: float
+
+
+class MonitorState(TypedDict):
+    """What `TrainingMonitor.state` gives."""
+
+    examples: Count
+    tokens: NonNegative
+    skipped_updates: Count
+    seconds: NonNegative
+    sums: dict[str, tuple[Number, Number]]
+
+
+class TrainingMonitor:
+    """Shows and records a run; use as a context manager, and call it in the order of what happens.
+
+        with Watch(output, last_step, shown, state, step=step) as watch:
+            watch.begin_stage(work)
+            watch.update(step, ratios, wait_seconds)   # after every call of the loop
+            with watch.pause():                        # whatever is no training: evaluation, saving
+                watch.evaluated(step, metrics, filled)
+                save(..., state={"watch": watch.state()})
+
+    Evaluate before saving: then a run that is resumed from the checkpoint has the lines of both.
+
+    Args:
+        output: the run's directory, where `metrics.jsonl` and `logs/` are written; None to write and show nothing, as
+            on the workers of a run that are not its chief.
+        last_step: the step that the run ends at.
+        shown_metrics: metrics of the progress line, in its order, with the words for them.
+        state: what `state()` gave for the checkpoint that the run goes on from; {} at a new run.
+        step: updates made before.
+        peak_flops: floating-point operations a second of all devices together; None if that is not known.
+        clock: seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        output: Path | None,
+        last_step: int,
+        shown_metrics: Mapping[str, str],
+        state: Mapping[str, Any],
+        *,
+        step: int = 0,
+        peak_flops: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.output = output
+        self.last_step = last_step
+        self.shown_metrics = shown_metrics
+        self.step = step
+        self.peak_flops = peak_flops
+        self.clock = clock
+        self.report_steps = steps_a_report(last_step)
+        self.examples = int(state.get("examples", 0))
+        self.tokens = float(state.get("tokens", 0.0))
+        self.skipped = int(state.get("skipped_updates", 0))
+        self.corrupt = 0
+        self.seconds = float(state.get("seconds", 0.0))
+        # The sums of the updates since the last line.
+        self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("sums", {}).items()}
+        self.timed: list[_Timed] = []
+        # The last updates, for the progress line: metrics of a single update jump.
+        self.recent: deque[tuple[Ratios, _Timed | None]] = deque()
+        self.work = StepCost(0, 0.0, 0.0)
+        self.stage_end, self.later_flops = last_step, 0.0
+        self.is_compiling = True
+        self.since = clock()
+        self.log: MetricsLog | None = None
+        self.events: dict[str, EventLog] = {}
+        self.progress: ProgressLine | None = None
+        self.resources = contextlib.ExitStack()
+
+    def __enter__(self) -> "TrainingMonitor":
+        if self.output is not None:
+            self.log = MetricsLog(self.output / FILE_NAME, self.step)
+            self.resources.callback(self.log.close)
+            for split in ("train", "validation"):
+                self.events[split] = EventLog(self.output / LOGS_NAME / split, self.step)
+                self.resources.callback(self.events[split].close)
+            self.progress = self.resources.enter_context(ProgressLine())
+        self.since = self.clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.resources.close()
+
+    def begin_stage(self, work: StepCost, end_step: int | None = None, later_flops: float = 0.0) -> None:
+        """Says what an update costs from now on.
+
+        Args:
+            work: of one update.
+            end_step: the last step of the stage; None for that of the run.
+            later_flops: of all stages after it, for the time left.
+        """
+        self.work = work
+        self.stage_end = self.last_step if end_step is None else end_step
+        self.later_flops = later_flops
+        # Other shapes are compiled anew, and their metrics are not those of the shapes before.
+        self.is_compiling = True
+        self.recent.clear()
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """What is done meanwhile is no training: its time counts in no rate."""
+        start = self.clock()
+        try:
+            yield
+        finally:
+            self.since += self.clock() - start
+
+    def next_report(self, step: int) -> int:
+        """The first step after `step` that a line is due at, for the loop to stop at."""
+        return min((step // self.report_steps + 1) * self.report_steps, max(self.last_step, step + 1))
+
+    def update(
+        self, step: int, ratios: Ratios, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
+    ) -> None:
+        """Counts the updates up to `step`, shows them, and writes a line where one is due.
+
+        A line is due at every multiple of `report_steps` and at the last step; it has the metrics over exactly the
+        updates since the line before, sums divided once.
+
+        Args:
+            step: updates made; the metrics are over those since the call before.
+            ratios: sums over these updates.
+            wait_seconds: time that these updates waited for data.
+            skipped: how many of these updates changed nothing, since their gradient was not finite.
+            corrupt_records: records left out by this process so far.
+        """
+        now = self.clock()
+        seconds, updates = now - self.since, step - self.step
+        self.since = now
+        self.seconds += seconds
+        self.examples += updates * self.work.sequences
+        self.tokens += updates * self.work.tokens
+        self.skipped += skipped
+        self.corrupt = corrupt_records
+        timed = None
+        if self.is_compiling:
+            self.is_compiling = False
+        else:
+            work = (updates * self.work.sequences, updates * self.work.tokens, updates * self.work.flops)
+            timed = _Timed(updates, *work, seconds, wait_seconds)
+            self.timed.append(timed)
+        self.sums = _added(self.sums, ratios)
+        self._remember(ratios, timed, updates)
+        report = step == self.last_step or step // self.report_steps > self.step // self.report_steps
+        self.step = step
+        if self.progress is not None and self.progress.wants(report):
+            self.progress.show(self._line())
+        if report:
+            self._write_line()
+
+    def evaluated(self, step: int, metrics: Mapping[str, float], filled: Sequence[str] = ()) -> None:
+        """Records and shows an evaluation.
+
+        Args:
+            step: updates made.
+            metrics: of the validation data.
+            filled: masked sentences with the model's predictions (`filled_masks.py`), a line each.
+        """
+        if self.log is None:
+            return
+        fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3)}
+        self.log.write("validation", step, fields | ({"filled_masks": list(filled)} if filled else {}))
+        self.events["validation"].write(step, metrics, {"filled_masks": filled} if filled else {})
+        print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold of this, so that the run goes on as if it had not stopped; fit for JSON.
+
+        The lines up to here are on the disk when it returns.
+
+        Raises:
+            TrainingError: the files that they were written to were removed, moved or replaced.
+        """
+        if self.log is not None:
+            self.log.sync()
+            for events in self.events.values():
+                events.require_file()
+        return {
+            "examples": self.examples,
+            "tokens": self.tokens,
+            "skipped_updates": self.skipped,
+            "seconds": self.seconds,
+            "sums": {name: list(pair) for name, pair in self.sums.items()},
+        }
+
+    def _counts(self) -> dict[str, Any]:
+        counts: dict[str, Any] = {"examples": self.examples, "tokens": round(self.tokens)}
+        return counts | ({"skipped_updates": self.skipped} if self.skipped else {})
+
+    def _write_line(self) -> None:
+        metrics, rates = _divided(self.sums), _rates(self.timed, self.peak_flops)
+        self.sums, self.timed = {}, []
+        if self.log is None:
+            return
+        timing = {"seconds": round(self.seconds, 3), **{name: float(f"{rate:.4g}") for name, rate in rates.items()}}
+        if self.corrupt:
+            timing["corrupt_records"] = self.corrupt
+        assert timing.keys() <= TIMING_FIELDS
+        self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
+        self.events["train"].write(self.step, {**metrics, **rates})
+
+    def _remember(self, ratios: Ratios, timed: _Timed | None, updates: int) -> None:
+        """Keeps of the last updates as many as lie between two lines."""
+        self.recent.append((ratios, timed))
+        while len(self.recent) > max(1, self.report_steps // max(1, updates)):
+            self.recent.popleft()
+
+    def _line(self) -> list[str]:
+        """Parts of the progress line, the most important first."""
+        sums: Ratios = {}
+        for ratios, _ in self.recent:
+            sums = _added(sums, ratios)
+        metrics, timed = _divided(sums), [timed for _, timed in self.recent if timed is not None]
+        rates = _rates(timed, self.peak_flops)
+        parts = [f"step {self.step}/{self.last_step}"]
+        if rates:
+            parts.append(f"ETA {format_duration(self._seconds_left(timed))}")
+        parts += self._shown(metrics)
+        if rates:
+            parts += [f"{_short(rates['sequences_per_second'])} seq/s", f"{_short(rates['tokens_per_second'])} tok/s"]
+            if "model_flops_utilization" in rates:
+                parts.append(f"MFU {rates['model_flops_utilization']:.1%}")
+            parts.append(f"data wait {rates['data_wait_share']:.0%}")
+        if "learning_rate" in metrics:
+            parts.append(f"lr {metrics['learning_rate']:.2e}")
+        if "gradient_norm" in metrics:
+            parts.append(f"gradient {metrics['gradient_norm']:.2f}")
+        if self.skipped:
+            parts.append(f"skipped {self.skipped}")
+        if self.corrupt:
+            parts.append(f"corrupt {self.corrupt}")
+        if self.work.label:
+            parts.append(self.work.label)
+        return parts
+
+    def _shown(self, metrics: Mapping[str, float]) -> list[str]:
+        return [
+            with_level(f"{words} {metrics[name]:.3f}", name, metrics)
+            for name, words in self.shown_metrics.items()
+            if name in metrics
+        ]
+
+    def _seconds_left(self, timed: Sequence[_Timed]) -> float:
+        """Time that the rest takes if every operation takes as long as it just did."""
+        seconds, flops = sum(some.seconds for some in timed), sum(some.flops for some in timed)
+        steps = self.stage_end - self.step
+        if flops:
+            return (steps * self.work.flops + self.later_flops) * seconds / flops
+        return steps * seconds / sum(some.updates for some in timed)
+
+
+def _added(first: Ratios, second: Ratios) -> dict[str, tuple[float, float]]:
+    sums = dict(first)
+    for name, (top, bottom) in second.items():
+        old_top, old_bottom = sums.get(name, (0.0, 0.0))
+        sums[name] = (old_top + top, old_bottom + bottom)
+    return sums
+
+
+def _divided(sums: Ratios) -> dict[str, float]:
+    """The metrics; one that counted nothing is left out."""
+    return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
+
+
+def _rates(timed: Sequence[_Timed], peak_flops: float | None) -> dict[str, float]:
+    """Speed over some updates, by the names that it has in `metrics.jsonl`; nothing if no time was counted."""
+    seconds = math.fsum(some.seconds for some in timed)
+    if not seconds > 0:
+        return {}
+    rates = {
+        "sequences_per_second": sum(some.sequences for some in timed) / seconds,
+        "tokens_per_second": sum(some.tokens for some in timed) / seconds,
+    }
+    if peak_flops:
+        rates["model_flops_utilization"] = sum(some.flops for some in timed) / seconds / peak_flops
+    return rates | {"data_wait_share": math.fsum(some.wait_seconds for some in timed) / seconds}
+
+
+def _short(number: float) -> str:
+    for limit, suffix in ((1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g}{suffix}"
+    return f"{number:.3g}"

@@ -1,0 +1,1 @@
+"""Optimize variables: optimizers, learning rates, the schedule of stages, and the flags of all three."""

@@ -1,0 +1,1 @@
+"""Pretrain a model on a dataset: flags, recipes, checks, the objective and the run."""

@@ -1,0 +1,84 @@
+"""The files that make the directory of a pretraining run a model, and the summary at its end."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from bert_model.checkpoints.model_card import model_card
+from bert_model.size import parameter_counts
+from pipelines import dataset as manifest
+from trainers.checkpoints.checkpoint_manager import Checkpoint
+from trainers.metrics.chance_levels import with_level
+from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from trainers.monitoring.training_progress import print_status, warn
+from trainers.pretraining.plan import PretrainingPlan
+from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
+from trainers.run_report.run_warnings import score_warnings
+from trainers.training import run_manifest
+from trainers.training.run_files import (
+    first_files,
+    require_files,
+)
+from trainers.training.run_setup import (
+    RESULTS_JSON_NAME,
+    RESULTS_TEXT_NAME,
+)
+
+
+def write_model(plan: PretrainingPlan, model: native.ModelRecord) -> None:
+    """Write `beambert.json` and the model card, which make a run's directory a model for every command."""
+    card = model_card(plan.model_config, model, parameter_counts(plan.model_config).total)
+    write_atomic(plan.output / native.MODEL_CARD_FILE_NAME, card.encode())
+    write_atomic(plan.output / native.FILE_NAME, model.to_json().encode())
+
+
+def trained_model(
+    model: native.ModelRecord, checkpoint: Checkpoint, results: Mapping[str, float] | None
+) -> native.ModelRecord:
+    """Return the record of a model after training or evaluation; metrics stay as long as the weights do."""
+    metrics = model.metrics if model.steps == checkpoint.step else {}
+    if results is not None:
+        metrics = {name: value for name, value in results.items() if name != "global_step"}
+    return dataclasses.replace(model, steps=checkpoint.step, metrics=metrics)
+
+
+def require_outputs(
+    plan: PretrainingPlan, checkpoint: Checkpoint, results: Mapping[str, float] | None, *, has_trained: bool
+) -> None:
+    """Check that the files that the summary names exist. Raises TrainingError naming one that vanished."""
+    contents: dict[str, bytes | None] = {
+        manifest.VOCAB_FILE_NAME: None,
+        native.CONFIG_FILE_NAME: None,
+        run_manifest.FILE_NAME: None,
+        REPORT_NAME: None,
+    }
+    if plan.config.do_train:
+        contents |= first_files(plan.vocabulary, plan.model_config, plan.record)
+        contents |= dict.fromkeys((native.FILE_NAME, native.MODEL_CARD_FILE_NAME))
+    if has_trained:
+        contents[METRICS_NAME] = None
+    if results:
+        contents |= dict.fromkeys((RESULTS_TEXT_NAME, RESULTS_JSON_NAME))
+    require_files(plan.output, contents, checkpoint.prefix)
+
+
+def print_summary(output: Path, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
+    """Print where the results of a run are, and what to do next."""
+    print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
+    print_status(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
+    if results:
+        shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
+        shown["loss"] = "loss"
+        numbers = ", ".join(
+            with_level(f"{words} {results[name]:.3f}", name, results)
+            for name, words in shown.items()
+            if name in results
+        )
+        print_status(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+        for line in score_warnings(results, {}):
+            warn(line)
+    print_status(f"Report       {output / 'report.html'}")
+    print_status(f"Curves       tensorboard --logdir {output / 'logs'}")
+    print_status(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")

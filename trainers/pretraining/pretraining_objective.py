@@ -1,0 +1,64 @@
+"""Pretraining as a task of the loop: its losses, and the metrics by the names that the released code gives them."""
+
+import tensorflow as tf
+
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
+from bert_model.pretraining import BertForPretraining, pretraining_losses
+from trainers.objective import Features, Objective, Sums
+
+# Metrics on the progress line, with the words for them.
+SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
+
+
+def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Objective:
+    """The task of a model.
+
+    Its sums are masked_lm_loss and masked_lm_accuracy over predictions by weight, and next_sentence_loss and
+    next_sentence_accuracy over pairs; the two losses are the terms of the loss.
+
+    Args:
+        model: made in the scope of the devices that train it.
+        next_sentence: whether the next-sentence task takes part, where the data has labels for it ("No NSP", paper,
+            section 5.1).
+    """
+
+    def weights_of(features: Features) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """How much each prediction [B, P] and each pair [B] or [B, K] counts."""
+        predictions = features["masked_lm_weights"]  # [B, P]
+        rows = features.get("example_weights", tf.ones_like(predictions[:, 0]))  # [B]
+        pairs = None
+        if next_sentence and "next_sentence_labels" in features:
+            pairs = features["next_sentence_weights"] * rows[:, None] if "next_sentence_weights" in features else rows
+        return predictions * rows[:, None], pairs
+
+    def weights(features: Features) -> dict[str, tf.Tensor]:
+        predictions, pairs = weights_of(features)
+        terms = {"masked_lm_loss": tf.reduce_sum(predictions)}
+        if pairs is not None:
+            terms["next_sentence_loss"] = tf.reduce_sum(pairs)
+        return terms
+
+    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
+        logits = model(features, seed=seed)
+        losses = pretraining_losses(logits, features)
+        predictions, pairs = weights_of(features)
+        right_pieces = tf.argmax(logits.masked_lm, -1, tf.int32) == features["masked_lm_ids"]  # [B, P]
+        totals = {
+            "masked_lm_accuracy": _mean_of(tf.cast(right_pieces, tf.float32), predictions),
+            "masked_lm_loss": _mean_of(losses.masked_lm_per_position, predictions),
+        }
+        per_pair = losses.next_sentence_per_example  # [B], or [B, K] for packed rows
+        if pairs is not None and per_pair is not None:
+            labels = tf.reshape(features["next_sentence_labels"], tf.shape(per_pair))
+            right = tf.cast(tf.argmax(logits.next_sentence, -1, tf.int32) == labels, tf.float32)
+            totals["next_sentence_accuracy"] = _mean_of(right, pairs)
+            totals["next_sentence_loss"] = _mean_of(per_pair, pairs)
+        return totals
+
+    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
+    return Objective(variables, sums, weights, vocab_size=model.config.vocab_size)
+
+
+def _mean_of(values: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numerator and denominator of a weighted mean."""
+    return tf.reduce_sum(weights * values), tf.reduce_sum(weights)

@@ -1,0 +1,334 @@
+"""A pretraining run: put model, devices and data together, train, evaluate."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from bert_model.checkpoints.variable_names import PRETRAINING
+from bert_model.pretraining import BertForPretraining
+from trainers.backends.tensorflow.distribution import Distribution, InputShard
+from trainers.backends.tensorflow.evaluation import evaluation_of
+from trainers.backends.tensorflow.rematerialization import recompute
+from trainers.backends.tensorflow.train_step import Trainer
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.checkpoint_manager import Checkpoint
+from trainers.checkpoints.initial_checkpoint import load_weights
+from trainers.data.parsing import with_static_lengths
+from trainers.data.pipeline import reading_errors, train_batches, validation_batches
+from trainers.data.shard_reader import CorruptRecordPolicy
+from trainers.errors import TrainingError
+from trainers.metrics.chance_levels import pretraining_levels
+from trainers.monitoring.mlm_samples import filled_masks
+from trainers.monitoring.throughput import StepCost, rows_of, work_of_update
+from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from trainers.monitoring.training_progress import print_status, warn
+from trainers.objective import Features, Objective
+from trainers.optimization.schedule import Stage, check_batch_sizes
+from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
+from trainers.pretraining.plan import PretrainingPlan
+from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
+from trainers.run_report.run_report import write_report
+from trainers.training import run_manifest
+from trainers.training.loop import TrainData, record_evaluation, train
+from trainers.training.run_files import (
+    directory_errors,
+    first_files,
+    require_checkpoint,
+    write_first_files,
+)
+from trainers.training.run_setup import (
+    eval_batch_size_of,
+    is_accelerated,
+    loop_config_of,
+    open_devices,
+    peak_flops_of,
+    resume,
+    train_config_of,
+    uses_xla,
+    write_results,
+)
+
+# Rows of the validation data whose masks are shown filled.
+_SHOWN_ROWS = 8
+
+
+def train_and_evaluate(plan: PretrainingPlan) -> int:
+    """Train and evaluate as the configuration says; TensorFlow is started.
+
+    Returns:
+        The exit code of `beambert pretrain`.
+
+    Raises:
+        DatasetError, TrainingError: one line for the user.
+    """
+    distribution = open_devices(plan.config)
+    check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
+    with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
+        return PretrainingRun(plan, distribution).run()
+
+
+class PretrainingRun:
+    """A model on its devices.
+
+    Args:
+        plan: of the run.
+        distribution: the devices.
+    """
+
+    def __init__(self, plan: PretrainingPlan, distribution: Distribution) -> None:
+        config = plan.config
+        self.config, self.plan, self.distribution = config, plan, distribution
+        self.output = plan.output
+        self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
+        with distribution.scope():
+            # Matrix units want rows by the 128; on a CPU the padding made no difference.
+            self.model = BertForPretraining(
+                plan.model_config, pad_vocabulary=is_accelerated(), left_to_right=plan.left_to_right
+            )
+        recompute(self.model.encoder, config.recompute)
+        self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
+        # Two, since each counts by its own batches.
+        self.corrupt_records, self.validation_corrupt_records = (
+            CorruptRecordPolicy(skip=config.on_corrupt == "skip") for _ in range(2)
+        )
+        self.loop_config = loop_config_of(config)
+        self.has_trained = False
+        # By the number of the data.
+        self.chance_levels: dict[int, dict[str, float]] = {}
+        self.tasks = [self._task(index) for index in range(len(plan.datasets))]
+        self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
+
+    def run(self) -> int:
+        """Trains, evaluates, and writes the files of the run's directory; the exit code."""
+        config, stopped = self.config, None
+        if config.do_train:
+            if self.distribution.is_chief:
+                self._write_beginning()
+            stopped = self._train()
+            if stopped is not None:
+                self._write_report()
+                return 128 + stopped
+        checkpoint = self._last_checkpoint()
+        results = self._evaluate_checkpoint(checkpoint) if config.do_eval else None
+        if self.distribution.is_chief:
+            model = native.load(self.output)
+            if model is not None:
+                write_model(self.plan, trained_model(model, checkpoint, results))
+            self._write_report()
+            require_outputs(self.plan, checkpoint, results, has_trained=self.has_trained)
+            print_summary(self.output, checkpoint, results)
+        return 0
+
+    def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
+        """Evaluates the model as it is on the validation examples of a stage's data.
+
+        All numbers are taken over the examples as a whole: sums of weights and losses are divided once, at the end. The
+        released code does the same for the four masked_lm_* and next_sentence_* numbers; its `loss` is the mean over
+        batches of each batch's loss, ours the sum of masked_lm_loss and next_sentence_loss, which the batch size leaves
+        alone.
+
+        Returns:
+            The metrics, and a few filled masks; nothing if there are no validation examples.
+        """
+        directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
+        batch_size = eval_batch_size_of(self.config, self.distribution)
+        max_steps = self.config.max_eval_steps
+
+        def batches(share: InputShard) -> tf.data.Dataset:
+            found = validation_batches(
+                directory,
+                dataset,
+                batch_size,
+                max_steps,
+                **share._asdict(),
+                pad_rows=self.distribution.is_tpu,
+                corrupt_records=self.validation_corrupt_records,
+            )
+            if found is None:
+                raise _NothingToEvaluateOn
+            return found
+
+        try:
+            with reading_errors(self.validation_corrupt_records):
+                metrics = self.evaluations[stage.data](self.distribution.batches(batches))
+                if self.distribution.is_chief and stage.data not in self.chance_levels:
+                    # The labels of an evaluation are the same at every step.
+                    self.chance_levels[stage.data] = pretraining_levels(
+                        batches(InputShard()).as_numpy_iterator(), not self.config.no_next_sentence
+                    )
+                lines = self._filled_masks(batches(InputShard()))
+        except _NothingToEvaluateOn:
+            return {}, []
+        if replaced := self.validation_corrupt_records.replaced_before(sys.maxsize):
+            warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
+        metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
+        metrics |= self.chance_levels.get(stage.data, {})
+        return metrics, lines
+
+    def _task(self, index: int) -> Objective:
+        """The task as the rows of one dataset need it."""
+        # XLA compiles every length of rows for itself, and a TPU sees one.
+        return (
+            self.task
+            if uses_xla(self.config) or self.distribution.is_tpu
+            else with_static_lengths(self.task, self.plan.datasets[index])
+        )
+
+    def _write_beginning(self) -> None:
+        """What makes the run's directory one, before the first update."""
+        plan, output = self.plan, self.output
+        new = native.load(output) is None or run_manifest.last_step(output) is None
+        write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
+        if new:
+            origin = None
+            if self.config.init_checkpoint:
+                origin = f"training began with the weights of {Path(self.config.init_checkpoint).name}"
+            write_model(
+                plan,
+                native.ModelRecord(
+                    task=PRETRAINING,
+                    do_lower_case=plan.record.do_lower_case,
+                    max_seq_length=plan.record.max_seq_length,
+                    data_fingerprint=plan.record.data_fingerprint,
+                    origin=origin,
+                    left_to_right=plan.left_to_right,
+                ),
+            )
+
+    def _train(self) -> int | None:
+        """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
+        config, plan = self.config, self.plan
+        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
+        if saved and saved[-1].step >= config.num_train_steps:
+            print_status(
+                f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on"
+            )
+            return None
+        self.has_trained = True
+        trainer = Trainer(self.task, train_config_of(config), self.distribution)
+        state = resume(trainer, self.output, self.loop_config)
+        if state is None:
+            self._begin()
+        model = native.load(self.output)
+        if state is not None and model is not None and self.distribution.is_chief:
+            # Until it is trained, the model is the last checkpoint and not the one that was evaluated before.
+            write_model(plan, dataclasses.replace(model, steps=None, metrics={}))
+        step = int(trainer.global_step.numpy())
+        sources = [self._source(index) for index in range(len(plan.datasets))]
+        shortage = checkpoint_manager.space_warning(
+            self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.loop_config.retention
+        )
+        if shortage and self.distribution.is_chief:
+            warn(shortage)
+        with self._monitor(step, state or {}) as monitor, reading_errors(self.corrupt_records):
+            stopped = train(
+                trainer, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
+            )
+        if self.distribution.is_chief:
+            require_checkpoint(self.checkpoint_directory, monitor.step)
+        return stopped
+
+    def _begin(self) -> None:
+        """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
+        plan = self.plan
+        if plan.initial is not None:
+            weights = load_weights(plan.initial, self.task.variables)
+            if self.distribution.is_chief:
+                write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
+            print_status(f"Weights read from {plan.initial.path}: {'; '.join(weights.lines())}")
+        parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
+        batches = " then ".join(
+            f"{stage.batch_size} sequences of {plan.datasets[stage.data].max_seq_length}" for stage in plan.stages
+        )
+        devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
+        print_status(
+            f"Training {parameters:,} parameters for {self.config.num_train_steps} steps of {batches}{devices}; "
+            "compiling takes some seconds"
+        )
+
+    def _source(self, index: int) -> TrainData:
+        """A directory of data as the loop reads it."""
+        config, plan = self.config, self.plan
+        directory, dataset = plan.directories[index], plan.datasets[index]
+        rows = rows_of(dataset)
+        several = len(plan.datasets) > 1
+
+        def batches(stage: Stage, step: int, share: InputShard) -> tf.data.Dataset:
+            own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
+            return train_batches(
+                directory,
+                dataset,
+                own,
+                step,
+                config.seed,
+                **share._asdict(),
+                pad_rows=self.distribution.is_tpu,
+                corrupt_records=self.corrupt_records,
+            )
+
+        def work(stage: Stage) -> StepCost:
+            label = f"length {dataset.max_seq_length}" if several else ""
+            return work_of_update(plan.model_config, stage.batch_size, rows, label)
+
+        return TrainData(self.tasks[index], batches, work, self.corrupt_records.replaced_before)
+
+    def _monitor(self, step: int, state: Mapping) -> TrainingMonitor:
+        output = self.output if self.distribution.is_chief else None
+        return TrainingMonitor(
+            output,
+            self.config.num_train_steps,
+            SHOWN_METRICS,
+            state,
+            step=step,
+            peak_flops=peak_flops_of(self.config, self.distribution),
+        )
+
+    def _last_checkpoint(self) -> Checkpoint:
+        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
+        if not saved:
+            raise TrainingError(f"{self.output} holds no checkpoint to evaluate; train it with --do_train")
+        return saved[-1]
+
+    def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
+        """Evaluates a checkpoint and writes the result files; None if there are no validation examples."""
+        checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
+        stage = self.plan.stages[-1]
+        metrics, lines = self.evaluate(stage)
+        if not metrics:
+            warn(
+                f"{self.plan.directories[stage.data]} has no validation examples, so nothing is evaluated; build the "
+                "data with some held out"
+            )
+            return None
+        if not self.distribution.is_chief:
+            return metrics
+        with self._monitor(checkpoint.step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
+            monitor.evaluated(checkpoint.step, metrics, lines)
+        if self.config.do_train:
+            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics)
+        results = {"global_step": checkpoint.step, **metrics}
+        write_results(self.output, results)
+        return results
+
+    def _filled_masks(self, batches: tf.data.Dataset) -> list[str]:
+        """The first validation examples with the model's predictions; none on a TPU, for which it is not compiled."""
+        if self.distribution.is_tpu or not self.distribution.is_chief:
+            return []
+        features: Features = {name: values[:_SHOWN_ROWS] for name, values in next(iter(batches)).items()}
+        logits = self.model(features).masked_lm
+        return filled_masks(
+            {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary
+        )
+
+    def _write_report(self) -> None:
+        if self.distribution.is_chief:
+            write_report(self.output)
+
+
+class _NothingToEvaluateOn(Exception):
+    """A dataset without validation examples."""

@@ -1,0 +1,250 @@
+"""Recipes: named sets of flags for `beambert pretrain --recipe NAME`, with their size and time on paper.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import argparse
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from beambert_common.durations import format_duration
+from bert_model.config import RELEASED_VOCABULARIES, BertConfig
+from bert_model.size import training_flops_per_token
+from trainers.optimization.schedule import Stage, plan_stages
+
+
+class Hardware(NamedTuple):
+    """What a recipe is meant for.
+
+    Attributes:
+        name: of the machine.
+        peak_tflops: dense peak of the whole machine, 10^12 operations a second.
+        utilization: share of it that training is taken to reach (MFU).
+    """
+
+    name: str
+    peak_tflops: float
+    utilization: float
+
+
+class Recipe(NamedTuple):
+    """A set of flags.
+
+    Attributes:
+        summary: what it is, in a line.
+        row_lengths: max_seq_length of the --data directories it reads.
+        hardware: what it is meant for.
+        flags: values as they would be typed, by flag without its dashes.
+    """
+
+    summary: str
+    row_lengths: tuple[int, ...]
+    hardware: Hardware
+    flags: Mapping[str, str]
+
+
+class RunCost(NamedTuple):
+    """What a run is on paper.
+
+    Attributes:
+        updates: steps.
+        sequences: rows read.
+        positions: of those rows, padding included.
+        flops: of forward and backward passes (`bert_model/size.py`).
+    """
+
+    updates: int
+    sequences: int
+    positions: int
+    flops: float
+
+
+# Dense bfloat16 peak of NVIDIA's data sheet. The share is a goal, not a measurement.
+H100 = Hardware("one NVIDIA H100 (SXM)", 989.5, 0.45)
+# `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 pieces at 32 x 128.
+# The last of the two layers counts whole in the share, though it computes only the positions that are predicted from.
+TWO_CORES = Hardware("2 CPU cores (AMD EPYC)", 0.211, 0.63)
+
+# Paper, appendix A.2: 256 sequences, 1,000,000 updates, learning rate 1e-4, warm-up 10,000, decay to 0, weight decay
+# 0.01; 90 % of the updates at 128 positions, the others at 512.
+_PAPER = {
+    "num_train_steps": "1000000",
+    "num_warmup_steps": "10000",
+    "learning_rate": "1e-4",
+    "train_batch_size": "256",
+    "schedule": "128x0.9,512x0.1",
+    "precision": "bfloat16",
+    "save_checkpoints_steps": "5000",
+    "eval_steps": "50000",
+}
+
+_INDENT = "    "
+
+RECIPES: dict[str, Recipe] = {
+    "paper-base": Recipe(
+        "BERT base as published (Devlin et al. 2018, appendix A.2)",
+        (128, 512),
+        H100,
+        {"model": "base", **_PAPER, "gradient_accumulation_steps": "4"},
+    ),
+    "paper-large": Recipe(
+        "BERT large as published",
+        (128, 512),
+        H100,
+        {"model": "large", **_PAPER, "gradient_accumulation_steps": "8"},
+    ),
+    # Large batches, short sequences for nine tenths, a learning rate to match: as in "24-hour BERT" (Izsak et al. 2021:
+    # 4,096 sequences of 128) and "Cramming" (Geiping and Goldstein 2022: 1,536 to 4,096 sequences of 128, one GPU).
+    # Both changed the model to stand such rates with Adam: layer normalisation before the sublayers. BERT's stands
+    # after them, for which LAMB was made: its rate and share of warm-up for 4,096 sequences are those of the table of
+    # untuned LAMB of You et al. 2019, 5 / (2^1.5 * 1000) and 1/40. The second phase has as many positions an update.
+    "one-day": Recipe(
+        "BERT base in a day on one modern accelerator: batches of 4096, LAMB",
+        (128, 512),
+        H100,
+        {
+            "model": "base",
+            "optimizer": "lamb",
+            "num_train_steps": "120000",
+            "num_warmup_steps": "3000",
+            "learning_rate": "1.77e-3",
+            "train_batch_size": "4096",
+            "schedule": "128x0.9@4096,512x0.1@1024",
+            "gradient_accumulation_steps": "16",
+            "precision": "bfloat16",
+            "save_checkpoints_steps": "2000",
+            "eval_steps": "10000",
+        },
+    ),
+    "tiny-cpu": Recipe(
+        "a model of two layers on a laptop in 40 minutes",
+        (128,),
+        TWO_CORES,
+        {
+            "model": "tiny",
+            "num_train_steps": "12000",
+            "train_batch_size": "32",
+            "save_checkpoints_steps": "1000",
+            "eval_steps": "2000",
+        },
+    ),
+}
+
+
+def run_cost(
+    config: BertConfig, stages: Sequence[Stage], row_lengths: Sequence[int], predictions: Sequence[int]
+) -> RunCost:
+    """Adds up what a run reads and computes.
+
+    Args:
+        config: shape of the model.
+        stages: of the run.
+        row_lengths: max_seq_length of each --data directory.
+        predictions: max_predictions_per_seq of each.
+    """
+    sequences = [0] * len(row_lengths)
+    for stage in stages:
+        sequences[stage.data] += stage.batch_size * (stage.end_step - stage.first_step)
+    positions = [count * length for count, length in zip(sequences, row_lengths, strict=True)]
+    flops = sum(
+        count * training_flops_per_token(config, length, predicted)
+        for count, length, predicted in zip(positions, row_lengths, predictions, strict=True)
+    )
+    return RunCost(stages[-1].end_step, sum(sequences), sum(positions), flops)
+
+
+def recipe_cost(name: str, vocab_size: int = RELEASED_VOCABULARIES["uncased"].vocab_size) -> RunCost:
+    """Size of a recipe, with as many pieces as the released uncased models have and 15 % of positions predicted."""
+    recipe = RECIPES[name]
+    flags = recipe.flags
+    stages = plan_stages(
+        int(flags["num_train_steps"]),
+        recipe.row_lengths,
+        flags.get("schedule"),
+        int(flags["train_batch_size"]),
+        flags.get("batch_ramp"),
+    )
+    predictions = [math.ceil(0.15 * length) for length in recipe.row_lengths]
+    return run_cost(BertConfig.preset(flags["model"], vocab_size), stages, recipe.row_lengths, predictions)
+
+
+def expected_hours(cost: RunCost, hardware: Hardware) -> float:
+    """Hours of training on paper, without start-up, evaluation and saving."""
+    return cost.flops / (hardware.peak_tflops * 1e12 * hardware.utilization) / 3600
+
+
+def summary() -> str:
+    """What the recipes are, a paragraph each, for a terminal of 80 columns."""
+    lines = ["recipes (--recipe NAME stands for the flags; those given beside it override them):"]
+    for name, recipe in RECIPES.items():
+        cost = recipe_cost(name)
+        hardware = recipe.hardware
+        time = format_duration(3600 * expected_hours(cost, hardware))
+        lines += [
+            "",
+            f"  {name}: {recipe.summary}",
+            textwrap.fill(
+                " ".join(words(recipe.flags)),
+                80,
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ),
+            f"{_INDENT}{cost.updates:,} updates, {rounded(cost.sequences)} sequences of "
+            f"{' and '.join(map(str, recipe.row_lengths))}, {rounded(cost.positions)} positions,",
+            f"{_INDENT}{cost.flops:.2g} FLOPs; {time} on paper on {hardware.name}",
+            f"{_INDENT}at {hardware.utilization:.0%} of {hardware.peak_tflops:g} TFLOP/s",
+        ]
+    return "\n".join(lines)
+
+
+def rounded(count: float) -> str:
+    """A large number to three digits, in words."""
+    for unit, name in ((1e9, "billion"), (1e6, "million")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count:,.0f}"
+
+
+def words(flags: Mapping[str, str]) -> list[str]:
+    """Flags as they are typed."""
+    return [f"--{name}={value}" for name, value in flags.items()]
+
+
+def with_recipe(argv: Sequence[str]) -> list[str]:
+    """Puts the flags of `--recipe NAME`, if there is one, before all others, so that those override them.
+
+    A name that is no recipe is left for the command's parser to refuse.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--recipe", nargs="?")
+    name = parser.parse_known_args(argv)[0].recipe
+    return [*(words(RECIPES[name].flags) if name in RECIPES else []), *argv]
+
+
+class _RecipeAction(argparse.Action):
+    """Stores the recipe's name; without a name, prints what the recipes are."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, *_: object
+    ) -> None:
+        if values is None:
+            print(summary())
+            parser.exit(0)
+        setattr(namespace, self.dest, values)
+
+
+def add_recipe_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds --recipe and its help; `with_recipe` does what it means."""
+    parser.add_argument(
+        "--recipe",
+        nargs="?",
+        choices=RECIPES,
+        action=_RecipeAction,
+        metavar="NAME",
+        help=f"flags that go well together: {', '.join(RECIPES)}; see below, or give --recipe alone",
+    )
+    parser.epilog = summary()

@@ -1,0 +1,102 @@
+"""What a run has left in its directory, as its report reads it."""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_model.checkpoints import native
+from trainers.checkpoints import best_checkpoint
+from trainers.monitoring import metrics_jsonl
+from trainers.run_report.run_warnings import EVALUATION_NAME, RESULTS_NAME, json_in
+from trainers.training import run_manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the report is made from.
+
+    Attributes:
+        record: of run.json; {} where it is missing or damaged, as everywhere here.
+        config: of bert_config.json.
+        model: of beambert.json.
+        train, validation: lines of metrics.jsonl, by step.
+        results: of eval_results.json.
+        best: of best.json: step, metric, value.
+        checkpoints: (step, bytes) of the whole checkpoints, oldest first.
+        initial: lines of init_checkpoint.txt: what became of the weights that the run began with.
+        evaluation: of evaluation.json: what a fine-tuned model answered.
+    """
+
+    record: Mapping[str, Any]
+    config: Mapping[str, Any]
+    model: Mapping[str, Any]
+    train: Sequence[Mapping[str, Any]]
+    validation: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any]
+    best: Mapping[str, Any]
+    checkpoints: Sequence[tuple[int, int]]
+    initial: Sequence[str]
+    evaluation: Mapping[str, Any]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The command's options."""
+        options = self.record.get("options")
+        return options if isinstance(options, dict) else {}
+
+    @property
+    def task(self) -> str | None:
+        """What the model was fine-tuned for; None for pretraining."""
+        found = [name for name in (self.options.get("task"), self.evaluation.get("task")) if isinstance(name, str)]
+        return found[0] if found else None
+
+    @property
+    def step(self) -> int:
+        """Updates made, as far as anything tells."""
+        steps = [line["step"] for line in (*self.train, *self.validation)]
+        return max([*steps, *(step for step, _ in self.checkpoints)], default=0)
+
+
+def read_run(output: Path) -> Run:
+    """Reads what a run has left; what is missing or damaged is left out."""
+    lines = sorted(
+        map(_with_one_loss, metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)), key=lambda line: line["step"]
+    )
+    initial = output / run_manifest.INITIAL_WEIGHTS_NAME
+    results = _with_one_loss(json_in(output / RESULTS_NAME))
+    validation = [line for line in lines if line["split"] == "validation"]
+    evaluated = {name for line in (*validation, results) for name in line}
+    return Run(
+        record=json_in(output / run_manifest.FILE_NAME),
+        config=json_in(output / native.CONFIG_FILE_NAME),
+        model=json_in(output / native.FILE_NAME),
+        train=[_as_evaluated(line, evaluated) for line in lines if line["split"] == "train"],
+        validation=validation,
+        results=results,
+        best=json_in(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
+        checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
+        initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
+        evaluation=json_in(output / EVALUATION_NAME),
+    )
+
+
+def _as_evaluated(line: Mapping[str, Any], evaluated: Collection[str]) -> dict[str, Any]:
+    """Metrics of training by the names that they have in an evaluation, so that a figure shows both."""
+    return {f"eval_{name}" if f"eval_{name}" in evaluated else name: value for name, value in line.items()}
+
+
+def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of fine-tuning; the loss, which has another name as that of the one task and of the evaluation, once."""
+    given = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
+    return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
+
+
+def _checkpoints(directory: Path) -> list[tuple[int, int]]:
+    # Imports TensorFlow, which has been started where a run is reported.
+    from trainers.checkpoints import checkpoint_manager
+
+    return [
+        (step, sum(path.stat().st_size for path in directory.glob(f"{prefix.name}.*")))
+        for step, prefix in checkpoint_manager.checkpoints(directory)
+    ]

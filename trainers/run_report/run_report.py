@@ -1,0 +1,273 @@
+"""`report.html` of a run: how training went, from the files in its directory alone.
+
+It names no metric but to label it, so that it serves every task that writes `metrics.jsonl`. A fine-tuned run leaves
+`evaluation.json` too, which `trainers.run_report.task_sections` shows.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from beambert_common.atomic_files import write_atomic
+from beambert_common.durations import format_duration
+from bert_model.checkpoints.variable_names import PRETRAINING
+from bert_model.config import BertConfig, ConfigError
+from bert_model.size import parameter_counts
+from pipelines.reporting.page import page, tiles, warning_list
+from pipelines.reporting.tables import percent, short, table
+from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
+from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+from trainers.monitoring.mlm_samples import FILLED
+from trainers.run_report import task_sections
+from trainers.run_report.curves import curve
+from trainers.run_report.finished_run import Run, read_run
+from trainers.run_report.published_scores import IN_PERCENT
+from trainers.run_report.run_warnings import score_warnings, warnings_of
+from trainers.run_report.task_style import STYLE
+
+FILE_NAME = "report.html"
+_SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
+# Fields of metrics.jsonl that are no metrics.
+_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks", "global_step"} | TIMING_FIELDS
+# As those that SQuAD's script counts, which are the same after every evaluation.
+_COUNTS |= {"total", "HasAns_total", "NoAns_total", *PRETRAINING_COUNTS}
+# Metrics that have other words than their name, and come first.
+_LABELS = {
+    "loss": "loss",
+    "masked_lm_loss": "masked-LM loss",
+    "masked_lm_accuracy": "masked-LM accuracy",
+    "next_sentence_loss": "next-sentence loss",
+    "next_sentence_accuracy": "next-sentence accuracy",
+    "learning_rate": "learning rate",
+    "gradient_norm": "gradient norm, before clipping",
+    "sequences_per_second": "sequences a second",
+    "tokens_per_second": "tokens a second, padding counted",
+    "model_flops_utilization": "model FLOPs utilization (MFU)",
+    "data_wait_share": "share of the time spent waiting for data",
+}
+_EVALUATIONS_SHOWN = 20
+
+
+def write_report(output: Path) -> Path:
+    """Writes `report.html` into a run's directory, from the files there.
+
+    Returns:
+        Its path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = output / FILE_NAME
+    write_atomic(path, render(read_run(output)).encode())
+    return path
+
+
+def render(run: Run) -> str:
+    """The page."""
+    metrics = run.results or (run.validation[-1] if run.validation else {})
+    warnings = [
+        *warnings_of(run.options, run.train, run.validation),
+        *score_warnings(metrics, run.evaluation),
+    ]
+    sections = [
+        (
+            "warnings",
+            "What to look at",
+            warning_list(warnings),
+        ),
+        *task_sections.sections(run.evaluation, run.results),
+        ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
+        ("speed", "Speed", _curves(run, _SPEEDS)),
+        ("evaluation", "Evaluation", _evaluation(run)),
+        ("masks", "Masks filled", _masks(run)),
+        ("checkpoints", "Checkpoints", _checkpoint_table(run)),
+        ("data", "Data and stages", _data(run)),
+        ("model", "Model", _model(run)),
+        ("options", "Options", _facts(run.options)),
+        ("versions", "Versions", _facts(run.record.get("versions", {}))),
+    ]
+    title = f"Fine-tuning: {run.task}" if run.task else "Training run"
+    return page(title, _head(run), [section for section in sections if section[2]], STYLE if run.task else "")
+
+
+def _head(run: Run) -> str:
+    total = run.options.get("num_train_steps")
+    last = run.train[-1] if run.train else {}
+    numbers = [("steps", f"{run.step:,}" + (f" of {total:,}" if isinstance(total, int) and total != run.step else ""))]
+    for name, label, words in (
+        ("examples", "examples seen", short),
+        ("tokens", "tokens seen", short),
+        ("seconds", "time training", format_duration),
+    ):
+        if isinstance(last.get(name), int | float):
+            numbers.append((label, words(last[name])))
+    for name in ("sequences_per_second", "model_flops_utilization"):
+        values = [line[name] for line in run.train if isinstance(line.get(name), int | float)]
+        if values:
+            # The middle one: a run that shared its machine for an hour is not slower for it.
+            numbers.append((_label(name).partition(" (")[0], _shown(name, sorted(values)[len(values) // 2])))
+    results = run.results or (run.validation[-1] if run.validation else {})
+    for name in _metrics(run):
+        if isinstance(results.get(name), int | float) and len(numbers) < 12:
+            label = f"{'dev' if run.task else 'held-out'} {_label(name)}"
+            numbers.append((label, _shown_beside_chance(name, results)))
+    model = run.options.get("model")
+    about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]
+    return f'<p class="soft">{escape(", ".join(filter(None, about)))}</p>{tiles(numbers)}'
+
+
+def _metrics(run: Run) -> list[str]:
+    """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
+    lines = [*run.train, *run.validation, run.results]
+    found = {
+        name
+        for line in lines
+        for name, value in line.items()
+        if isinstance(value, int | float) and name not in _COUNTS and not is_level(name)
+    }
+    known = [name for name in _LABELS if name in found]
+    later = known.index("learning_rate") if "learning_rate" in known else len(known)
+    return [*known[:later], *sorted(found - _LABELS.keys()), *known[later:]]
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name) or task_sections.metric_label(name)
+
+
+def _shown(name: str, value: float) -> str:
+    """A value in words that fit its metric."""
+    if name.endswith(("_share", "_utilization")):
+        return percent(value)
+    if name in IN_PERCENT:
+        return f"{value:.2f}%"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
+
+
+def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
+    """A metric in words, with its chance level where there is one."""
+    level = level_of(name, metrics)
+    return _shown(name, metrics[name]) + ("" if level is None else f" ({level[0]} {_shown(name, level[1])})")
+
+
+def _curves(run: Run, names: Sequence[str]) -> str:
+    figures = [
+        curve(_label(name), _series(run.train, name), _series(run.validation, name), partial(_shown, name))
+        for name in names
+    ]
+    return f'<div class="figures">{"".join(figures)}</div>' if any(figures) else ""
+
+
+def _series(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    return [(line["step"], line[name]) for line in lines if isinstance(line.get(name), int | float)]
+
+
+def _evaluation(run: Run) -> str:
+    names = [name for name in _metrics(run) if any(name in line for line in (*run.validation, run.results))]
+    rows = [(line["step"], line) for line in run.validation[-_EVALUATIONS_SHOWN:]]
+    step = run.results.get("global_step")
+    if isinstance(step, int) and step not in {line["step"] for line in run.validation}:
+        rows.append((step, run.results))
+    if not rows:
+        return ""
+    shown = [
+        (
+            f"{step:,}",
+            *(_shown_beside_chance(name, line) if isinstance(line.get(name), int | float) else "" for name in names),
+        )
+        for step, line in rows
+    ]
+    left_out = len(run.validation) - len(run.validation[-_EVALUATIONS_SHOWN:])
+    before = f"<p>The last {_EVALUATIONS_SHOWN}; {left_out:,} before them.</p>" if left_out else ""
+    return before + table(("step", *(_label(name) for name in names)), shown)
+
+
+def _masks(run: Run) -> str:
+    lines = [line for line in run.validation if isinstance(line.get("filled_masks"), list)]
+    if not lines:
+        return ""
+    last = lines[-1]
+    articles = []
+    for text in map(str, last["filled_masks"]):
+        parts, end = [], 0
+        for match in FILLED.finditer(text):
+            was, is_now, share = (escape(group) for group in match.groups())
+            kind, words = ("same", was) if was == is_now else ("other", f"<s>{was}</s> {is_now}")
+            parts += [escape(text[end : match.start()]), f'<mark class="{kind}">{words} <small>{share}</small></mark>']
+            end = match.end()
+        articles.append(f'<article class="sample"><p>{"".join(parts)}{escape(text[end:])}</p></article>')
+    return (
+        f"<p>Of the evaluation after step {last['step']:,}, with the probability that the model gave its guess: "
+        '<mark class="same">right</mark> <mark class="other"><s>original</s> another</mark></p>' + "".join(articles)
+    )
+
+
+def _checkpoint_table(run: Run) -> str:
+    if not run.checkpoints:
+        return ""
+    best = run.best.get("step")
+    rows = [
+        (f"{step:,}", f"{size / 1e6:,.1f} MB", "best" if step == best else "")
+        for step, size in reversed(run.checkpoints)
+    ]
+    metric, value, words = run.best.get("metric"), run.best.get("value"), ""
+    if isinstance(best, int) and isinstance(metric, str) and isinstance(value, int | float):
+        words = f"<p>Best: step {best:,}, {escape(_label(metric))} {_shown(metric, value)}.</p>"
+    return words + table(("step", "size", ""), rows)
+
+
+def _data(run: Run) -> str:
+    left_out = {"format", "format_version", "options", "versions", "stages"}
+    facts = {name: value for name, value in run.record.items() if name not in left_out}
+    stages = run.record.get("stages")
+    content = _facts(facts)
+    if isinstance(stages, list) and stages and all(isinstance(stage, dict) for stage in stages):
+        names = list(dict.fromkeys(name for stage in stages for name in stage))
+        header = [name.replace("_", " ") for name in names]
+        content += "<h3>Stages</h3>" + table(header, [[_text(stage.get(name)) for name in names] for stage in stages])
+    if run.initial:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in run.initial[:_EVALUATIONS_SHOWN])
+        content += f"<h3>Weights that it began with</h3><ul>{lines}</ul>"
+    return content
+
+
+def _model(run: Run) -> str:
+    words = _parameters(run)
+    return (f"<p>{escape(words)}.</p>" if words else "") + _facts(run.config)
+
+
+def _parameters(run: Run) -> str:
+    """The parameters of the model with its head; "" where its files do not show the head."""
+    task, num_labels = run.model.get("task"), run.model.get("num_labels")
+    if not run.model and run.task is None:
+        task = PRETRAINING
+    if not isinstance(task, str) or not isinstance(num_labels, int | None):
+        return ""
+    try:
+        config = BertConfig.from_json(json.dumps(run.config))
+        return f"{parameter_counts(config, task, num_labels).total:,} parameters"
+    except ConfigError:
+        return ""
+
+
+def _facts(facts: Any) -> str:
+    """Names and values, a line each; "" if there is none."""
+    if not isinstance(facts, dict) or not facts:
+        return ""
+    return table(("", ""), [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())])
+
+
+def _text(value: Any) -> str:
+    if value is None or value == [] or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

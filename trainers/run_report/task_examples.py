@@ -1,0 +1,203 @@
+"""Examples with what a fine-tuned model answered, as HTML: mistakes, choices, answers in their contexts, entities.
+
+Their content comes from a file: a function raises where it has not the form that it must have, and its caller leaves
+the section out. Every text is escaped, and stands in an element of its own with the direction of its script.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from pipelines.reporting.tables import percent
+from trainers.run_report.task_style import TYPE_COLOURS
+from trainers.run_report.task_tables import clipped, shown_label
+
+# Examples that are open to see; the others can be unfolded.
+_OPEN = 10
+_TEXT_CHARACTERS = 1200
+# Of a context around its answers.
+_CONTEXT_AROUND = 200
+# Longer words may be cut.
+_WORD = 30
+Details = Mapping[str, Any]
+
+
+def mistakes(content: Sequence[Details]) -> str:
+    """Texts with a wrong answer, the most confident first."""
+    articles = []
+    for mistake in content:
+        probability = mistake.get("probability")
+        pair = mistake.get("text_pair")
+        words = [_verdict(mistake["label"], mistake["prediction"], probability), _paragraph(mistake["text"], "a")]
+        words += [_paragraph(pair, "b")] if isinstance(pair, str) else []
+        articles.append(_article(mistake["where"], "".join(words)))
+    is_sure = any(mistake.get("probability") is not None for mistake in content)
+    which = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
+    return _folded(articles, f"The {which}.")
+
+
+def choices(content: Sequence[Details]) -> str:
+    """Wrong choices, the most confident first."""
+    articles = []
+    for mistake in content:
+        true, predicted = (int(mistake[name]) for name in ("label", "prediction"))
+        items = []
+        for number, choice in enumerate(mistake["choices"]):
+            kinds = [name for name, i in (("true", true), ("predicted", predicted)) if i == number]
+            item = _text(choice)
+            if kinds:
+                item = f'<mark class="{" ".join(kinds)}">{item}</mark> <small>{" and ".join(kinds)}</small>'
+            items.append(f'<li dir="auto">{item}</li>')
+        words = (
+            f'<p class="verdict soft">probability {percent(float(mistake["probability"]))}</p>'
+            f'{_paragraph(mistake["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
+        )
+        articles.append(_article(mistake["where"], words))
+    return _folded(articles, "The choices that the model was most sure of, and that are wrong.")
+
+
+def answers(content: Sequence[Details]) -> str:
+    """Questions with true and predicted spans marked in their contexts."""
+    articles = []
+    for answer in content:
+        context = str(answer["context"])
+        true = [_span(span, context) for span in answer["answers"]]
+        predicted = [] if answer["prediction"] is None else [_span(answer["prediction"], context)]
+        verdict = (
+            '<span class="tag true">right</span>' if answer["exact"] else '<span class="tag predicted">wrong</span>'
+        )
+        said = _text(answer["text"]) if answer["text"] else "no answer"
+        meant = list(dict.fromkeys(context[start:end] for start, end in true))
+        wanted = ", ".join(f"<bdi>{_text(text)}</bdi>" for text in meant) or "no answer"
+        words = (
+            f'<p class="verdict">{verdict}<b dir="auto">{_text(answer["question"])}</b></p>'
+            f'<p class="verdict"><span class="soft">predicted</span> <bdi>{said}</bdi> '
+            f'<span class="soft">({percent(float(answer["probability"]))}), true</span> {wanted}</p>'
+            f'<p class="a" dir="auto">{marked_context(context, true, predicted)}</p>'
+        )
+        articles.append(_article(answer["where"], words))
+    legend = (
+        '<mark class="true">a true answer</mark>, <mark class="predicted">the predicted one</mark>, '
+        '<mark class="true predicted">both</mark>'
+    )
+    return _folded(articles, f"Wrong answers first, the most confident ones; then some right ones. {legend}.")
+
+
+def _span(span: Sequence[int], context: str) -> tuple[int, int]:
+    start, end = (int(place) for place in span)
+    if not 0 <= start < end <= len(context):
+        raise ValueError(f"no span of the context: {start} to {end}")
+    return start, end
+
+
+def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Sequence[tuple[int, int]]) -> str:
+    """A context as HTML, its spans marked; what is far from all of them is left out.
+
+    Args:
+        context: escaped here.
+        true, predicted: start and end of each span, in characters; they may overlap.
+    """
+    spans = [*true, *predicted]
+    shown = _near(spans, context) if spans else [(0, _end_of_word(context, 2 * _CONTEXT_AROUND))]
+    places = sorted({place for span in (*spans, *shown) for place in span})
+    parts, end = [], 0
+    for first, last in itertools.pairwise(places):
+        if not any(start <= first and last <= stop for start, stop in shown):
+            continue
+        if first > end:
+            parts.append("… " if end == 0 else " … ")
+        end = last
+        kinds = [
+            name
+            for name, group in (("true", true), ("predicted", predicted))
+            if any(start <= first and last <= stop for start, stop in group)
+        ]
+        text = escape(context[first:last])
+        parts.append(f'<mark class="{" ".join(kinds)}">{text}</mark>' if kinds else text)
+    return "".join(parts) + (" …" if end < len(context) else "")
+
+
+def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int]]:
+    """The parts of a context that lie near a span, in order and apart; they begin and end between words."""
+    parts: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        start, end = _start_of_word(context, start - _CONTEXT_AROUND), _end_of_word(context, end + _CONTEXT_AROUND)
+        if parts and start <= parts[-1][1]:
+            parts[-1] = (parts[-1][0], max(end, parts[-1][1]))
+        else:
+            parts.append((start, end))
+    return parts
+
+
+def _start_of_word(context: str, place: int) -> int:
+    """The first place from this one on where a word starts; this one where that is far."""
+    return max(0, place) if place <= 0 else context.find(" ", place - 1, place + _WORD) + 1 or place
+
+
+def _end_of_word(context: str, place: int) -> int:
+    """The last place up to this one where a word ends; this one where that is far."""
+    if place >= len(context):
+        return len(context)
+    end = context.rfind(" ", place - _WORD, place + 1)
+    return place if end < 0 else end
+
+
+def entities(content: Sequence[Details]) -> str:
+    """Sentences with their true entities, and the predicted ones below; a colour for each type."""
+    types = sorted({str(entity[2]) for line in content for key in ("labels", "predictions") for entity in line[key]})
+    colours = {kind: number % TYPE_COLOURS for number, kind in enumerate(types)}
+    articles = []
+    for line in content:
+        words = [str(word) for word in line["words"]]
+        true, predicted = (_entity_line(words, line[name], colours) for name in ("labels", "predictions"))
+        is_same = true == predicted
+        lines = [("both", true)] if is_same else [("true", true), ("predicted", predicted)]
+        body = "".join(f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in lines)
+        articles.append(_article(line["where"], f'<dl class="entities">{body}</dl>'))
+    legend = " ".join(f'<mark class="type-{number}">{shown_label(kind)}</mark>' for kind, number in colours.items())
+    return _folded(articles, f"Sentences with most disagreement first; then some right ones. {legend}")
+
+
+def _entity_line(words: Sequence[str], spans: Sequence[Sequence[Any]], colours: Mapping[str, int]) -> str:
+    parts, place = [], 0
+    for first, end, kind in sorted((int(first), int(end), str(kind)) for first, end, kind in spans):
+        if not place <= first < end <= len(words):
+            raise ValueError(f"no entity of the sentence: {first} to {end}")
+        parts += [escape(word) for word in words[place:first]]
+        text = escape(" ".join(words[first:end]))
+        parts.append(f'<mark class="type-{colours[kind]}">{text}<small>{shown_label(kind)}</small></mark>')
+        place = end
+    return " ".join([*parts, *(escape(word) for word in words[place:])])
+
+
+def _verdict(label: Any, prediction: Any, probability: Any) -> str:
+    sure = f' <span class="soft">({percent(float(probability))})</span>' if probability is not None else ""
+    said, meant = (f"<bdi>{shown_label(str(words))}</bdi>" for words in (prediction, label))
+    return (
+        f'<p class="verdict"><span class="soft">predicted</span> <b class="predicted">{said}</b>{sure} '
+        f'<span class="soft">true</span> <b class="true">{meant}</b></p>'
+    )
+
+
+def _article(where: Any, content: str) -> str:
+    return f'<article class="sample"><span class="soft">{escape(str(where))}</span>{content}</article>'
+
+
+def _folded(articles: Sequence[str], words: str) -> str:
+    """Articles under some words, those behind the first to be unfolded, all HTML; "" if there is none."""
+    if not articles:
+        return ""
+    more = ""
+    if len(articles) > _OPEN:
+        rest = "".join(articles[_OPEN:])
+        more = f"<details><summary>{len(articles) - _OPEN} more</summary>{rest}</details>"
+    return f"<p>{words}</p>{''.join(articles[:_OPEN])}{more}"
+
+
+def _paragraph(text: Any, kind: str) -> str:
+    return f'<p class="{kind}" dir="auto">{_text(text)}</p>'
+
+
+def _text(text: Any) -> str:
+    return escape(clipped(str(text), _TEXT_CHARACTERS))

@@ -1,0 +1,138 @@
+"""What `report.html` of a fine-tuned model shows beside curves: scores beside published ones, confusion, mistakes.
+
+Made from `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, a split's details as a `FinetuningTask` gives
+them. What has not the form that it must have is left out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pipelines.reporting.tables import table
+from trainers.run_report.published_scores import IN_PERCENT, published
+from trainers.run_report.task_examples import answers, choices, entities, mistakes
+from trainers.run_report.task_tables import by_class, by_type, confusion, regression, warnings_of_confusion
+
+# (id, title, HTML).
+Section = tuple[str, str, str]
+Details = Mapping[str, Any]
+
+
+def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
+    """The sections of all splits.
+
+    Args:
+        evaluation: content of evaluation.json; {} if there is none.
+        results: content of eval_results.json.
+    """
+    found = [("published", "Beside published scores", _whole(beside_published, str(evaluation.get("task")), results))]
+    splits = _splits(evaluation)
+    for split, details in splits.items():
+        # Ids of the page are words; a split's name comes from a file.
+        number, where = ("", "") if len(splits) == 1 else (f"-{len(found)}", f", {split}")
+        found += [
+            (f"{name}{number}", f"{title}{where}", _whole(write, details[key]))
+            for name, title, key, write in _SECTIONS
+            if key in details
+        ]
+        if "by_type" not in details and "confusion" in details:
+            found.append((f"classes{number}", f"Classes{where}", _whole(by_class, details["confusion"])))
+    return [section for section in found if section[2]]
+
+
+def warnings_of_details(evaluation: Details) -> list[str]:
+    """Return what a person should look at in the answers; a line each."""
+    found = []
+    for split, details in _splits(evaluation).items():
+        lines = details.get("warnings")
+        found += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        found += _whole_list(warnings_of_confusion, split, details.get("confusion"))
+    return found
+
+
+def _splits(evaluation: Details) -> dict[str, Details]:
+    splits = evaluation.get("splits")
+    if not isinstance(splits, dict):
+        return {}
+    return {name: details for name, details in splits.items() if isinstance(details, dict)}
+
+
+def _whole(write: Callable[..., str], *content: Any) -> str:
+    """What `write` makes of content from a file; "" if it is not of the form that it should have."""
+    try:
+        return write(*content)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return ""
+
+
+def _whole_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
+    """What `write` makes of content from a file; nothing if it is not of the form that it should have."""
+    try:
+        return write(*content)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return []
+
+
+def in_percent(name: str, value: float) -> str:
+    """A metric as papers print it: in percent, correlations times 100."""
+    return f"{value:.1f}" if name in IN_PERCENT else f"{100 * value:.1f}"
+
+
+def beside_published(task: str, results: Mapping[str, Any]) -> str:
+    """The scores of a run above those of others, as a table; "" if nobody has published any."""
+    ours = {name: value for name, value in results.items() if isinstance(value, int | float)}
+    lines = published(task, ours)
+    if not lines:
+        return ""
+    names = [name for name in ours if any(name in line.scores for line in lines)]
+    rows = [("this run", "dev", *(in_percent(name, ours[name]) for name in names), "")]
+    for line in lines:
+        scores = [in_percent(name, line.scores[name]) if name in line.scores else "" for name in names]
+        rows.append((line.model, line.split, *scores, line.source))
+    header = ("model", "scored on", *(metric_label(name) for name in names), "source")
+    words = "In percent, correlations times 100. Small sets vary by several points from seed to seed"
+    if any(line.split.startswith("test") for line in lines):
+        words += "; scores of the test split are often lower than those of the dev split"
+    return f"<p>{words}.</p>{table(header, rows)}"
+
+
+def metric_label(name: str) -> str:
+    """Words for a metric of a task."""
+    name = name.removeprefix("eval_")
+    if name in _METRICS:
+        return _METRICS[name]
+    # Of a type of entities, "f1_LOC".
+    return f"F1, {name.removeprefix('f1_')}" if name.startswith("f1_") else name.replace("_", " ")
+
+
+_METRICS = {
+    "accuracy": "accuracy",
+    "mismatched_accuracy": "accuracy, mismatched",
+    "mismatched_loss": "loss, mismatched",
+    "f1": "F1",
+    "macro_f1": "F1, mean of the classes",
+    "micro_f1": "F1 over all labels",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "exact_match": "exact match",
+    "exact": "exact match",
+    "HasAns_exact": "exact match, answerable",
+    "HasAns_f1": "F1, answerable",
+    "NoAns_exact": "exact match, unanswerable",
+    "NoAns_f1": "F1, unanswerable",
+    "best_exact": "exact match at the best threshold",
+    "best_f1": "F1 at the best threshold",
+    "best_exact_thresh": "threshold best for exact match",
+    "best_f1_thresh": "threshold best for F1",
+}
+
+
+_SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
+    ("confusion", "Confusion", "confusion", confusion),
+    ("types", "By type", "by_type", by_type),
+    ("regression", "Predictions and labels", "regression", regression),
+    ("mistakes", "Mistakes", "mistakes", mistakes),
+    ("choices", "Mistakes", "choices", choices),
+    ("answers", "Answers", "answers", answers),
+    ("entities", "Entities", "entities", entities),
+)

@@ -1,0 +1,267 @@
+"""The training loop of every objective, on any devices.
+
+An objective is a function from features to sums, some of which are the terms of its loss; the loop knows nothing else
+of it.
+"""
+
+import functools
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from trainers.backends.tensorflow.distribution import InputShard
+from trainers.backends.tensorflow.evaluation import on_host
+from trainers.backends.tensorflow.train_step import NOT_FINITE, Trainer
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.best_checkpoint import best, better
+from trainers.checkpoints.checkpoint_manager import RetentionPolicy
+from trainers.errors import TrainingError
+from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
+from trainers.monitoring.throughput import StepCost
+from trainers.monitoring.training_monitor import TrainingMonitor
+from trainers.monitoring.training_progress import print_status
+from trainers.objective import Objective
+from trainers.optimization.schedule import Stage, stage_at
+from trainers.training.preemption import preemption_signals
+
+# Skipped steps in a row after which a run that skips them stops: it has diverged for good.
+MOST_SKIPPED_IN_A_ROW = 100
+
+Evaluate = Callable[[Stage], tuple[Mapping[str, float], Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """The intervals of a run, in steps.
+
+    Attributes:
+        iterations_per_loop: steps made inside the graph between two reads of the metrics, at most.
+        save_checkpoints_steps: steps between checkpoints.
+        eval_steps: steps between evaluations, 0 for none.
+        retention: which checkpoints stay.
+        best_metric: the metric of evaluations that the best checkpoint is chosen by.
+        patience: evaluations in a row without a better one that end the run; 0 to train to the last step.
+    """
+
+    iterations_per_loop: int
+    save_checkpoints_steps: int
+    eval_steps: int = 0
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    best_metric: str = "loss"
+    patience: int = 0
+
+
+class TrainData(NamedTuple):
+    """What a run reads, as the loop sees it.
+
+    Attributes:
+        task: what is trained on it; of the same variables for all data of a run.
+        batches: from a stage, a step of it and the share of an input pipeline to the batches from that step to the
+            stage's end.
+        work: from a stage to the cost of one of its steps.
+        replaced_before: from a step to the number of examples of the steps before it that were replaced, being corrupt.
+    """
+
+    task: Objective
+    batches: Callable[[Stage, int, InputShard], tf.data.Dataset]
+    work: Callable[[Stage], StepCost]
+    replaced_before: Callable[[int], int] = lambda _step: 0
+
+
+def train(
+    trainer: Trainer,
+    stages: Sequence[Stage],
+    sources: Sequence[TrainData],
+    config: LoopConfig,
+    checkpoint_directory: Path,
+    monitor: TrainingMonitor,
+    evaluate: Evaluate | None = None,
+) -> int | None:
+    """Train from the trainer's step to the end of the last stage, saving on the way and at the end.
+
+    Whatever the intervals, the loop leaves the graph at every report, checkpoint and evaluation, so that their steps
+    are those of any other run of the same stages.
+
+    Args:
+        trainer: new or restored.
+        stages: of the whole run.
+        sources: by the numbers that stages have for their data.
+        config: when to save and to evaluate.
+        checkpoint_directory: where checkpoints are written.
+        monitor: shows and records what happens; entered.
+        evaluate: returns the metrics of the model as it is, and lines of text to show, in a stage; None if there is
+            nothing to evaluate on. The evaluation after the last step is the caller's.
+
+    Returns:
+        None when done or out of patience, or the number of the signal that stopped it, after saving.
+
+    Raises:
+        TrainingError: the loss or the gradient became NaN or infinite, or a checkpoint cannot be written.
+    """
+    run = _Run(trainer, stages[-1].end_step, config, checkpoint_directory, monitor, evaluate)
+    step = int(trainer.global_step.numpy())
+    if run.evaluation_due(step):
+        # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
+        run.evaluate_again(step, stage_at(stages, step - 1))
+        if run.out_of_patience(step):
+            return None
+    with preemption_signals() as interruption:
+        while step < run.num_train_steps:
+            stage = stage_at(stages, step)
+            source = sources[stage.data]
+            trainer.task = source.task
+            iterator = iter(trainer.distribution.batches(functools.partial(source.batches, stage, step)))
+            make_steps = trainer.make_loop(iterator)
+            monitor.begin_stage(source.work(stage), stage.end_step, _flops_after(stage, stages, sources))
+            while step < stage.end_step:
+                end = min(_next_stop(step, config, monitor), stage.end_step)
+                signaled = tf.constant(int(interruption.signal_number is not None))
+                sums, first_bad, waited, stop_votes = make_steps(
+                    iterator, tf.constant(step, tf.int64), tf.constant(end - step, tf.int64), signaled
+                )
+                metrics, skipped = run.finite_metrics(sums, int(first_bad.numpy()), step, end)
+                step = end
+                monitor.update(step, metrics, float(waited.numpy()), skipped, source.replaced_before(step))
+                stop = step < run.num_train_steps and run.is_preempted(stop_votes, interruption.signal_number)
+                evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
+                if stop or evaluation is not None or run.checkpoint_due(step):
+                    prefix = run.save(step, evaluation)
+                if evaluation is not None and run.out_of_patience(step):
+                    print_status(
+                        f"Ended after step {step}: {config.patience} evaluations without a better {config.best_metric}"
+                    )
+                    return None
+                if stop:
+                    print_status(
+                        f"Stopped: {prefix} holds the state after step {step}; the same command resumes from it"
+                    )
+                    return interruption.signal_number or signal.SIGTERM
+    return None
+
+
+@dataclass
+class _Run:
+    """The policies of a run: values that are not finite, preemption, evaluation, checkpoints, patience."""
+
+    trainer: Trainer
+    num_train_steps: int
+    config: LoopConfig
+    checkpoint_directory: Path
+    monitor: TrainingMonitor
+    evaluate_model: Evaluate | None
+    skipped_in_a_row: int = 0
+
+    def finite_metrics(
+        self, sums: dict[str, tuple[Any, Any]], bad_step: int, step: int, end: int
+    ) -> tuple[dict[str, tuple[float, float]], int]:
+        """Return the metric sums of the steps from `step` to `end`, and the number of steps that were skipped.
+
+        Args:
+            sums: of the metrics, as the devices have them.
+            bad_step: the first step whose loss or gradient is not finite, -1 for none.
+            step, end: the steps that were made.
+
+        Raises:
+            TrainingError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
+        """
+        if bad_step >= 0 and not self.trainer.settings.skip_not_finite:
+            raise _not_finite(bad_step, self.checkpoint_directory)
+        metrics = on_host(sums)
+        skipped, made = metrics.pop(NOT_FINITE)
+        self.skipped_in_a_row = self.skipped_in_a_row + end - step if skipped == made else 0
+        if self.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+            raise _not_finite(end - self.skipped_in_a_row, self.checkpoint_directory)
+        return metrics, round(skipped)
+
+    def is_preempted(self, stop_votes: tf.Tensor, signal_number: int | None) -> bool:
+        """Return whether to stop. Several machines leave the loop together; one need not wait for the next vote."""
+        alone = not self.trainer.distribution.several_processes
+        return int(stop_votes.numpy()) > 0 or (alone and signal_number is not None)
+
+    def evaluation_due(self, step: int) -> bool:
+        """Return whether to evaluate after a step; the evaluation after the last one is the caller's."""
+        every = self.config.eval_steps if self.evaluate_model else 0
+        return every > 0 and step % every == 0 and 0 < step < self.num_train_steps
+
+    def evaluate(self, step: int, stage: Stage) -> Mapping[str, float]:
+        """Evaluate the model, show the metrics and return them."""
+        assert self.evaluate_model is not None
+        with self.monitor.pause():
+            metrics, lines = self.evaluate_model(stage)
+        self.monitor.evaluated(step, metrics, lines)
+        return metrics
+
+    def evaluate_again(self, step: int, stage: Stage) -> None:
+        """Evaluate a restored model at the step of its checkpoint, and record the result."""
+        metrics = self.evaluate(step, stage)
+        if self.trainer.distribution.is_chief:
+            record_evaluation(self.checkpoint_directory, step, self.config, metrics)
+        self.trainer.distribution.barrier()
+
+    def out_of_patience(self, step: int) -> bool:
+        """Return whether the evaluation of this step was the last of too many that were no better than the best."""
+        record = best(self.checkpoint_directory) if self.config.patience else None
+        return record is not None and step - record.step >= self.config.patience * self.config.eval_steps
+
+    def checkpoint_due(self, step: int) -> bool:
+        """Return whether to save after a step."""
+        return step % self.config.save_checkpoints_steps == 0 or step == self.num_train_steps
+
+    def save(self, step: int, evaluation: Mapping[str, float] | None) -> Path:
+        """Save a checkpoint, or wait for the process that does, and return its path without `.index`."""
+        trainer, directory = self.trainer, self.checkpoint_directory
+        with self.monitor.pause():
+            if trainer.distribution.is_chief:
+                state = self.monitor.state()
+                checkpoint_manager.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
+                if evaluation is not None:
+                    record_evaluation(directory, step, self.config, evaluation)
+                else:
+                    _remove_old(directory, self.config)
+            trainer.distribution.barrier()
+        return directory / f"model.ckpt-{step}"
+
+
+def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float]) -> None:
+    """Record whether the checkpoint of a step is the best so far, and remove those that need not stay.
+
+    Raises:
+        TrainingError: the evaluation has no such metric, or the files cannot be written or removed.
+    """
+    if config.best_metric not in metrics:
+        raise TrainingError(
+            f"--best_metric {config.best_metric} is not in the evaluation; choose from "
+            f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
+        )
+    better(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
+    _remove_old(checkpoint_directory, config)
+
+
+def _remove_old(directory: Path, config: LoopConfig) -> None:
+    record = best(directory)
+    checkpoint_manager.remove_old(directory, config.retention, record.step if record else None)
+
+
+def _flops_after(stage: Stage, stages: Sequence[Stage], sources: Sequence[TrainData]) -> float:
+    """Return the operations of all stages after one."""
+    later = [other for other in stages if other.first_step >= stage.end_step]
+    return sum(sources[other.data].work(other).flops * (other.end_step - other.first_step) for other in later)
+
+
+def _next_stop(step: int, config: LoopConfig, monitor: TrainingMonitor) -> int:
+    """Return the next step at which a report, checkpoint or evaluation is due, or the longest loop ends."""
+    periods = (config.iterations_per_loop, config.save_checkpoints_steps, config.eval_steps)
+    return min(monitor.next_report(step), *((step // period + 1) * period for period in periods if period))
+
+
+def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:
+    whole = checkpoint_manager.checkpoints(checkpoint_directory)
+    last = f"the last good checkpoint is {whole[-1].prefix}" if whole else "no checkpoint had been saved"
+    return TrainingError(
+        f"loss or gradient is not finite at step {step}; {last}; start again with a lower --learning_rate or a "
+        "longer --num_warmup_steps"
+    )

@@ -1,0 +1,160 @@
+"""The files that make a directory a run, and whether they still exist: a directory may be deleted during training.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from beambert_common import file_errors
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from bert_model.config import BertConfig
+from pipelines.io.output_directory import entries_of
+from tokenizer.vocabulary import Vocabulary
+from trainers.checkpoints import best_checkpoint
+from trainers.errors import StorageError
+from trainers.training import run_manifest
+from trainers.training.run_manifest import RunRecord
+
+_AGAIN = "run the same command again"
+# Directories that a training run makes again where they are missing.
+_MADE_AGAIN = {native.CHECKPOINTS_NAME, "logs"}
+# Encoded rows are kept before there is a run; their files are named by content, so that none is ever replaced.
+_KEPT_BEFORE = {"features"}
+
+
+def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
+    """Return the content of the files that make a directory a run, by name, in the order in which to write them.
+
+    `run.json` is the first: by it the same command recognizes the directory as its own.
+    """
+    return {
+        run_manifest.FILE_NAME: record.to_json().encode(),
+        native.VOCAB_FILE_NAME: vocabulary.to_bytes(),
+        native.CONFIG_FILE_NAME: config.to_json().encode(),
+    }
+
+
+def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
+    """Make the directory of a run and write `first_files` there, each atomically."""
+    with file_errors.writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_atomic(output / name, content)
+
+
+def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
+    """Return the record of the model in the directory of a run, None if there is none.
+
+    Args:
+        output: the directory.
+        training: whether the command trains, and so writes the record again.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
+    command = "the same command" if training else "the command that trained the model"
+    return native.load(output, f"remove {output / native.FILE_NAME} and run {command} again")
+
+
+@contextlib.contextmanager
+def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iterator[None]:
+    """Name the directory of a run where a file cannot be written because the directory is missing.
+
+    When somebody deletes the directory during training, the checkpoint or the log that is written next makes it again.
+    Without `run.json` the same command would refuse these as files of somebody else, so that file is written again.
+
+    Args:
+        output: the directory.
+        record: the content of `run.json`.
+        is_chief: whether this process writes the files of the run.
+
+    Raises:
+        StorageError: it is missing.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_chief and output.is_dir():
+            entries = entries_of(output) - _KEPT_BEFORE
+            if entries and entries <= _MADE_AGAIN:
+                with contextlib.suppress(OSError):
+                    write_atomic(output / run_manifest.FILE_NAME, record.to_json().encode())
+        if not isinstance(error, FileNotFoundError) or output.is_dir():
+            raise
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
+
+
+def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
+    """Check that what a run says it has written is there. Call it last.
+
+    A missing file whose content is known is written again, without which the run could not be resumed.
+
+    Args:
+        output: the directory of the run.
+        contents: what every file must hold, by its name; None for anything.
+        checkpoint: the checkpoint that is the model, without `.index`; None where there is none.
+
+    Raises:
+        StorageError: a file is missing or holds something else; it names the first such file.
+    """
+    if not output.is_dir():
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+    missing = [name for name in contents if not (output / name).exists()]
+    for name in missing:
+        content = contents[name]
+        if content is not None:
+            write_atomic(output / name, content)
+    for name, content in contents.items():
+        path = output / name
+        if name in missing:
+            raise StorageError(f"{path} was removed while the command ran; {_AGAIN}")
+        if content is not None and path.read_bytes() != content:
+            raise StorageError(f"{path} was changed while the command ran; {_AGAIN}")
+    if checkpoint is None:
+        return
+    if not Path(f"{checkpoint}.index").exists() or not list(checkpoint.parent.glob(f"{checkpoint.name}.data-*")):
+        raise StorageError(
+            f"checkpoint {checkpoint} was removed while the command ran; {_AGAIN}: it resumes from the one before it"
+        )
+
+
+def require_checkpoint(directory: Path, step: int) -> None:
+    """Check that the checkpoint that training ended with exists, before an older one is taken for the model.
+
+    Args:
+        directory: of the checkpoints.
+        step: that training ended at.
+
+    Raises:
+        StorageError: it was removed.
+    """
+    prefix = directory / f"model.ckpt-{step}"
+    if not Path(f"{prefix}.index").exists():
+        raise StorageError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
+
+
+def stale_best(directory: Path) -> bytes | None:
+    """Return the record of the best checkpoint where that checkpoint is missing, as a killed save may leave it."""
+    record = directory / best_checkpoint.FILE_NAME
+    return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
+
+
+def require_best(directory: Path, stale: bytes | None) -> None:
+    """Check that the checkpoint that is recorded as the best exists, before another is taken for the model.
+
+    Args:
+        directory: of the checkpoints.
+        stale: `stale_best` when the command began, which is no error.
+
+    Raises:
+        StorageError: it was removed; or the record cannot be read.
+    """
+    if stale_best(directory) not in (None, stale):
+        record = directory / best_checkpoint.FILE_NAME
+        raise StorageError(
+            f"the best checkpoint, which {record} names, was removed while the command ran; run the same command again "
+            "to take the last checkpoint for the model, or give another --output to train again"
+        )

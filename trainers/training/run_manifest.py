@@ -1,0 +1,273 @@
+"""`run.json`: what a run was made of, so that its directory is never continued by a different one.
+
+This file imports neither Keras nor TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypedDict
+
+from beambert_common.typed_json import Count, JsonError, Positive, Sha256, decode, header_of, require
+from bert_model.checkpoints import native
+from bert_model.config import BertConfig
+from pipelines.dataset import Dataset
+from pipelines.io.output_directory import RUN_MANIFEST
+from trainers.config.recorded_options import RecordedOptions
+from trainers.errors import TrainingError
+from trainers.optimization.schedule import Stage, stage_at, stages_before
+
+FILE_NAME = RUN_MANIFEST
+# What became of every weight of --init_checkpoint.
+INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
+FORMAT = "beambert-run"
+FORMAT_VERSION = 3
+
+# Options that make a run another one, whenever they change.
+_FIXED = ("task", "seed", "optimizer", "no_next_sentence", "left_to_right")
+# Options that may change when a run goes on, which is then told: those that change the course of the updates to come,
+_COURSE = (
+    "num_train_steps",
+    "num_warmup_steps",
+    "learning_rate",
+    "lr_decay_power",
+    "schedule",
+    "train_batch_size",
+    "batch_ramp",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "clip_norm",
+    "clip",
+    "layerwise_lr_decay",
+    "lr_multiplier",
+    "on_not_finite",
+    "class_weights",
+    "on_corrupt",
+)
+# and those that change how numbers are rounded alone.
+_NUMBERS = (
+    "strategy",
+    "cpu_devices",
+    "gradient_accumulation_steps",
+    "precision",
+    "xla",
+    "recompute",
+    "deterministic_ops",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """The content of `run.json`.
+
+    Attributes:
+        data_fingerprints: hex digest of what the training reads: of each --data directory all that the manifest says of
+            the shards and the vocabulary; of a fine-tuning task its rows.
+        vocab_sha256: hex digest of `vocab.txt`.
+        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
+        max_seq_length: longest sequence the model is trained on.
+        stages: which data and batch size every update has.
+        options: every option of the command, by name.
+        versions: Python and packages.
+    """
+
+    data_fingerprints: tuple[str, ...]
+    vocab_sha256: str
+    do_lower_case: bool
+    max_seq_length: int
+    stages: tuple[Stage, ...]
+    options: dict[str, Any]
+    versions: dict[str, str]
+
+    @property
+    def data_fingerprint(self) -> str:
+        """The fingerprints in one text, for the model's own record."""
+        return ", ".join(self.data_fingerprints)
+
+    def to_json(self) -> str:
+        """Serialises to the text of `run.json`, keys sorted."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        content["stages"] = [stage._asdict() for stage in self.stages]
+        return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+class _StageFields(TypedDict):
+    data: Count
+    batch_size: Positive
+    first_step: Count
+    end_step: Positive
+    first_example: Count
+
+
+class _RunFields(TypedDict):
+    """The fields of `run.json`."""
+
+    data_fingerprints: tuple[str, ...]
+    vocab_sha256: Sha256
+    do_lower_case: bool
+    max_seq_length: Positive
+    stages: list[_StageFields]
+    options: dict[str, Any]
+    versions: dict[str, str]
+
+
+def load(output: Path) -> RunRecord | None:
+    """The record of a run's directory, or None if the directory holds no run.
+
+    Raises:
+        TrainingError: the record cannot be read.
+    """
+    path = output / FILE_NAME
+    remedy = f"give another --output, with --init_checkpoint {output} to begin with its weights"
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read ({error.strerror or error}); give another --output") from error
+    try:
+        header = header_of(text)
+        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+            raise TrainingError(
+                f"{path} was not written by this version of beambert, which cannot go on with its run; {remedy}"
+            )
+        fields = decode(text, _RunFields)
+        require(fields["options"], RecordedOptions, "options")
+        stages = tuple(Stage(**stage) for stage in fields["stages"])
+        _require_order(stages, len(fields["data_fingerprints"]))
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; restore it from a copy, or {remedy}") from error
+    return RunRecord(
+        data_fingerprints=fields["data_fingerprints"],
+        vocab_sha256=fields["vocab_sha256"],
+        do_lower_case=fields["do_lower_case"],
+        max_seq_length=fields["max_seq_length"],
+        stages=stages,
+        options=fields["options"],
+        versions=fields["versions"],
+    )
+
+
+def _require_order(stages: Sequence[Stage], data: int) -> None:
+    """Raise JsonError where updates belong to no stage or to two, or a stage reads data that there is not."""
+    end = 0
+    for number, stage in enumerate(stages):
+        if stage.first_step != end or stage.end_step <= end:
+            raise JsonError(
+                f"stages[{number}] is of the updates {stage.first_step} to {stage.end_step}, not from {end}"
+            )
+        if stage.data >= data:
+            raise JsonError(f"stages[{number}].data is {stage.data}, and data_fingerprints has {data}")
+        end = stage.end_step
+
+
+def last_step(output: Path) -> int | None:
+    """The step of the last whole checkpoint in a run's directory; None without one, when nothing is to be continued."""
+    last = native.checkpoint(output)
+    return None if last is None else int(last.name.rpartition("-")[2])
+
+
+def check_same_run(
+    output: Path, step: int, old: RunRecord, new: RunRecord, old_config: BertConfig, new_config: BertConfig
+) -> None:
+    """Refuses to continue a run with what would make it another one.
+
+    What the updates up to the checkpoint read must be what they would read now, so that the order of the data goes on
+    from there; what comes later may differ.
+
+    Args:
+        output: the run's directory, for messages.
+        step: of the checkpoint that it goes on from.
+        old: what the directory records.
+        new: what the command asks for.
+        old_config: shape of the model there.
+        new_config: shape of the model now.
+
+    Raises:
+        TrainingError: data, batch sizes, seed, task, optimizer or model differ; the message names every value that
+            does.
+    """
+    differences, remedy = _stage_difference(step, old, new)
+    differences += [
+        f"--{name} ({_short(old.options.get(name))} there, {_short(new.options.get(name))} now)"
+        for name in _FIXED
+        if old.options.get(name) != new.options.get(name)
+    ]
+    differences += [
+        f"{field.name} of the model ({getattr(old_config, field.name)} there, {getattr(new_config, field.name)} now)"
+        for field in dataclasses.fields(BertConfig)
+        if getattr(old_config, field.name) != getattr(new_config, field.name)
+    ]
+    if differences:
+        raise TrainingError(
+            f"{output} holds a run that differs in {', '.join(differences)}; give another --output, or the options "
+            f"that {output / FILE_NAME} records{remedy}"
+        )
+
+
+def changes(old: RunRecord, new: RunRecord) -> list[str]:
+    """What differs between two records of a run that goes on nevertheless, a line each for the user."""
+    lines = []
+    course = _changed(old.options, new.options, _COURSE)
+    if course:
+        lines.append(f"The course of the run changes: {', '.join(course)}")
+    numbers = _changed(old.options, new.options, _NUMBERS) + _changed(old.versions, new.versions, sorted(new.versions))
+    if numbers:
+        lines.append(f"Not bit for bit what it would have been: {', '.join(numbers)}")
+    return lines
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    return [f"{name} {old.get(name)} to {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+
+
+def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:
+    """The first difference in what the updates before `step` read, if there is one, and its remedy."""
+    step = min(step, old.stages[-1].end_step, new.stages[-1].end_step)
+    before, now = stages_before(old.stages, step), stages_before(new.stages, step)
+    for first in sorted({stage.first_step for stage in (*before, *now)}):
+        there, here = stage_at(before, first), stage_at(now, first)
+        data = old.data_fingerprints[there.data], new.data_fingerprints[here.data]
+        if data[0] != data[1]:
+            return [f"the data at update {first} ({_short(data[0])} there, {_short(data[1])} now)"], ""
+        if there.batch_size != here.batch_size:
+            ramp = ",".join(f"{stage.batch_size}:{stage.end_step}" for stage in before)
+            return (
+                [f"the batch size of update {first} ({there.batch_size} there, {here.batch_size} now)"],
+                f", or --batch_ramp {ramp} for other batches only from here on",
+            )
+    return [], ""
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """Hex SHA-256 of the manifest without the versions it was built with."""
+    content = dataclasses.asdict(dataset)
+    del content["versions"]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a run's numbers."""
+    packages = {package: metadata.version(package) for package in ("keras", "numpy")}
+    return {"python": platform.python_version(), **packages, "tensorflow": _tensorflow_version()}
+
+
+def _tensorflow_version() -> str:
+    try:
+        return metadata.version("tensorflow")
+    except metadata.PackageNotFoundError:
+        # On a TPU's machine another package has the same modules.
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version("tensorflow-tpu")
+        raise
+
+
+def _short(value: object) -> str:
+    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 12 else str(value)

@@ -1,0 +1,128 @@
+"""What every training run makes from its configuration: devices, step and loop configuration, result files."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from beambert_common.atomic_files import write_atomic
+from bert_model.checkpoints import native
+from trainers.backends.tensorflow.distribution import Distribution
+from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.checkpoint_manager import RetentionPolicy
+from trainers.config.run_config import RunConfig
+from trainers.monitoring.throughput import peak_flops
+from trainers.monitoring.training_monitor import MonitorState
+from trainers.monitoring.training_progress import print_status, warn
+from trainers.training.loop import LoopConfig
+
+RESULTS_TEXT_NAME = "eval_results.txt"
+RESULTS_JSON_NAME = "eval_results.json"
+
+
+def open_devices(config: RunConfig) -> Distribution:
+    """Seeds everything random, chooses the precision and finds the devices; TensorFlow is started.
+
+    Raises:
+        TrainingError: the devices are not there.
+    """
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy("mixed_bfloat16" if config.precision == "bfloat16" else "float32")
+    strategy = "mirrored" if config.strategy == "auto" and config.cpu_devices > 1 else config.strategy
+    return Distribution.open(strategy, config.tpu_name, config.tpu_zone, config.gcp_project)
+
+
+def is_accelerated() -> bool:
+    """Whether there is any device but CPUs."""
+    return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+
+
+def uses_xla(config: RunConfig) -> bool:
+    """Whether --xla means that the step is compiled."""
+    return config.xla == "on" or (config.xla == "auto" and is_accelerated())
+
+
+def train_config_of(config: RunConfig) -> TrainConfig:
+    """Return how a training step is computed. The numbers of steps and the learning rate are resolved."""
+    assert config.num_train_steps is not None
+    assert config.num_warmup_steps is not None
+    assert config.learning_rate is not None
+    optimizer = config.optimizer_options
+    return TrainConfig(
+        num_train_steps=config.num_train_steps,
+        num_warmup_steps=config.num_warmup_steps,
+        learning_rate=config.learning_rate,
+        seed=config.seed,
+        lr_decay_power=config.lr_decay_power,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        clip_per_replica=optimizer.clip == "per_shard",
+        skip_not_finite=config.on_not_finite == "skip",
+        xla=uses_xla(config),
+        optimizer=optimizer,
+    )
+
+
+def loop_config_of(config: RunConfig) -> LoopConfig:
+    """Return the intervals of the loop: reports, checkpoints, evaluations. The best metric is resolved."""
+    assert config.best_metric is not None
+    return LoopConfig(
+        iterations_per_loop=config.iterations_per_loop or (100 if is_accelerated() else 1),
+        save_checkpoints_steps=config.save_checkpoints_steps,
+        eval_steps=config.eval_steps,
+        retention=RetentionPolicy(config.keep_checkpoint_max, config.keep_checkpoint_every_n_hours),
+        best_metric=config.best_metric,
+    )
+
+
+def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] | None:
+    """Gives a trainer the state of the last checkpoint, and warns where the disk has no room for those to come.
+
+    Args:
+        trainer: new.
+        output: the run's directory.
+        loop: the configuration of the loop.
+
+    Returns:
+        What the checkpoint holds beside the variables; None where there is none and the run begins.
+    """
+    directory = output / native.CHECKPOINTS_NAME
+    saved = checkpoint_manager.checkpoints(directory)
+    vocab_size = trainer.task.vocab_size
+    shortage = checkpoint_manager.space_warning(directory, trainer.saved_variables, vocab_size, loop.retention)
+    if shortage and trainer.distribution.is_chief:
+        warn(shortage)
+    if not saved:
+        return None
+    checkpoint_manager.restore(saved[-1].prefix, trainer.saved_variables, vocab_size)
+    print_status(f"Resuming {output} from step {saved[-1].step} of {trainer.settings.num_train_steps}")
+    return checkpoint_manager.state_of(saved[-1], MonitorState)
+
+
+def eval_batch_size_of(config: RunConfig, distribution: Distribution) -> int:
+    """--eval_batch_size, made to be divisible by the devices."""
+    return -(-config.eval_batch_size // distribution.replicas) * distribution.replicas
+
+
+def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None:
+    """Of all devices together, in operations a second; None where it is not known."""
+    if config.peak_tflops is not None:
+        return config.peak_tflops * 1e12 * distribution.replicas
+    for gpu in tf.config.list_physical_devices("GPU"):
+        name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
+        peak = peak_flops(name, config.precision)
+        return None if peak is None else peak * distribution.replicas
+    return None
+
+
+def write_results(output: Path, results: Mapping[str, float]) -> None:
+    """Writes an evaluation as the released code does, a sorted `key = value` a line, and as JSON."""
+    text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
+    write_atomic(output / RESULTS_TEXT_NAME, text.encode())
+    # JSON has no number that is not finite.
+    numbers = {name: value if math.isfinite(value) else None for name, value in results.items()}
+    write_atomic(output / RESULTS_JSON_NAME, json.dumps(numbers, indent=2, sort_keys=True).encode() + b"\n")
