@@ -3,12 +3,11 @@
 from beambert_common import process  # First, so that Ctrl-C during the other imports is one line.
 
 # isort: split
-import argparse
-import difflib
+import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from beambert_common import argument_parser as arguments
@@ -16,6 +15,7 @@ from beambert_common import optional_packages as packages
 from beambert_common import terminal
 from beambert_common.command import Command, HelpFormatter, Parser, usage_error
 from beambert_common.command_errors import error_line, interrupted, stream_failed
+from beambert_common.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
 from beambert_common.path_flags import bad_path, empty_path, typed_paths
 
 COMMANDS = {
@@ -51,24 +51,11 @@ From raw text to a pretrained BERT.
 {}
 
 `beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
-# Of Linux; to look for the files of a longer pattern may take minutes.
-_HELP = ("help", "--help", "-h")
-_VERSION = ("version", "--version", "-V")
 
 
 def overview() -> str:
     """What `beambert --help` prints."""
-    return _OVERVIEW.format(_listed(COMMANDS))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" for a mistyped word, or nothing."""
-    close = difflib.get_close_matches(word.lower(), known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return _OVERVIEW.format(summaries(COMMANDS, COMMANDS))
 
 
 def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
@@ -133,7 +120,9 @@ def read_command(name: str, argv: list[str]) -> Command:
         parser.error(problem)
     for action in required:
         action.required = True
-    return Command(name, argv, parser, module, parser.parse_known_args(argv)[0], rest)
+    args = parser.parse_known_args(argv)[0]
+    paths = list(typed_paths(parser, args))
+    return Command(name, argv, parser, module, paths, functools.cache(lambda: module.configure(args)), rest)
 
 
 def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
@@ -143,12 +132,12 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
     """
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "RUNS"):
-        args, command = _read_submission(name, argv, module.RUNS)
+        submission, command = _read_submission(name, argv, module.RUNS)
         process.end_startup()
         if name == "submit flink":
             _require_packages(command)
             _require_access(command)
-        return command, lambda: module.run(args, command)
+        return command, lambda: module.run(submission.configure(), command)
     command = read_command(name, argv)
     process.end_startup()
     if _trains(name):
@@ -158,11 +147,11 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
         _require_engine(command)
         _require_access(command)
     if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
-        return command, lambda: module.run(command.args, command.beam_flags)
-    return command, lambda: module.run(command.args)
+        return command, lambda: module.run(command.configure(), command.beam_flags)
+    return command, lambda: module.run(command.configure())
 
 
-def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[argparse.Namespace, Command]:
+def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[Command, Command]:
     """Read `submit WHERE [its flags] COMMAND [the command's flags]`.
 
     Args:
@@ -171,7 +160,7 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[a
         runs: the commands that it can run.
 
     Returns:
-        The flags of the first, and the second.
+        The first and the second, each with its flags.
     """
     parser, _ = make_parser(name)
     first = next((word for word in arguments.words(parser, argv, stop=runs) if not word.flag), None)
@@ -195,7 +184,7 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[a
         parser.error(f"{late} is a flag of {name}; put it before {inner}")
     if arguments.wants_help(inner_parser, inner_argv):
         read_command(inner, inner_argv)
-    return read_command(name, own).args, read_command(inner, inner_argv)
+    return read_command(name, own), read_command(inner, inner_argv)
 
 
 def _trains(name: str) -> bool:
@@ -239,7 +228,7 @@ def _require_access(command: Command) -> None:
 
 def _refuse_buckets(command: Command) -> None:
     """End the program with a line where a command that reads only local files is given others."""
-    for flag, place, kind in typed_paths(command.parser, command.args):
+    for flag, place, kind in command.paths:
         if "://" in place and not kind.remote:
             command.parser.error(
                 f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
@@ -247,46 +236,18 @@ def _refuse_buckets(command: Command) -> None:
             )
 
 
-def _destinations(word: str) -> list[str]:
-    """Return the commands of two words that start with a word."""
-    return [name for name in COMMANDS if name.startswith(f"{word} ")]
-
-
-def _split(argv: list[str]) -> tuple[str, list[str]]:
-    """Return the command's name and its arguments; a mistake ends the program with a line."""
-    if argv[0].startswith("-"):
-        name = next((word for word in argv[1:] if word in COMMANDS or _destinations(word)), None)
-        if name:
-            message = f"{argv[0]} is before the command; flags follow it: beambert {name} {argv[0]} ..."
-        else:
-            message = f"unknown argument {argv[0]}{nearest(argv[0], (*_HELP, *_VERSION))}"
-        sys.exit(usage_error("beambert", message, "beambert --help"))
-    destinations = _destinations(argv[0])
-    name = " ".join(argv[: 2 if destinations else 1])
-    if name in COMMANDS:
-        return name, argv[len(name.split()) :]
-    if not destinations:
-        sys.exit(usage_error("beambert", f"unknown command {name!r}{nearest(name, COMMANDS)}", "beambert --help"))
-    where = [destination.partition(" ")[2] for destination in destinations]
-    choices = f"{', '.join(where[:-1])} or {where[-1]}"
-    if len(argv) == 1 or argv[1].startswith("-"):
-        message = f"{argv[0]} needs a destination first: {choices}, then its flags and the command"
-    else:
-        message = f"unknown destination {argv[1]!r}: give {choices}{nearest(argv[1], where)}"
-    sys.exit(usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))
-
-
 def _print_help(words: list[str]) -> int:
     """Print the overview, or what a command does and its flags."""
-    words = [word for word in words if not word.startswith("-") and word not in (*_HELP, *_VERSION)]
+    words = [word for word in words if not word.startswith("-") and word not in (*HELP, *VERSION)]
     if not words:
         print(overview())
         return 0
-    destinations = _destinations(words[0])
-    if destinations and len(words) == 1:
-        print(f"usage: beambert {words[0]} WHERE [--flags] COMMAND [--flags]\n\n{_listed(destinations)}")
+    two_words = destinations(COMMANDS, words[0])
+    if two_words and len(words) == 1:
+        listed = summaries(COMMANDS, two_words)
+        print(f"usage: beambert {words[0]} WHERE [--flags] COMMAND [--flags]\n\n{listed}")
         return 0
-    name, rest = _split(words)
+    name, rest = split_command(COMMANDS, words)
     if rest:
         return usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
     make_parser(name)[0].print_help()
@@ -315,19 +276,19 @@ def _main(argv: list[str]) -> int:
     if not argv:
         print(overview())
         return 2
-    if argv[0] in _VERSION:
+    if argv[0] in VERSION:
         print(f"beambert {packages.version()}")
         return 0
     name, prog, output = "", "beambert", ""
     try:
-        if argv[0] in _HELP:
+        if argv[0] in HELP:
             return _print_help(argv[1:])
-        if _destinations(argv[0]) and argv[1:2] in (["--help"], ["-h"]):
+        if destinations(COMMANDS, argv[0]) and argv[1:2] in (["--help"], ["-h"]):
             return _print_help(argv[:1])
-        name, rest = _split(argv)
+        name, rest = split_command(COMMANDS, argv)
         prog = f"beambert {name}"
         command, run = _prepared(name, rest)
-        output = _output_of(command)
+        output = " ".join(command.output).strip()
         code = run()
         sys.stdout.flush()
         return code
@@ -343,12 +304,6 @@ def _main(argv: list[str]) -> int:
             raise
         terminal.print_error(f"{prog}: error: {line}")
         return 1
-
-
-def _output_of(command: Command) -> str:
-    """Return the flag and the value of what a command writes, or ""."""
-    paths = typed_paths(command.parser, command.args)
-    return next((f"{flag} {path}" for flag, path, kind in paths if kind.output), "")
 
 
 if __name__ == "__main__":

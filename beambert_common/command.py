@@ -3,11 +3,12 @@
 import argparse
 import dataclasses
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
 from beambert_common import terminal
-from beambert_common.path_flags import path_arguments
+from beambert_common.path_flags import PathType
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,8 +43,11 @@ class Command:
         name: such as "build".
         argv: its flags as they were typed.
         parser: what read them.
-        module: what runs it: `module.run(args)`, or `module.run(args, beam_flags)` where it takes flags of Beam's.
-        args: its own flags.
+        module: what runs it: `module.run(configuration)`, or `module.run(configuration, beam_flags)` where it takes
+            flags of Beam's.
+        paths: (flag, value, type) of every file or directory that the flags name.
+        configure: returns the configuration that its own flags name, a frozen dataclass: `module.configure(args)`.
+            It may look for files, once, and raises as the module's `configure` does.
         beam_flags: those of Beam's, as they were typed.
     """
 
@@ -51,13 +55,19 @@ class Command:
     argv: list[str]
     parser: argparse.ArgumentParser
     module: ModuleType
-    args: argparse.Namespace
+    paths: list[tuple[str, str, PathType]]
+    configure: Callable[[], Any]
     beam_flags: list[str]
 
     @property
     def path_arguments(self) -> list[tuple[str, str]]:
         """(flag, value) of every file or directory that the flags name."""
-        return list(path_arguments(self.parser, self.args))
+        return [(flag, path) for flag, path, _ in self.paths]
+
+    @property
+    def output(self) -> tuple[str, str]:
+        """(flag, value) of what the command writes, both empty where it writes nothing."""
+        return next(((flag, path) for flag, path, kind in self.paths if kind.output), ("", ""))
 
 
 def usage_error(prog: str, message: str, see: str) -> int:

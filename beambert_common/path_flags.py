@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 # Streams of the process, which commands that can take them check themselves.
 _STREAMS = ("-", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null")
-_STREAM_FOLDERS = ("/dev/fd/", "/proc/self/fd/")
+STREAM_FOLDERS = ("/dev/fd/", "/proc/self/fd/")
 # Limits of Linux and macOS: of a name, and of a whole path without its end mark.
 _NAME_BYTES = 255
 _PATH_BYTES = 4095
@@ -95,7 +95,7 @@ def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str |
     for flag, place in path_arguments(parser, args):
         # An error message must not be as long as the path.
         short = place if len(place) <= _SHOWN_PATH else f"{place[:_SHOWN_PATH]}..."
-        if "://" in place or place in _STREAMS or place.startswith(_STREAM_FOLDERS):
+        if "://" in place or place in _STREAMS or place.startswith(STREAM_FOLDERS):
             continue
         if "\0" in place:
             return f"{flag} {short!r} holds a NUL character; give the path of a file"

@@ -5,8 +5,10 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.flags import positive_int
 from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY
 from pipelines.io.directory_lock import lock_directory
@@ -22,32 +24,47 @@ _SENTENCES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DemoConfig(FlagConfig):
+    """What `beambert demo` is configured with; the help of each flag says what it does."""
+
+    output: str = "beambert-demo"
+    num_train_steps: int = 2500
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert demo`."""
     parser.add_argument(
         "--output",
-        default="beambert-demo",
+        default=DemoConfig.output,
         type=LOCAL_OUTPUT_DIRECTORY,
         metavar="DIR",
         help="directory for data and model",
     )
-    parser.add_argument("--num_train_steps", type=positive_int, default=2500, help="fewer for a quicker look")
+    parser.add_argument(
+        "--num_train_steps", type=positive_int, default=DemoConfig.num_train_steps, help="fewer for a quicker look"
+    )
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> DemoConfig:
+    """Return what the flags ask for."""
+    return DemoConfig.from_args(args)
+
+
+def run(config: DemoConfig) -> int:
     """Runs the commands one after the other; the first that fails ends the demonstration with its exit code.
 
     Raises:
         OutputError: another process writes into --output, or it cannot be written.
     """
-    with lock_directory(f"--output {args.output}", Path(args.output), "another --output"):
-        return _run(args)
+    with lock_directory(f"--output {config.output}", Path(config.output), "another --output"):
+        return _run(Path(config.output), config.num_train_steps)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(output: Path, num_train_steps: int) -> int:
     """What `run` does, while --output is held."""
     start = time.monotonic()
-    data, model = (shlex.quote(str(Path(args.output) / name)) for name in ("data", "model"))
+    data, model = (shlex.quote(str(output / name)) for name in ("data", "model"))
     steps = (
         (
             "From documents to a vocabulary and masked sentence pairs",
@@ -56,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
         ),
         (
             "Pretraining, then evaluation on the documents held out",
-            f"pretrain --data {data} --output {model} --model tiny --num_train_steps {args.num_train_steps}",
+            f"pretrain --data {data} --output {model} --model tiny --num_train_steps {num_train_steps}",
         ),
         ("Filling masked words", f"fill-mask {model} {shlex.join(_SENTENCES)}"),
     )

@@ -21,6 +21,7 @@ from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, ReadUnit
 from pipelines.corpus.removed_text import Loss, losses_of_files
 from pipelines.corpus.write_shards import CountPart, WritePart
+from pipelines.dataset import SPLITS
 from pipelines.io.atomic_files import write_text
 from pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from pipelines.io.versions import versions
@@ -29,8 +30,6 @@ from pipelines.sources import SourceError
 from pipelines.sources.files import require_unchanged
 from tokenizer.lost_marks import MarkCounts
 from tokenizer.normalization import split_words
-
-_SPLITS = ("train", "validation")
 
 
 class WriteCorpusManifest(beam.DoFn):
@@ -78,8 +77,8 @@ class WriteCorpusManifest(beam.DoFn):
 def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, Any]:
     """Adds up what `pipelines.corpus.write_shards.count_records` counted in every part, for `corpus.json`."""
     total: dict[str, Any] = {
-        "documents": {split: sum(part.documents for part in parts if part.split == split) for split in _SPLITS},
-        "sentences": {split: sum(part.sentences for part in parts if part.split == split) for split in _SPLITS},
+        "documents": {split: sum(part.documents for part in parts if part.split == split) for split in SPLITS},
+        "sentences": {split: sum(part.sentences for part in parts if part.split == split) for split in SPLITS},
         "documents_rejected": _added(rules for part in counts for rules in part["rejected"].values()),
         "documents_reported": _added(part["reported"] for part in counts),
         "paragraphs_cleaned": _added(part["cleaned"] for part in counts),
@@ -179,11 +178,11 @@ def build_vocabulary(
     start = pipeline | "Start" >> beam.Create([None])
     vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), output)
     _ = vocab | "Report" >> beam.Map(
-        _write_report, beam.pvalue.AsIter(parts.rejected), beam.pvalue.AsIter(parts.marks), report
+        _write_summary, beam.pvalue.AsIter(parts.rejected), beam.pvalue.AsIter(parts.marks), report
     )
 
 
-def _write_report(
+def _write_summary(
     vocab: dict[str, Any], rejected: Iterable[dict[str, int]], marks: Iterable[MarkCounts], path: str
 ) -> None:
     content = {"vocab": vocab, "documents_rejected": _added(rejected), "marks": total_marks(marks)}

@@ -32,6 +32,7 @@ from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WOR
 
 FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
+SPLITS = ("train", "validation")
 FORMAT = "beambert-pretraining-data"
 FORMAT_VERSION = 2
 _REMEDY = "restore it from a copy, or build the data again"
@@ -168,7 +169,7 @@ def _require_shards(manifest: Dataset) -> None:
     """Raise JsonError where shards are there twice, or do not add up to the counts."""
     if len({shard.name for shard in manifest.shards}) != len(manifest.shards):
         raise JsonError("a shard is listed twice")
-    for split in ("train", "validation"):
+    for split in SPLITS:
         rows = manifest.counts.get(split, {}).get("rows")
         if rows is not None and rows != manifest.num_examples(split):
             raise JsonError(

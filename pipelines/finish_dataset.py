@@ -9,10 +9,9 @@ import numpy as np
 from pipelines import dataset
 from pipelines.corpus.alphabet_warning import alphabet_warnings
 from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import Dataset, Shard, sizes_of_dataset
+from pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from pipelines.errors import DatasetError
 from pipelines.examples import train_eval_overlap
-from pipelines.examples.make_shards import SPLITS
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_text

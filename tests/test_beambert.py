@@ -95,10 +95,10 @@ def test_a_text_may_look_like_a_bucket(capsys):
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
     from pipelines.commands import build
 
-    def fails(args, beam_flags):
+    def fails(args):
         raise ValueError("a fault in beambert")
 
-    monkeypatch.setattr(build, "run", fails)
+    monkeypatch.setattr(build, "configure", fails)
     with pytest.raises(ValueError, match="a fault in beambert"):
         beambert.main(["build", "--output", "x"])
 
@@ -106,10 +106,10 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
 def test_an_interrupt_that_a_library_turns_into_another_exception_is_an_interrupt(capsys, monkeypatch):
     """pybind11 raises the first, code that cleans up the second."""
 
-    def by_pybind(args):
+    def by_pybind(config):
         raise RuntimeError("MISMATCH of exception types: ORIGINAL InvalidArgumentError REPLACED BY KeyboardInterrupt")
 
-    def while_cleaning_up(args):
+    def while_cleaning_up(config):
         try:
             raise KeyboardInterrupt
         finally:
@@ -120,7 +120,7 @@ def test_an_interrupt_that_a_library_turns_into_another_exception_is_an_interrup
         code, _, err = run(capsys, "convert", "--to", "native", "a", "b")
         assert (code, err) == (130, "beambert convert: interrupted; run the same command again to resume\n")
 
-    def fault(args):
+    def fault(config):
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(convert, "run", fault)

@@ -118,12 +118,14 @@ def test_a_path_that_is_given_twice_is_refused(capsys, argv, says):
 
 
 def test_other_flags_may_be_given_twice_and_lists_may_grow():
-    twice = ["--output", "o", "--vocab_size", "1", "--vocab_size", "2", "--input", "a", "b", "--input", "c"]
-    args = beambert.read_command("build", twice).args
-    assert (args.vocab_size, args.input) == (2, ["a", "b", "c"])
+    twice = ["a", "--top_k", "1", "--top_k", "2", "b", "c"]
+    config = beambert.read_command("fill-mask", twice).configure()
+    assert (config.top_k, config.texts) == (2, ("b", "c"))
+    command = beambert.read_command("build", ["--output", "o", "--input", "a", "b", "--input", "c"])
+    assert command.path_arguments == [("--input", "a"), ("--input", "b"), ("--input", "c"), ("--output", "o")]
     # A flag of the recipe that is given too is given once.
     argv = ["--recipe", "tiny-cpu", "--model", "own.json", "--data", "d", "--output", "o"]
-    assert beambert.read_command("pretrain", argv).args.model == "own.json"
+    assert beambert.read_command("pretrain", argv).configure().model == "own.json"
 
 
 def path_flags() -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beambert_common.flags import WholeNumber
 from beambert_common.path_flags import LOCAL_PATH
 from deploy.dataflow import flags
+from deploy.dataflow.config import DataflowConfig
 from pipelines.errors import SubmitError
 from pipelines.io import cloud_access
 
@@ -82,15 +83,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--num_workers", type=_workers, metavar="N", help="how many to start with")
     group.add_argument(
-        "--max_num_workers", type=_workers, default=20, metavar="N", help="how many at most: the bound on the bill"
+        "--max_num_workers",
+        type=_workers,
+        default=DataflowConfig.max_num_workers,
+        metavar="N",
+        help="how many at most: the bound on the bill",
     )
     group.add_argument(
         "--autoscaling_algorithm",
         choices=("THROUGHPUT_BASED", "NONE"),
-        default="THROUGHPUT_BASED",
+        default=DataflowConfig.autoscaling_algorithm,
         help="NONE keeps --num_workers",
     )
-    group.add_argument("--disk_size_gb", type=WholeNumber(1, 65_536), default=30, metavar="GB", help="of each worker")
+    group.add_argument(
+        "--disk_size_gb",
+        type=WholeNumber(1, 65_536),
+        default=DataflowConfig.disk_size_gb,
+        metavar="GB",
+        help="of each worker",
+    )
     group.add_argument(
         "--service_account_email",
         type=flags.service_account,
@@ -110,11 +121,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no_auth", action="store_true", help="ask Dataflow without credentials, for tests")
 
 
-def run(args: argparse.Namespace, command: "Command") -> int:
-    """Checks the flags, then runs or (with --dry_run) describes the command's jobs.
+def configure(args: argparse.Namespace) -> DataflowConfig:
+    """Return what the flags of Dataflow ask for. Raises SubmitError where they contradict each other."""
+    return DataflowConfig.from_args(args)
+
+
+def run(config: DataflowConfig, command: "Command") -> int:
+    """Checks the command's flags, then runs or (with --dry_run) describes its jobs.
 
     Args:
-        args: the flags of Dataflow.
+        config: how to run it.
         command: what to run.
 
     Raises:
@@ -126,18 +142,17 @@ def run(args: argparse.Namespace, command: "Command") -> int:
     flags.require_cloud_paths(command.path_arguments)
     flags.refuse_ours(command.beam_flags, command.name)
     flags.refuse_existing_files(command.beam_flags, command.path_arguments)
-    flags.require_workers(args)
     places = command.path_arguments
-    if not args.dry_run:
-        places += [("--temp_location", args.temp_location)]
-        places += [("--staging_location", args.staging_location)] if args.staging_location else []
-    cloud_access.require_access(places, command.beam_flags, credentials=not (args.no_auth or args.dry_run))
+    if not config.dry_run:
+        places += [("--temp_location", config.temp_location)]
+        places += [("--staging_location", config.staging_location)] if config.staging_location else []
+    cloud_access.require_access(places, command.beam_flags, credentials=not (config.no_auth or config.dry_run))
     # From here on Apache Beam is imported, which takes seconds.
     from deploy.dataflow import jobs
 
-    if args.dry_run:
-        return jobs.describe(args, command)
-    return jobs.submit(args, command)
+    if config.dry_run:
+        return jobs.describe(config, command)
+    return jobs.submit(config, command)
 
 
 def _has_cloud_packages() -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from deploy.dataflow.config import DataflowConfig
 from pipelines.errors import SubmitError
 from pipelines.io.output_file import check_output_file
 
@@ -105,14 +106,6 @@ def refuse_existing_files(beam_flags: list[str], places: Iterable[tuple[str, str
             check_output_file(name, path, places, overwrite=None, takes_stream=False)
 
 
-def require_workers(args: argparse.Namespace) -> None:
-    """Raises SubmitError where the numbers of workers contradict each other."""
-    if args.num_workers and args.num_workers > args.max_num_workers:
-        raise SubmitError(f"--num_workers {args.num_workers} is more than --max_num_workers {args.max_num_workers}")
-    if args.autoscaling_algorithm == "NONE" and not args.num_workers:
-        raise SubmitError("--autoscaling_algorithm NONE keeps --num_workers; say how many")
-
-
 def job_name_of(output: str) -> str:
     """The same name for the same output: of jobs of one name, Dataflow runs one at a time."""
     last = re.sub(r"[^a-z0-9]+", "-", output.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:30].strip("-")
@@ -120,36 +113,36 @@ def job_name_of(output: str) -> str:
     return "-".join(filter(None, ("beambert", last, digest)))
 
 
-def beam_flags(args: argparse.Namespace, command: "Command", machine_type: str) -> list[str]:
+def beam_flags(config: DataflowConfig, command: "Command", machine_type: str) -> list[str]:
     """All that Beam is told, but for what the workers install.
 
     Args:
-        args: of `beambert submit dataflow`.
+        config: of `beambert submit dataflow`.
         command: what runs.
         machine_type: of the workers.
     """
     values: dict[str, object] = {
         "runner": "DataflowRunner",
-        "project": args.project,
-        "region": args.region,
-        "temp_location": args.temp_location,
-        "staging_location": args.staging_location or args.temp_location,
-        "job_name": args.job_name or job_name_of(command.args.output),
-        "sdk_container_image": args.sdk_container_image,
+        "project": config.project,
+        "region": config.region,
+        "temp_location": config.temp_location,
+        "staging_location": config.staging_location or config.temp_location,
+        "job_name": config.job_name or job_name_of(command.output[1]),
+        "sdk_container_image": config.sdk_container_image,
         "machine_type": machine_type,
-        "num_workers": args.num_workers,
-        "max_num_workers": args.max_num_workers,
-        "autoscaling_algorithm": args.autoscaling_algorithm,
-        "disk_size_gb": args.disk_size_gb,
-        "service_account_email": args.service_account_email,
-        "network": args.network,
-        "subnetwork": args.subnetwork,
-        "dataflow_endpoint": args.dataflow_endpoint,
+        "num_workers": config.num_workers,
+        "max_num_workers": config.max_num_workers,
+        "autoscaling_algorithm": config.autoscaling_algorithm,
+        "disk_size_gb": config.disk_size_gb,
+        "service_account_email": config.service_account_email,
+        "network": config.network,
+        "subnetwork": config.subnetwork,
+        "dataflow_endpoint": config.dataflow_endpoint,
     }
     flags = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    flags += [f"--labels={each}" for each in _labels(args.labels, command.name)]
-    flags.append("--use_public_ips" if args.use_public_ips else "--no_use_public_ips")
-    if args.no_auth:
+    flags += [f"--labels={each}" for each in _labels(config.labels, command.name)]
+    flags.append("--use_public_ips" if config.use_public_ips else "--no_use_public_ips")
+    if config.no_auth:
         flags.append("--no_auth")
     return [*flags, *FOR_EVERY_JOB, *command.beam_flags]
 

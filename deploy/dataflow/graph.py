@@ -1,6 +1,5 @@
 """The graphs of a data command's jobs without running them, and what would be staged for them."""
 
-import argparse
 import dataclasses
 import hashlib
 from collections.abc import Callable
@@ -15,16 +14,17 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.commands import example_flags
-from pipelines.commands.corpus_config import corpus_config
-from pipelines.commands.pretraining_data_run import ExamplesJob, examples_job, pretraining_data_config
+from pipelines.commands.build import BuildConfig
+from pipelines.commands.corpus_config import CorpusConfig
+from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, Part
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import split_inputs
 from pipelines.corpus.write_shards import part_name
-from pipelines.examples.make_shards import SPLITS
+from pipelines.dataset import SPLITS
 from pipelines.examples.work_items import deal_passes
 from pipelines.io.atomic_files import write_text
 from pipelines.runner import pipeline_runner
@@ -33,6 +33,8 @@ from pipelines.sources import SourceError
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
+# What the commands that run on Dataflow are configured with.
+DataConfig = BuildConfig | CorpusConfig | PretrainingDataConfig
 
 
 class PlannedJob(NamedTuple):
@@ -51,25 +53,23 @@ class PlannedJob(NamedTuple):
     prepare: Callable[[], object] = lambda: None
 
 
-def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
-    """The jobs of a data command, in their order, from its flags; reads no input, but looks up what there is.
+def jobs_of(config: DataConfig) -> list[PlannedJob]:
+    """The jobs of a data command, in their order; reads no input.
 
     Args:
-        command: "build", "corpus" or "pretraining-data".
-        args: the command's flags.
+        config: of `beambert build`, `corpus` or `pretraining-data`.
 
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the flags.
     """
-    output = absolute(args.output)
-    if command == "pretraining-data":
-        source = absolute(args.input)
+    if isinstance(config, PretrainingDataConfig):
+        source = absolute(config.corpus_directory)
         corpus = corpus_manifest.load(source)
         if corpus is None:
-            raise SourceError(f"--input {args.input} holds no {corpus_manifest.FILE_NAME}: not a corpus")
-        job2 = examples_job(pretraining_data_config(args, args.input, args.vocab_file), corpus)
-        return [_examples_job(corpus, source, output, job2)]
-    job = corpus_config(args)
+            raise SourceError(f"--input {config.corpus_directory} holds no {corpus_manifest.FILE_NAME}: not a corpus")
+        return [_examples_job(corpus, source, absolute(config.output), examples_job(config, corpus))]
+    job = config.corpus if isinstance(config, BuildConfig) else config
+    output = absolute(job.output)
     units = split_inputs(job.inputs, job.options)
     planned = PlannedJob(
         "corpus",
@@ -77,12 +77,12 @@ def jobs_of(command: str, args: argparse.Namespace) -> list[PlannedJob]:
         f"GB, into {job.options.num_buckets:,} bucket(s)",
         lambda pipeline: build_corpus(pipeline, units, job.files, job.options, output),
     )
-    if command == "corpus":
+    if not isinstance(config, BuildConfig):
         return [planned]
     # What job 1 will have made, as far as it is known before: every bucket of the same size.
     corpus = _planned_corpus(job.options, job.text_bytes)
     unknown = Vocabulary(SPECIAL_TOKENS)
-    options = dataclasses.replace(example_flags.example_options(args), do_lower_case=job.options.do_lower_case)
+    options = dataclasses.replace(config.data.options, do_lower_case=job.options.do_lower_case)
     return [planned, _examples_job(corpus, output, output, ExamplesJob(unknown, options, {}))]
 
 

@@ -1,6 +1,5 @@
 """The jobs of a data command on Dataflow: run one after the other, or described without being submitted."""
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,9 @@ from google.auth.exceptions import GoogleAuthError
 
 from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import graph, workers
-from pipelines.commands.corpus_config import corpus_config
+from deploy.dataflow.config import DataflowConfig
+from pipelines.commands.build import BuildConfig
+from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.runner import memory
 from pipelines.runner.dataflow_job import refusal
@@ -24,34 +25,35 @@ if TYPE_CHECKING:
     from beambert_common.command import Command
 
 
-def submit(args: argparse.Namespace, command: "Command") -> int:
+def submit(config: DataflowConfig, command: "Command") -> int:
     """Runs the command with its pipelines on Dataflow and returns its exit code.
 
     Args:
-        args: of `beambert submit dataflow`, checked.
+        config: of `beambert submit dataflow`.
         command: what to run.
 
     Raises:
         SubmitError: the service refuses, or a job fails or is cancelled.
         SourceError, DatasetError, VocabularyError: see the command.
     """
-    with _prepared(args, command) as flags:
-        return command.module.run(command.args, flags)
+    with _prepared(config, command) as (job, flags):
+        return command.module.run(job, flags)
 
 
-def describe(args: argparse.Namespace, command: "Command") -> int:
+def describe(config: DataflowConfig, command: "Command") -> int:
     """Prints what `submit` would do, and does nothing of it; the input is looked up, but not read.
 
     Args:
-        args: of `beambert submit dataflow`, checked.
+        config: of `beambert submit dataflow`.
         command: what would run.
 
     Raises:
         SubmitError, SourceError, DatasetError, VocabularyError: see `submit`.
     """
-    with _prepared(args, command) as flags:
-        jobs = graph.jobs_of(command.name, command.args)
-        print(f"Would submit {len(jobs)} job(s) to project {args.project}, region {args.region}. Nothing is submitted.")
+    with _prepared(config, command) as (job_config, flags):
+        jobs = graph.jobs_of(job_config)
+        place = f"project {config.project}, region {config.region}"
+        print(f"Would submit {len(jobs)} job(s) to {place}. Nothing is submitted.")
         for job in jobs:
             print()
             print(graph.describe(job, flags))
@@ -59,34 +61,36 @@ def describe(args: argparse.Namespace, command: "Command") -> int:
 
 
 @contextmanager
-def _prepared(args: argparse.Namespace, command: "Command") -> Iterator[list[str]]:
-    """Beam's flags for the command's jobs; errors of Google's libraries in the body become errors of ours."""
+def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[graph.DataConfig, list[str]]]:
+    """The command's configuration and Beam's flags; errors of Google's libraries in the body become errors of ours."""
     with tempfile.TemporaryDirectory(prefix="beambert-dataflow-") as folder:
         # What is looked up before there is a pipeline is looked up in the same project, as the same user.
-        access = PipelineOptions(dataflow_flags.beam_flags(args, command, ""))
+        access = PipelineOptions(dataflow_flags.beam_flags(config, command, ""))
         FileSystems.set_options(access)
         try:
-            machine_type = workers.choose_machine_type(args.worker_machine_type, _bucket_bytes(command))
-            yield dataflow_flags.beam_flags(args, command, machine_type) + _code_flags(args, Path(folder))
+            job = command.configure()
+            machine_type = workers.choose_machine_type(config.worker_machine_type, _bucket_bytes(job))
+            flags = dataflow_flags.beam_flags(config, command, machine_type)
+            yield job, flags + _code_flags(config.sdk_container_image, config.setup_file, Path(folder))
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise refusal(error, access.view_as(GoogleCloudOptions)) from error
 
 
-def _bucket_bytes(command: "Command") -> int:
+def _bucket_bytes(job: graph.DataConfig) -> int:
     """About how many bytes of text a bucket of the command holds."""
-    if command.name == "pretraining-data":
-        corpus = corpus_manifest.load(absolute(command.args.input))
+    if isinstance(job, PretrainingDataConfig):
+        corpus = corpus_manifest.load(absolute(job.corpus_directory))
         # The command itself says what is wrong where there is none.
         return memory.largest_text_bytes(corpus) if corpus else 0
-    config = corpus_config(command.args)
+    config = job.corpus if isinstance(job, BuildConfig) else job
     return config.text_bytes // config.options.num_buckets
 
 
-def _code_flags(args: argparse.Namespace, folder: Path) -> list[str]:
+def _code_flags(image: str | None, setup_file: str | None, folder: Path) -> list[str]:
     """What tells Beam how workers come by beambert: nothing more where an image has it."""
-    if args.sdk_container_image:
+    if image:
         return []
-    package = workers.make_source_package(args.setup_file, folder)
+    package = workers.make_source_package(setup_file, folder)
     file = folder / "requirements.txt"
     file.write_text("\n".join(workers.requirements()) + "\n", encoding="utf-8")
     # Workers fetch the packages themselves: what pip would download here is for this machine's system.

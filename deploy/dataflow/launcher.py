@@ -69,7 +69,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     options = pipeline_runner.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
     _require_nothing_there(command, absolute(args.output))
-    (job,) = graph.jobs_of(command, args)
+    (job,) = graph.jobs_of(module.configure(args))
     job.prepare()
     pipeline = beam.Pipeline(options=options)
     job.build(pipeline)

@@ -16,9 +16,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.flags import WholeNumber
 from beambert_common.path_flags import LOCAL_PATH
 from beambert_common.signals import interrupted_by_signals
@@ -44,6 +46,24 @@ _MILLISECONDS_IDLE = 5_000
 _OURS = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FlinkConfig(FlagConfig):
+    """How to run a data command on Flink; the help of each flag says what it does.
+
+    None is an option that was not given and has no fixed default.
+    """
+
+    flink_master: str
+    parallelism: int | None = None
+    environment_type: str = "EXTERNAL"
+    environment_config: str = "localhost:50000"
+    shared_paths: bool = False
+    flink_version: str | None = None
+    job_server_jar: str | None = None
+    job_endpoint: str | None = None
+    java: str = "java"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert submit flink`."""
     group = parser.add_argument_group("the cluster")
@@ -62,13 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--environment_type",
         choices=("EXTERNAL", "DOCKER", "PROCESS", "LOOPBACK"),
-        default="EXTERNAL",
+        default=FlinkConfig.environment_type,
         help="how TaskManagers come to Python workers: EXTERNAL asks a pool, LOOPBACK this very process, for a cluster "
         "on this machine; DOCKER and PROCESS start them there, see Beam's documentation",
     )
     group.add_argument(
         "--environment_config",
-        default="localhost:50000",
+        default=FlinkConfig.environment_config,
         metavar="CONFIG",
         help="for EXTERNAL, where each TaskManager finds its pool; for others see Beam's documentation",
     )
@@ -92,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--job_endpoint", metavar="HOST:PORT", help="a job server that runs already; then no Java is needed"
     )
-    group.add_argument("--java", default="java", type=LOCAL_PATH, metavar="PATH", help="the Java launcher")
+    group.add_argument("--java", default=FlinkConfig.java, type=LOCAL_PATH, metavar="PATH", help="the Java launcher")
 
 
 def job_name(output: str) -> str:
@@ -108,48 +128,61 @@ class Plan(NamedTuple):
         parallelism: how many workers there are to be.
         keeps_workers: whether Python workers may wait for the next stage. They can where Beam's jars are in Flink's own
             class path; where they come with the job, each stage would wait for the end of their patience instead.
+        version: of Flink, such as "2.2".
     """
 
     parallelism: int
     keeps_workers: bool
+    version: str
 
 
-def beam_flags(args: argparse.Namespace, endpoint: str, plan: Plan, name: str) -> list[str]:
+def beam_flags(config: FlinkConfig, endpoint: str, plan: Plan, name: str) -> list[str]:
     """The flags of Beam's that send a pipeline to the cluster."""
     flags = [
         "--runner=PortableRunner",
         f"--job_endpoint={endpoint}",
-        f"--environment_type={args.environment_type}",
+        f"--environment_type={config.environment_type}",
         f"--parallelism={plan.parallelism}",
         f"--job_name={name}",
     ]
     if plan.keeps_workers:
         flags.append(f"--environment_cache_millis={_MILLISECONDS_IDLE}")
-    return flags if args.environment_type == "LOOPBACK" else [*flags, f"--environment_config={args.environment_config}"]
+    if config.environment_type != "LOOPBACK":
+        flags.append(f"--environment_config={config.environment_config}")
+    return flags
 
 
-def run(args: argparse.Namespace, command: "Command") -> int:
+def configure(args: argparse.Namespace) -> FlinkConfig:
+    """Return what the flags of Flink ask for."""
+    return FlinkConfig.from_args(args)
+
+
+def run(config: FlinkConfig, command: "Command") -> int:
     """Runs a data command on the cluster.
 
     Raises:
         SubmitError: a flag, or the cluster, is not as it must be.
         SourceError, DatasetError, VocabularyError: what the command itself raises.
     """
-    name = job_name(command.args.output)
-    cluster = FlinkCluster(args.flink_master)
+    name = job_name(command.output[1])
+    cluster = FlinkCluster(config.flink_master)
     for flag in command.beam_flags:
         if flag.split("=")[0] in _OURS:
             raise SubmitError(
                 f"{flag.split('=')[0]} is set by beambert submit flink; give it in front of {command.name}"
             )
-    plan = _check(args, command, cluster, name)
+    plan = _check(config, command, cluster, name)
     print(f"Flink: {cluster.url}, {plan.parallelism} worker(s)", flush=True)
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, interrupted_by_signals():
         folder = Path(temporary)
-        with _logs_kept(folder), _job_server(args, cluster, folder) as endpoint, _jobs_watched(cluster, name, plan):
-            flags = beam_flags(args, endpoint, plan, name)
+        with (
+            _logs_kept(folder),
+            _job_server(config, cluster, plan.version, folder) as endpoint,
+            _jobs_watched(cluster, name, plan),
+        ):
+            flags = beam_flags(config, endpoint, plan, name)
             try:
-                return command.module.run(command.args, [*command.beam_flags, *flags])
+                return command.module.run(command.configure(), [*command.beam_flags, *flags])
             except RuntimeError as error:
                 raise failure(str(error)) or error from error
             except EngineError as error:
@@ -167,11 +200,11 @@ def failure(text: str) -> SubmitError | None:
     return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
-def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, name: str) -> Plan:
+def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name: str) -> Plan:
     """Looks for what would fail late or never. Raises SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]
-    parallelism = args.parallelism or slots
+    parallelism = config.parallelism or slots
     if not parallelism:
         raise SubmitError(
             f"--flink_master {cluster.url} has no TaskManager; start one, or give --parallelism if it does so itself"
@@ -179,16 +212,15 @@ def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, 
     if parallelism > slots:
         print(f"warning: the cluster has {slots} slot(s), --parallelism {parallelism} waits for more", file=sys.stderr)
     version = ".".join(overview["flink-version"].split(".")[:2])
-    if args.flink_version not in (None, version):
-        raise SubmitError(f"--flink_version {args.flink_version}, but {cluster.url} is Flink {version}; leave it out")
-    args.flink_version = version
+    if config.flink_version not in (None, version):
+        raise SubmitError(f"--flink_version {config.flink_version}, but {cluster.url} is Flink {version}; leave it out")
     local = cluster.host in _LOCAL_HOSTS
-    if local and args.environment_type == "EXTERNAL" and not listens(args.environment_config):
+    if local and config.environment_type == "EXTERNAL" and not listens(config.environment_config):
         raise SubmitError(
-            f"--environment_config {args.environment_config}: no pool of Python workers listens there; start "
+            f"--environment_config {config.environment_config}: no pool of Python workers listens there; start "
             "`python -m deploy.flink.worker_pool` beside each TaskManager"
         )
-    if not local and not args.shared_paths:
+    if not local and not config.shared_paths:
         here = next((place for place in command.path_arguments if "://" not in place[1]), None)
         if here:
             raise SubmitError(
@@ -198,7 +230,7 @@ def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, 
     for job in cluster.jobs(name):
         if job["state"] not in FINAL:
             raise SubmitError(
-                f"--output {command.args.output} is being written by job {job['jid']} on {cluster.url}, state "
+                f"--output {command.output[1]} is being written by job {job['jid']} on {cluster.url}, state "
                 f"{job['state']}; wait for it, or cancel it in the dashboard"
             )
     settings = cluster.settings()
@@ -207,20 +239,20 @@ def _check(args: argparse.Namespace, command: "Command", cluster: FlinkCluster, 
             "warning: the cluster's restart-strategy.type is not set, so that a lost TaskManager fails the job",
             file=sys.stderr,
         )
-    return Plan(parallelism, settings.get("classloader.resolve-order") == "parent-first")
+    return Plan(parallelism, settings.get("classloader.resolve-order") == "parent-first", version)
 
 
 @contextmanager
-def _job_server(args: argparse.Namespace, cluster: FlinkCluster, folder: Path) -> Iterator[str]:
+def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder: Path) -> Iterator[str]:
     """Where to hand jobs to."""
-    if args.job_endpoint:
-        if not listens(args.job_endpoint):
-            raise SubmitError(f"--job_endpoint {args.job_endpoint}: no job server listens there; leave the flag out")
-        yield args.job_endpoint
+    if config.job_endpoint:
+        if not listens(config.job_endpoint):
+            raise SubmitError(f"--job_endpoint {config.job_endpoint}: no job server listens there; leave the flag out")
+        yield config.job_endpoint
         return
-    java = find_java(args.java)
-    if args.job_server_jar:
-        jar = Path(args.job_server_jar).expanduser()
+    java = find_java(config.java)
+    if config.job_server_jar:
+        jar = Path(config.job_server_jar).expanduser()
         if not jar.exists():
             raise SubmitError(f"--job_server_jar {jar} does not exist; leave it out to have it fetched")
     else:
@@ -228,7 +260,7 @@ def _job_server(args: argparse.Namespace, cluster: FlinkCluster, folder: Path) -
 
         from deploy.flink.downloads import published_job_server
 
-        jar = published_job_server(args.flink_version, apache_beam.__version__)
+        jar = published_job_server(version, apache_beam.__version__)
     with job_server(java, jar, cluster.url, folder) as endpoint:
         yield endpoint
 

@@ -1,7 +1,6 @@
 """`beambert plan`: a build and a training on paper, with their bill, before either is spent."""
 
 import argparse
-import math
 
 from beambert_common.flags import (
     batch_size,
@@ -16,8 +15,9 @@ from beambert_common.flags import (
 )
 from beambert_common.path_flags import ANY_PATH, LOCAL_PATH
 from bert_model.config import ConfigError, resolve
+from deploy.plan.config import PlanConfig
 from deploy.plan.data import plan_data
-from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
+from deploy.plan.dataflow_cost import plan_cloud
 from deploy.plan.plan_warnings import warnings_of
 from deploy.plan.prices import load_prices
 from deploy.plan.table import (
@@ -31,20 +31,18 @@ from deploy.plan.table import (
     text_lines,
     training_lines,
 )
-from deploy.plan.text_estimate import BYTES_A_WORD, WIKIPEDIA_DOCUMENT_BYTES, Text, text_on_paper
+from deploy.plan.text_estimate import BYTES_A_WORD, Text, text_on_paper
 from deploy.plan.training import find_accelerator, plan_training
-from pipelines.errors import SubmitError
+from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
 from pipelines.instances import options as pretraining_options
 from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
-from trainers.optimization.schedule import plan_stages, scheduled_lengths
+from trainers.optimization.schedule import plan_stages
 
 DESCRIPTION = """Says what a build and a training would take, before they are spent: documents, pieces, examples,
 shards, worker hours on Dataflow, accelerator hours, money, each with its arithmetic, and where the plan is poor. Give
 the size of the text, or files to look into. Nothing is built."""
 
-_VOCAB_SIZE = 30_000
-_MASKED_SHARE = 0.15
 # What a well-fed encoder should reach; measured on the CPU alone (docs/TRAINING.md).
 _UTILIZATION = 0.45
 
@@ -65,30 +63,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--document_bytes",
         type=positive_float,
-        default=WIKIPEDIA_DOCUMENT_BYTES,
+        default=PlanConfig.document_bytes,
         metavar="N",
         help="mean size of a document where no --input is given; Wikipedia's (about 4000 is usual for web pages)",
     )
-    group.add_argument("--input_format", default="auto", metavar="FORMAT", help="of --input, see beambert build --help")
-    group.add_argument("--text_field", default="text", metavar="NAME", help="of JSON lines and Parquet in --input")
-    group.add_argument("--language", default="en", metavar="CODE", help="of the text in --input")
+    group.add_argument(
+        "--input_format",
+        default=PlanConfig.input_format,
+        metavar="FORMAT",
+        help="of --input, see beambert build --help",
+    )
+    group.add_argument(
+        "--text_field", default=PlanConfig.text_field, metavar="NAME", help="of JSON lines and Parquet in --input"
+    )
+    group.add_argument("--language", default=PlanConfig.language, metavar="CODE", help="of the text in --input")
 
     group = parser.add_argument_group("the data, as for beambert build")
-    group.add_argument("--vocab_size", type=vocabulary_size, metavar="N", help=f"pieces (default: {_VOCAB_SIZE})")
+    group.add_argument(
+        "--vocab_size", type=vocabulary_size, metavar="N", help=f"pieces (default: {DEFAULT_VOCAB_SIZE})"
+    )
     group.add_argument(
         "--vocab_file", type=ANY_PATH, metavar="FILE", help="a vocab.txt: its size, and with --input its very pieces"
     )
-    group.add_argument("--max_seq_length", type=sequence_length, default=128, metavar="N", help="tokens in an example")
-    group.add_argument("--dupe_factor", type=copies, default=10, metavar="N", help="duplicates")
-    group.add_argument("--objective", choices=pretraining_options.OBJECTIVES, default="nsp", help="of the examples")
-    group.add_argument("--masking", choices=pretraining_options.MASKINGS, default="token", help="of the examples")
-    group.add_argument("--pack", action="store_true", help="put several short instances into one row")
-    group.add_argument("--format", choices=pretraining_options.FORMATS, default="tfrecord", help="of the shards")
     group.add_argument(
-        "--compression", choices=pretraining_options.COMPRESSIONS, default="none", help="of TFRecord shards"
+        "--max_seq_length",
+        type=sequence_length,
+        default=PretrainingDataOptions.max_seq_length,
+        metavar="N",
+        help="tokens in an example",
+    )
+    group.add_argument(
+        "--dupe_factor", type=copies, default=PretrainingDataOptions.dupe_factor, metavar="N", help="duplicates"
+    )
+    group.add_argument(
+        "--objective",
+        choices=pretraining_options.OBJECTIVES,
+        default=PretrainingDataOptions.objective,
+        help="of the examples",
+    )
+    group.add_argument(
+        "--masking",
+        choices=pretraining_options.MASKINGS,
+        default=PretrainingDataOptions.masking,
+        help="of the examples",
+    )
+    group.add_argument("--pack", action="store_true", help="put several short instances into one row")
+    group.add_argument(
+        "--format", choices=pretraining_options.FORMATS, default=PretrainingDataOptions.format, help="of the shards"
+    )
+    group.add_argument(
+        "--compression",
+        choices=pretraining_options.COMPRESSIONS,
+        default=PretrainingDataOptions.compression,
+        help="of TFRecord shards",
     )
     group.add_argument("--num_buckets", type=num_buckets, metavar="N", help="parts (default: by size)")
-    group.add_argument("--validation_fraction", type=fraction, default=0.02, metavar="SHARE", help="held out")
+    group.add_argument(
+        "--validation_fraction", type=fraction, default=PlanConfig.validation_fraction, metavar="SHARE", help="held out"
+    )
 
     group = parser.add_argument_group("the build on Dataflow")
     group.add_argument(
@@ -97,7 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cpu_factor",
         type=positive_float,
-        default=CPU_FACTOR,
+        default=PlanConfig.cpu_factor,
         metavar="F",
         help="seconds of a vCPU there for a CPU second on the machine that was measured; the default is a guess",
     )
@@ -113,11 +145,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--accelerator",
-        default="v3-8",
+        default=PlanConfig.accelerator,
         metavar="NAME",
         help="a slice of TPUs (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8 and larger), or a GPU (h100, a100, l4, t4, v100)",
     )
-    group.add_argument("--num_accelerators", type=positive_int, default=1, metavar="N", help="such slices or GPUs")
+    group.add_argument(
+        "--num_accelerators",
+        type=positive_int,
+        default=PlanConfig.num_accelerators,
+        metavar="N",
+        help="such slices or GPUs",
+    )
     group.add_argument(
         "--mfu",
         type=number(0.0, 1.0, least_too=False, most_too=True),
@@ -137,84 +175,85 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a table like deploy/plan/prices.toml, which holds the default prices with dates",
     )
     group.add_argument("--spot", action="store_true", help="accelerators at the price of those that may be taken away")
-    group.add_argument("--storage_months", type=positive_float, default=1.0, metavar="N", help="how long data is kept")
+    group.add_argument(
+        "--storage_months",
+        type=positive_float,
+        default=PlanConfig.storage_months,
+        metavar="N",
+        help="how long data is kept",
+    )
     group.add_argument("--json", action="store_true", help="print numbers for a program to read")
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> PlanConfig:
+    """Return what the flags ask for. Raises SubmitError, DatasetError or TrainingError for a mistake in them."""
+    return PlanConfig.from_args(args)
+
+
+def run(config: PlanConfig) -> int:
     """Runs the command.
 
     Raises:
         SubmitError, ConfigError, DatasetError, TrainingError, SourceError, VocabularyError: a mistake in the flags.
     """
-    lines, warnings = make_plan(args)
-    print(as_json(lines, warnings) if args.json else as_text(lines, warnings))
+    lines, warnings = make_plan(config)
+    print(as_json(lines, warnings) if config.json else as_text(lines, warnings))
     return 0
 
 
-def make_plan(args: argparse.Namespace) -> tuple[list[Line], list[str]]:
-    """The lines of the plan that the flags ask for, and its warnings. Raises as `run` does."""
-    prices = load_prices(args.prices)
-    accelerator = find_accelerator(args.accelerator, args.num_accelerators, args.peak_tflops)
-    vocab_size = _vocab_size(args)
-    config = resolve(args.model, vocab_size)
-    lengths = scheduled_lengths(args.schedule) if args.schedule else [args.max_seq_length]
-    if max(lengths) > config.max_position_embeddings:
+def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
+    """The lines of the plan, and its warnings. Raises as `run` does."""
+    pretraining = config.training
+    # Other commands may leave these two out.
+    assert pretraining.model is not None
+    assert pretraining.num_train_steps is not None
+    prices = load_prices(config.prices)
+    accelerator = find_accelerator(config.accelerator, config.num_accelerators, pretraining.peak_tflops)
+    vocab_size = _vocab_size(config.vocab_size, config.vocab_file)
+    model = resolve(pretraining.model, vocab_size)
+    options = config.examples_by_length()
+    lengths = [each.max_seq_length for each in options]
+    if max(lengths) > model.max_position_embeddings:
         raise ConfigError(
-            f"sequences of {max(lengths)} are longer than the {config.max_position_embeddings} positions of --model "
-            f"{args.model}; shorten them, or raise max_position_embeddings in a bert_config.json"
+            f"sequences of {max(lengths)} are longer than the {model.max_position_embeddings} positions of --model "
+            f"{pretraining.model}; shorten them, or raise max_position_embeddings in a bert_config.json"
         )
-    options = [
-        PretrainingDataOptions(
-            max_seq_length=length,
-            max_predictions_per_seq=math.ceil(_MASKED_SHARE * length),
-            objective=args.objective,
-            masking=args.masking,
-            dupe_factor=args.dupe_factor,
-            pack=args.pack,
-            format=args.format,
-            compression=args.compression,
-        )
-        for length in lengths
-    ]
-    stages = plan_stages(args.num_train_steps, lengths, args.schedule, args.train_batch_size, None)
-    text = _text(args, vocab_size)
+    stages = plan_stages(pretraining.num_train_steps, lengths, pretraining.schedule, pretraining.train_batch_size, None)
+    text = _text(config, vocab_size)
     data = plan_data(
         text,
         options,
         vocab_size,
-        num_buckets=args.num_buckets,
-        validation_fraction=args.validation_fraction,
-        learns_vocabulary=not args.vocab_file,
+        num_buckets=config.num_buckets,
+        validation_fraction=config.validation_fraction,
+        learns_vocabulary=not config.vocab_file,
     )
-    cloud = plan_cloud(data, args.workers, args.cpu_factor)
+    cloud = plan_cloud(data, config.workers, config.cpu_factor)
     predictions = [each.max_predictions_per_seq for each in options]
     rows = [length.rows for length in data.lengths]
-    training = plan_training(config, stages, lengths, predictions, rows, accelerator, args.mfu or _UTILIZATION)
+    training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or _UTILIZATION)
     batch_sizes = [max(stage.batch_size for stage in stages if stage.data == place) for place in range(len(lengths))]
-    lines = text_lines(text) + data_lines(text, data, args) + cloud_lines(data, cloud, args)
-    lines += training_lines(text, data, training, accelerator, args)
-    lines += bill_lines(data, cloud, training, accelerator, prices, args)
-    return lines, warnings_of(text, options, config, data, cloud, training, batch_sizes, accelerator)
+    lines = text_lines(text)
+    lines += data_lines(text, data, config.examples.dupe_factor, config.validation_fraction)
+    lines += cloud_lines(data, cloud, config.cpu_factor)
+    lines += training_lines(text, data, training, accelerator, pretraining.model, utilization_is_given=bool(config.mfu))
+    lines += bill_lines(data, cloud, training, accelerator, prices, config.storage_months, spot=config.spot)
+    return lines, warnings_of(text, options, model, data, cloud, training, batch_sizes, accelerator)
 
 
-def _vocab_size(args: argparse.Namespace) -> int:
-    if args.vocab_file is None:
-        return args.vocab_size or _VOCAB_SIZE
-    if args.vocab_size:
-        raise SubmitError("--vocab_size and --vocab_file exclude each other; the file has a size")
-    return len(Vocabulary.load(args.vocab_file))
+def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:
+    return vocab_size or DEFAULT_VOCAB_SIZE if vocab_file is None else len(Vocabulary.load(vocab_file))
 
 
-def _text(args: argparse.Namespace, vocab_size: int) -> Text:
-    given = [name for name in ("corpus_bytes", "words", "input") if getattr(args, name)]
-    if len(given) != 1:
-        raise SubmitError("give one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
-    if args.input:
+def _text(config: PlanConfig, vocab_size: int) -> Text:
+    if config.input:
         from deploy.plan.text_sample import sample_text
 
-        return sample_text(args.input, args.input_format, args.text_field, args.language, vocab_size, args.vocab_file)
-    if args.words:
-        text_bytes = args.words * BYTES_A_WORD
-        return text_on_paper(text_bytes, args.document_bytes, vocab_size, f"{count(args.words)} words were given")
-    return text_on_paper(args.corpus_bytes, args.document_bytes, vocab_size, "was given")
+        return sample_text(
+            list(config.input), config.input_format, config.text_field, config.language, vocab_size, config.vocab_file
+        )
+    if config.words:
+        text_bytes = config.words * BYTES_A_WORD
+        return text_on_paper(text_bytes, config.document_bytes, vocab_size, f"{count(config.words)} words were given")
+    assert config.corpus_bytes is not None
+    return text_on_paper(config.corpus_bytes, config.document_bytes, vocab_size, "was given")

@@ -3,7 +3,6 @@
 This file imports neither Beam nor TensorFlow.
 """
 
-import argparse
 import json
 import math
 from collections.abc import Sequence
@@ -51,7 +50,7 @@ def text_lines(text: Text) -> list[Line]:
     return lines
 
 
-def data_lines(text: Text, data: DataPlan, args: argparse.Namespace) -> list[Line]:
+def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction: float) -> list[Line]:
     """Buckets, examples and shards."""
     section = "The data"
     mean = text.bytes / data.buckets
@@ -69,10 +68,10 @@ def data_lines(text: Text, data: DataPlan, args: argparse.Namespace) -> list[Lin
     for length in data.lengths:
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
         instances = (
-            f"of one duplicate, {text.pieces * (1 - args.validation_fraction) / length.instances:,.1f} pieces of text "
+            f"of one duplicate, {text.pieces * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
             f"each; positions filled {length.fill:.0%}"
         )
-        shards = f"{data.buckets:,} buckets x {args.dupe_factor} duplicates, and the held-out ones"
+        shards = f"{data.buckets:,} buckets x {dupe_factor} duplicates, and the held-out ones"
         how = f"{count(length.examples)} examples x {length.bytes / length.examples:,.0f} bytes"
         lines += [
             Line(section, f"{name}instances", length.instances, count(length.instances), instances),
@@ -83,7 +82,7 @@ def data_lines(text: Text, data: DataPlan, args: argparse.Namespace) -> list[Lin
     return lines
 
 
-def cloud_lines(data: DataPlan, cloud: CloudPlan, args: argparse.Namespace) -> list[Line]:
+def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Line]:
     """Workers, hours and shuffle."""
     section = "Building it on Dataflow"
     serial = f", {data.serial_seconds:,.0f} of them the vocabulary's, in one place" if data.serial_seconds else ""
@@ -102,7 +101,7 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, args: argparse.Namespace) -> l
             "hours",
             cloud.hours,
             format_duration(3600 * cloud.hours),
-            f"CPU seconds x {args.cpu_factor:g} / {min(vcpus, data.parts):,} vCPUs, and 12 minutes to start",
+            f"CPU seconds x {cpu_factor:g} / {min(vcpus, data.parts):,} vCPUs, and 12 minutes to start",
         ),
         Line(
             section,
@@ -122,12 +121,18 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, args: argparse.Namespace) -> l
 
 
 def training_lines(
-    text: Text, data: DataPlan, training: TrainingPlan, accelerator: Accelerator, args: argparse.Namespace
+    text: Text,
+    data: DataPlan,
+    training: TrainingPlan,
+    accelerator: Accelerator,
+    model: str,
+    *,
+    utilization_is_given: bool,
 ) -> list[Line]:
     """Updates, epochs, operations and hours."""
     section, cost = "Training", training.cost
     lines = [
-        Line(section, "updates", cost.updates, count(cost.updates), f"{args.model}, {count(cost.sequences)} sequences"),
+        Line(section, "updates", cost.updates, count(cost.updates), f"{model}, {count(cost.sequences)} sequences"),
     ]
     for length, sequences, epochs in zip(data.lengths, training.sequences, training.epochs, strict=True):
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
@@ -155,7 +160,7 @@ def training_lines(
             training.utilization,
             f"{training.utilization:.3g}",
             "of the accelerator's peak, from --mfu"
-            if args.mfu
+            if utilization_is_given
             else "of the accelerator's peak: a goal, not measured; --mfu takes the share that beambert pretrain shows",
         ),
         Line(
@@ -164,7 +169,7 @@ def training_lines(
             training.hours,
             format_duration(3600 * training.hours),
             f"on {accelerator.units} {_unit(accelerator)}(s) of {accelerator.name} at {training.utilization:.3g} of "
-            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if args.mfu else ', if that goal is reached'}",
+            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if utilization_is_given else ', if that goal is reached'}",
         ),
     ]
     return lines
@@ -176,7 +181,9 @@ def bill_lines(
     training: TrainingPlan,
     accelerator: Accelerator,
     prices: Prices,
-    args: argparse.Namespace,
+    storage_months: float,
+    *,
+    spot: bool,
 ) -> list[Line]:
     """What each of it costs, and all together; what has no price is left out of the sum and says so."""
     section = "The bill"
@@ -187,7 +194,7 @@ def bill_lines(
         ("memory", cloud.memory_gb_hours, "GB hours", flow["memory_gb_hour"]),
         ("disks", cloud.disk_gb_hours, "GB hours", flow["disk_gb_hour"]),
         ("shuffle", cloud.shuffle_bytes / 1e9, "GB", flow["shuffle_gb"]),
-        ("storage", kept * args.storage_months, "GB months", storage["gb_month"]),
+        ("storage", kept * storage_months, "GB months", storage["gb_month"]),
         ("writing", cloud.writes / 1e3, "thousand objects", storage["thousand_writes"]),
     ]
     lines, total = [], 0.0
@@ -196,7 +203,7 @@ def bill_lines(
         how = f"{amount:,.1f} {unit} x {price.price:g} ({price.read}{_verified(price.verified)})"
         lines.append(Line(section, name, amount * price.price, money(amount * price.price), how))
     line = prices.accelerator.get(accelerator.name, prices.accelerator.get(accelerator.kind))
-    dollars = line and (line.spot if args.spot else line.price)
+    dollars = line and (line.spot if spot else line.price)
     if line is None or dollars is None:
         missing = "spot" if line else "price"
         how = f"unknown: add {missing} to [accelerator.{accelerator.kind}] in a --prices file; not in the sum"
@@ -204,7 +211,7 @@ def bill_lines(
     else:
         unit_hours = training.hours * accelerator.units
         total += unit_hours * dollars
-        kind = "spot, " if args.spot else ""
+        kind = "spot, " if spot else ""
         how = (
             f"{unit_hours:,.0f} {_unit(accelerator)} hours x {dollars:g} ({kind}{line.read}{_verified(line.verified)})"
         )

@@ -15,14 +15,16 @@ import shlex
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.flags import non_negative_int, positive_float
 from beambert_common.path_flags import LOCAL_PATH
 from deploy.tpu.access import require_access
 from deploy.tpu.interrupts import Interrupted, Signals
-from deploy.tpu.job import build_wheel, job_of, python_of, runtime_version, write_package
+from deploy.tpu.job import build_wheel, job_of, python_of, runtime_version, training_config, write_package
 from deploy.tpu.service import FOLDER, Preempted, Tpu
 from pipelines.errors import SubmitError
 
@@ -39,6 +41,46 @@ RUNS = ("pretrain", "finetune", "tune")
 _STOP_SECONDS = 600.0
 # Connections in a row that end within a minute, while the machine is there.
 _MOST_LOST = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpuConfig(FlagConfig):
+    """Which TPU to request and how to run a training command on it; the help of each flag says what it does.
+
+    None is an option that was not given and has no fixed default.
+    """
+
+    project: str
+    zone: str
+    accelerator_type: str
+    runtime_version: str | None = None
+    name: str | None = None
+    spot: bool = False
+    reserved: bool = False
+    service_account: str | None = None
+    network: str | None = None
+    subnetwork: str | None = None
+    internal_ip: bool = False
+
+    max_restarts: int = 10
+    timeout: float = 120.0
+    sync_seconds: float = 300.0
+    poll_seconds: float = 20.0
+    wheel: str | None = None
+    keep: bool = False
+    dry_run: bool = False
+
+    @property
+    def request_flags(self) -> list[str]:
+        """What the options add to the request, as flags of gcloud."""
+        values = {
+            "--service-account": self.service_account,
+            "--network": self.network,
+            "--subnetwork": self.subnetwork,
+        }
+        switches = {"--spot": self.spot, "--reserved": self.reserved, "--internal-ips": self.internal_ip}
+        flags = [f"{flag}={value}" for flag, value in values.items() if value]
+        return flags + [flag for flag, is_on in switches.items() if is_on]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,21 +126,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max_restarts",
         type=non_negative_int,
-        default=10,
+        default=TpuConfig.max_restarts,
         metavar="N",
         help="how often a TPU that was taken away is replaced",
     )
     group.add_argument(
         "--timeout",
         type=positive_float,
-        default=120.0,
+        default=TpuConfig.timeout,
         metavar="MINUTES",
         help="how long to wait for a TPU, each time; then the request is deleted",
     )
     group.add_argument(
         "--sync_seconds",
         type=positive_float,
-        default=300.0,
+        default=TpuConfig.sync_seconds,
         metavar="SECONDS",
         help="between two copies of the output to its bucket; so much, and what came after the last checkpoint, is "
         "lost when a TPU is taken away",
@@ -106,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--poll_seconds",
         type=positive_float,
-        default=20.0,
+        default=TpuConfig.poll_seconds,
         metavar="SECONDS",
         help="between two questions to the service",
     )
@@ -119,7 +161,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dry_run", action="store_true", help="print what would be requested and run, and end")
 
 
-def run(args: argparse.Namespace, command: "Command") -> int:
+def configure(args: argparse.Namespace) -> TpuConfig:
+    """Return what the flags of the TPU ask for."""
+    return TpuConfig.from_args(args)
+
+
+def run(config: TpuConfig, command: "Command") -> int:
     """Runs the command on a TPU.
 
     Returns:
@@ -128,13 +175,14 @@ def run(args: argparse.Namespace, command: "Command") -> int:
     Raises:
         SubmitError: a mistake in the flags, or the service refuses; one line for the user.
     """
-    runtime = runtime_version(args.accelerator_type)
+    runtime = runtime_version(config.accelerator_type)
     job = job_of(command)
-    tpu = Tpu(args.project, args.zone, args.name or f"beambert-{secrets.token_hex(4)}", args.internal_ip)
-    create = tpu.create_command(args.accelerator_type, args.runtime_version or runtime, _options(args))
-    if command.args.strategy not in ("auto", "tpu"):
-        _say(f"Warning: --strategy {command.args.strategy} leaves the TPU idle")
-    if args.dry_run:
+    strategy = training_config(command).strategy
+    tpu = Tpu(config.project, config.zone, config.name or f"beambert-{secrets.token_hex(4)}", config.internal_ip)
+    create = tpu.create_command(config.accelerator_type, config.runtime_version or runtime, config.request_flags)
+    if strategy not in ("auto", "tpu"):
+        _say(f"Warning: --strategy {strategy} leaves the TPU idle")
+    if config.dry_run:
         _say(shlex.join(create))
         _say(f"on the machine: {shlex.join(['beambert', *job.argv])}")
         for place, local in [*job.inputs, job.output]:
@@ -142,52 +190,52 @@ def run(args: argparse.Namespace, command: "Command") -> int:
         return 0
     require_access(tpu)
     with tempfile.TemporaryDirectory() as folder:
-        wheel = Path(args.wheel) if args.wheel else build_wheel(Path(folder))
+        wheel = Path(config.wheel) if config.wheel else build_wheel(Path(folder))
         if not wheel.is_file():
             raise SubmitError(f"--wheel {wheel} is not there; build one with pip wheel --no-deps .")
         python_of(wheel)
         package = Path(folder) / FOLDER
-        write_package(package, job, wheel, args.sync_seconds)
+        write_package(package, job, wheel, config.sync_seconds)
         signals = Signals()
         with signals.as_interrupts():
             try:
-                code = _start_until_done(args, tpu, create, package, signals, job.output[0])
+                code = _start_until_done(config, tpu, create, package, signals, job.output[0])
             except Interrupted as interrupted:
                 code = 128 + interrupted.number
-                if tpu.may_exist and not args.keep:
+                if tpu.may_exist and not config.keep:
                     # The signal came in the moment before the deletion.
-                    _delete(tpu, args.poll_seconds, signals)
+                    _delete(tpu, config.poll_seconds, signals)
                 _say(f"Interrupted; the same command goes on from what lies in {job.output[0]}")
-        return code or int(tpu.may_exist and not args.keep)
+        return code or int(tpu.may_exist and not config.keep)
 
 
 def _start_until_done(
-    args: argparse.Namespace, tpu: Tpu, create: list[str], package: Path, signals: Signals, output: str
+    config: TpuConfig, tpu: Tpu, create: list[str], package: Path, signals: Signals, output: str
 ) -> int:
     """Runs the command on one TPU after the other, until it has ended; its exit code."""
-    for start in range(args.max_restarts + 1):
+    for start in range(config.max_restarts + 1):
         try:
-            with _created(tpu, create, args, signals):
-                for state in tpu.wait(60 * args.timeout, args.poll_seconds):
+            with _created(tpu, create, config, signals):
+                for state in tpu.wait(60 * config.timeout, config.poll_seconds):
                     _say(f"{tpu.name}: {state}")
                 _say(f"{tpu.name} is there; installing")
                 tpu.copy(package)
                 tpu.remote("install")
-                return _run_there(tpu, args.poll_seconds)
+                return _run_there(tpu, config.poll_seconds)
         except Preempted as preempted:
             if tpu.may_exist:
                 raise SubmitError(f"{preempted}; {tpu.name} could not be deleted, so no other is requested") from None
-            if start == args.max_restarts:
+            if start == config.max_restarts:
                 raise SubmitError(
-                    f"{preempted}, after {args.max_restarts} restarts, the most that --max_restarts allows; the same "
+                    f"{preempted}, after {config.max_restarts} restarts, the most that --max_restarts allows; the same "
                     f"command goes on from what lies in {output}"
                 ) from None
-            _say(f"{preempted}; requesting another, restart {start + 1} of at most {args.max_restarts}")
+            _say(f"{preempted}; requesting another, restart {start + 1} of at most {config.max_restarts}")
     raise AssertionError
 
 
 @contextlib.contextmanager
-def _created(tpu: Tpu, create: list[str], args: argparse.Namespace, signals: Signals) -> Iterator[None]:
+def _created(tpu: Tpu, create: list[str], config: TpuConfig, signals: Signals) -> Iterator[None]:
     """A request for a TPU, which is deleted at the end, but with --keep only where the service took the TPU away.
 
     Raises:
@@ -195,7 +243,7 @@ def _created(tpu: Tpu, create: list[str], args: argparse.Namespace, signals: Sig
     """
     taken = False
     try:
-        _say(f"Requesting {args.accelerator_type} in {tpu.zone} as {tpu.name}; by hand it is deleted with")
+        _say(f"Requesting {config.accelerator_type} in {tpu.zone} as {tpu.name}; by hand it is deleted with")
         _say(f"  {shlex.join(tpu.delete_command)}")
         tpu.create(create)
         yield
@@ -205,10 +253,10 @@ def _created(tpu: Tpu, create: list[str], args: argparse.Namespace, signals: Sig
     finally:
         if tpu.may_exist:
             # A request that was refused or broken off is not worth keeping.
-            if args.keep and not taken and tpu.created:
+            if config.keep and not taken and tpu.created:
                 _say(f"{tpu.name} is kept and costs until it is deleted: {shlex.join(tpu.delete_command)}")
             else:
-                _delete(tpu, args.poll_seconds, signals)
+                _delete(tpu, config.poll_seconds, signals)
 
 
 def _delete(tpu: Tpu, pause_seconds: float, signals: Signals) -> None:
@@ -291,19 +339,6 @@ class Log:
             print(text, flush=True)
             self._seen = int(number)
         return None
-
-
-def _options(args: argparse.Namespace) -> list[str]:
-    """What the flags add to the request."""
-    values = {
-        "--service-account": args.service_account,
-        "--network": args.network,
-        "--subnetwork": args.subnetwork,
-    }
-    switches = {"--spot": args.spot, "--reserved": args.reserved, "--internal-ips": args.internal_ip}
-    return [f"{flag}={value}" for flag, value in values.items() if value] + [
-        flag for flag, wanted in switches.items() if wanted
-    ]
 
 
 def _name(text: str) -> str:

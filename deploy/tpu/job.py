@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
+from trainers.commands.tune import TuneConfig
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.config.run_config import RunConfig
 
 if TYPE_CHECKING:
     from beambert_common.command import Command
@@ -35,6 +38,8 @@ _RUNTIMES = {
     "v6e": "v2-alpha-tpuv6e",
 }
 _BUCKET = "gs://"
+# They say where a TPU is that another machine uses.
+_TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 _LOCKS = ("installer.lock", "requirements.lock")
 
 
@@ -70,6 +75,25 @@ def runtime_version(accelerator_type: str) -> str:
     return _RUNTIMES[generation]
 
 
+def training_config(command: "Command") -> RunConfig:
+    """Return the configuration of a training command.
+
+    Raises:
+        SubmitError: a flag makes no sense on the TPU's own machine.
+        TrainingError: flags that contradict each other.
+    """
+    given = {word.partition("=")[0] for word in command.argv}
+    for flag in _TPU_FLAGS:
+        if flag in given:
+            raise SubmitError(f"{flag} is not needed: the command runs on the TPU's own machine; leave it out")
+    config = command.configure()
+    if isinstance(config, TuneConfig):
+        config = config.finetuning
+    if isinstance(config, FinetuneConfig) and config.cache_dir:
+        raise SubmitError("--cache_dir would be lost with the machine; leave it out, features are kept in --output")
+    return config
+
+
 def job_of(command: "Command") -> Job:
     """Turns a command with places in buckets into one for the machine.
 
@@ -77,14 +101,14 @@ def job_of(command: "Command") -> Job:
         SubmitError: a path is one of this machine, or places overlap, or a flag makes no sense there.
     """
     found = [(flag, _checked(flag, place)) for flag, place in command.path_arguments]
-    _check_flags(command)
+    strategy = training_config(command).strategy
     (output,) = (place for flag, place in found if flag == "--output")
     inputs = list(dict.fromkeys(place for flag, place in found if flag != "--output"))
     for place in inputs:
         if _within(place, output) or _within(output, place):
             raise SubmitError(f"--output {output} and {place} lie one in the other; give --output a place of its own")
     argv = [command.name, *(_rewritten(word) for word in command.argv)]
-    if command.args.strategy == "auto":
+    if strategy == "auto":
         # A TPU shows itself only when it is asked for; without, the run would be one on the CPU.
         argv += ["--strategy", "tpu"]
     return Job(argv, [(place, _local(place)) for place in inputs], (output, _local(output)))
@@ -150,14 +174,6 @@ def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> N
         shutil.copy(file, folder / file.name)
     content = {**job._asdict(), "wheel": wheel.name, "python": python_of(wheel), "sync_seconds": sync_seconds}
     (folder / "job.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
-
-
-def _check_flags(command: "Command") -> None:
-    for name in ("tpu_name", "tpu_zone", "gcp_project"):
-        if getattr(command.args, name) is not None:
-            raise SubmitError(f"--{name} is not needed: the command runs on the TPU's own machine; leave it out")
-    if getattr(command.args, "cache_dir", None):
-        raise SubmitError("--cache_dir would be lost with the machine; leave it out, features are kept in --output")
 
 
 def _checked(flag: str, place: str) -> str:

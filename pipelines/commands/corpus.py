@@ -4,12 +4,16 @@ This file imports no Beam, so that `--help` does not wait for it; `corpus_run.py
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from beambert_common.flags import fraction, num_buckets, positive_float
 from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.segmentation import SEGMENTERS
 from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS
+
+if TYPE_CHECKING:
+    from pipelines.commands.corpus_config import CorpusConfig
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
 WordPiece vocabulary from the rest (or takes one over). Writes vocab.txt, corpus/*.parquet and corpus.json."""
@@ -146,8 +150,15 @@ def add_split_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+def configure(args: argparse.Namespace) -> "CorpusConfig":
+    """Return what the flags ask for. Raises as `pipelines.commands.corpus_config.corpus_config` does."""
+    from pipelines.commands.corpus_config import corpus_config
+
+    return corpus_config(args)
+
+
+def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     """Runs the command. Raises as `pipelines.commands.corpus_run.run` does."""
     from pipelines.commands import corpus_run
 
-    return corpus_run.run(args, beam_flags)
+    return corpus_run.run(config, beam_flags)

@@ -58,7 +58,7 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
     Raises:
         SourceError, VocabularyError: a mistake in the flags, or a file that is missing.
     """
-    inputs = _find_inputs(args)
+    inputs = _find_inputs(args.input_format, args.input, args.input_weights, args.output)
     options = corpus_options(args, inputs)
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
     evaluation = [file for path in options.decontaminate for file in _describe(path)]
@@ -112,30 +112,32 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     )
 
 
-def _find_inputs(args: argparse.Namespace) -> list[Input]:
+def _find_inputs(
+    input_format: str, patterns: list[str] | None, weights: list[float] | None, output: str
+) -> list[Input]:
     """Return every file to read, none twice, in order of their paths. Raises SourceError where there is none."""
-    if args.input_format == "language_reference":
-        if args.input:
+    if input_format == "language_reference":
+        if patterns:
             raise SourceError("--input_format language_reference reads no file; leave --input out")
         name = "language_reference"
         return [Input(name, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), name, 1.0)]
-    if not args.input:
+    if not patterns:
         raise SourceError("--input is missing; name files or quoted patterns, such as --input 'texts/*.txt'")
-    weights = args.input_weights or [1.0] * len(args.input)
-    if len(weights) != len(args.input):
+    weights = weights or [1.0] * len(patterns)
+    if len(weights) != len(patterns):
         raise SourceError(
-            f"--input_weights has {len(weights)} number(s) for {len(args.input)} --input pattern(s); give one for "
+            f"--input_weights has {len(weights)} number(s) for {len(patterns)} --input pattern(s); give one for "
             "each, and quote the patterns so that beambert expands them"
         )
     found: dict[str, Input] = {}
-    for pattern, weight in zip(args.input, weights, strict=True):
+    for pattern, weight in zip(patterns, weights, strict=True):
         for path, size, changed in _describe(absolute(pattern)):
             found.setdefault(path, Input(path, size, changed, pattern, weight))
     # A pattern such as '**/*' also matches what this command writes.
-    output = f"{absolute(args.output)}/" if args.output else None
-    paths = [path for path in sorted(found) if output is None or not path.startswith(output)]
+    folder = f"{absolute(output)}/" if output else None
+    paths = [path for path in sorted(found) if folder is None or not path.startswith(folder)]
     if not paths:
-        raise SourceError(f"--input matches only files in --output {args.output}; name the files to read")
+        raise SourceError(f"--input matches only files in --output {output}; name the files to read")
     return [found[path] for path in paths]
 
 

@@ -1,6 +1,5 @@
 """What `beambert corpus` runs: job 1 on the chosen engine, skipped where its result is there already."""
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.commands import vocabulary_flags
-from pipelines.commands.corpus_config import CorpusConfig, corpus_config
+from pipelines.commands.corpus_config import CorpusConfig
 from pipelines.commands.input_check import check_inputs
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
@@ -20,8 +19,8 @@ from pipelines.corpus.reading import FileSplit, split_inputs
 from pipelines.corpus.removed_text import loss_warnings
 from pipelines.corpus.source_warnings import source_warnings
 from pipelines.corpus.write_shards import part_name
+from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
-from pipelines.examples.make_shards import SPLITS
 from pipelines.instances.options import require_documents
 from pipelines.io.atomic_files import delete_matching
 from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
@@ -48,16 +47,16 @@ _COST_OF_WRITING = 0.25
 _OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
 
 
-def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+def run(config: CorpusConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
-    with claim_output(args.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
-        corpus = make_corpus(corpus_config(args), pipeline_runner.pipeline_options(beam_flags))
-    print_summary(corpus, args.output)
-    print(f"\nNext: beambert pretraining-data --input {args.output} --output DIR")
+    with claim_output(config.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
+        corpus = make_corpus(config, pipeline_runner.pipeline_options(beam_flags))
+    print_summary(corpus, config.output)
+    print(f"\nNext: beambert pretraining-data --input {config.output} --output DIR")
     return 0
 
 

@@ -1,8 +1,8 @@
 """The flags that say what pretraining examples are like, named as in create_pretraining_data.py where it has them."""
 
 import argparse
-import dataclasses
 
+from beambert_common.flag_config import flag_values
 from beambert_common.flags import WholeNumber, copies, fraction, positive_int, sequence_length, shortened, whole_number
 from pipelines.instances import options
 from pipelines.instances.options import PretrainingDataOptions
@@ -82,9 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def example_options(args: argparse.Namespace) -> PretrainingDataOptions:
     """Return the options that the flags of `add_arguments` name. Raises DatasetError if one is out of range."""
-    names = [field.name for field in dataclasses.fields(PretrainingDataOptions) if field.name in args]
+    values = flag_values(PretrainingDataOptions, args)
     # The case of the text is the corpus's.
-    return PretrainingDataOptions(**{name: getattr(args, name) for name in names if name != "do_lower_case"})
+    values.pop("do_lower_case", None)
+    return PretrainingDataOptions(**values)
 
 
 def _add_number(group: argparse._ArgumentGroup, name: str, type_: object, text: str) -> None:

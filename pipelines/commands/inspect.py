@@ -5,11 +5,13 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.flags import non_negative_int, positive_int
 from beambert_common.path_flags import ANY_PATH
 from pipelines import dataset
@@ -28,6 +30,17 @@ documents of its first file. With --stats, prints the numbers of all examples in
 _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold black on green"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class InspectConfig(FlagConfig):
+    """What `beambert inspect` is asked for; the help of each flag says what it does."""
+
+    shards: tuple[str, ...]
+    vocab_file: str | None = None
+    number: int = 10
+    start: int = 0
+    stats: bool = False
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `beambert inspect`."""
     parser.add_argument(
@@ -43,12 +56,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the vocabulary of the examples (default: vocab.txt above the shard)",
     )
-    parser.add_argument("--number", type=positive_int, metavar="N", default=10, help="examples to print of each shard")
-    parser.add_argument("--start", type=non_negative_int, metavar="N", default=0, help="the first of them")
+    parser.add_argument(
+        "--number", type=positive_int, metavar="N", default=InspectConfig.number, help="examples to print of each shard"
+    )
+    parser.add_argument(
+        "--start", type=non_negative_int, metavar="N", default=InspectConfig.start, help="the first of them"
+    )
     parser.add_argument("--stats", action="store_true", help="print numbers of all examples instead of text")
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> InspectConfig:
+    """Return what the flags ask for."""
+    return InspectConfig.from_args(args)
+
+
+def run(config: InspectConfig) -> int:
     """Runs the command.
 
     Raises:
@@ -70,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.runner.job_output import absolute
 
     try:
-        for path in args.shards:
+        for path in config.shards:
             path = absolute(path)
             if not FileSystems.exists(path):
                 raise DatasetError(f"{path} does not exist; check the path")
@@ -84,16 +106,16 @@ def run(args: argparse.Namespace) -> int:
                 path = first_part(path, corpus)
             require_file(path)
             if corpus or is_corpus_part(path):
-                if not args.stats:
-                    _print_documents(path, args.start, args.number)
+                if not config.stats:
+                    _print_documents(path, config.start, config.number)
                 continue
-            vocab = _vocabulary(path, args.vocab_file)
-            if manifest and not args.vocab_file:
+            vocab = _vocabulary(path, config.vocab_file)
+            if manifest and not config.vocab_file:
                 require_vocabulary(vocab, manifest)
-            if args.stats:
+            if config.stats:
                 _print_statistics(path, vocab)
             else:
-                _print_examples(path, vocab, args.start, args.number)
+                _print_examples(path, vocab, config.start, config.number)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads has seen enough; what Python still holds back goes nowhere.

@@ -14,7 +14,7 @@ from pipelines import dataset
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import CorpusReader, require_parts
-from pipelines.dataset import Dataset
+from pipelines.dataset import SPLITS, Dataset
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes
 from pipelines.io.written_files import require_written
@@ -44,10 +44,10 @@ def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
     Raises:
         DatasetError: the dataset has no examples, or the shard is not the one that was written.
     """
-    shards = [shard for split in ("train", "validation") for shard in manifest.shards_of(split) if shard.examples]
+    shards = [shard for split in SPLITS for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
-    counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in ("train", "validation"))
+    counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in SPLITS)
     _require_size(directory, shards[0].name, shards[0].bytes)
     path = f"{directory}/{shards[0].name}"
     return path, f"{directory} is a dataset of {len(manifest.shards):,} shards with {counts}; this is {shards[0].name}"
@@ -92,7 +92,7 @@ def is_corpus_part(path: str) -> bool:
 def describe_corpus(directory: str, manifest: Corpus) -> str:
     """Return a line about the size of a corpus, or lines where there are several splits."""
     lines = [f"{directory} is a corpus of {len(manifest.parts):,} files"]
-    for split in ("train", "validation"):
+    for split in SPLITS:
         parts = [part for part in manifest.parts if part.split == split]
         if parts:
             documents, sentences = (sum(getattr(part, name) for part in parts) for name in ("documents", "sentences"))

@@ -5,9 +5,13 @@ runs.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import example_flags
+
+if TYPE_CHECKING:
+    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
 DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
 shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
@@ -44,8 +48,15 @@ def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+def configure(args: argparse.Namespace) -> "PretrainingDataConfig":
+    """Return what the flags ask for. Raises DatasetError for a value that is out of range."""
+    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+
+    return PretrainingDataConfig.from_args(args)
+
+
+def run(config: "PretrainingDataConfig", beam_flags: list[str]) -> int:
     """Runs the command. Raises as `pipelines.commands.pretraining_data_run.run` does."""
     from pipelines.commands import pretraining_data_run
 
-    return pretraining_data_run.run(args, beam_flags)
+    return pretraining_data_run.run(config, beam_flags)

@@ -1,10 +1,8 @@
 """What `beambert pretraining-data` runs: job 2 on the chosen engine, skipped where its result is there already."""
 
-import argparse
 import dataclasses
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
@@ -12,12 +10,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import dataset
 from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.commands import example_flags
+from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_parts
 from pipelines.corpus.learn_vocabulary import language_factors
-from pipelines.dataset import Dataset, sizes_of_dataset
+from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
 from pipelines.examples.work_items import deal_passes, note_name, read_note
 from pipelines.instances.options import PretrainingDataOptions, require_documents
@@ -50,55 +48,33 @@ _CLUSTER_WORKERS = 64
 _SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
 
 
-@dataclass(frozen=True)
-class PretrainingDataConfig:
-    """What job 2 is asked for.
-
-    Attributes:
-        corpus_directory: as it was typed.
-        output: the value of --output.
-        vocab_file: another vocabulary than the corpus's own, None for that.
-        options: what to do, but for what the corpus says; `dataset.json` records them.
-        ignore_memory_estimate: whether to run where more memory would be needed than is free.
-    """
-
-    corpus_directory: str
-    output: str
-    vocab_file: str | None
-    options: PretrainingDataOptions
-    ignore_memory_estimate: bool = False
-
-
-def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
         SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
     """
-    corpus = corpus_manifest.load(absolute(args.input))
-    if corpus is None:
-        kind = kind_of(entries_in(args.input))
-        there = f"holds {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
-        raise SourceError(
-            f"--input {args.input} {there} ({corpus_manifest.FILE_NAME} is missing); "
-            "give the --output of beambert corpus"
-        )
-    config = pretraining_data_config(args, args.input, args.vocab_file)
+    corpus = _load_corpus(config)
     # The corpus's own directory is the one that may hold a corpus.
-    same = absolute(args.input) == absolute(args.output)
+    same = absolute(config.corpus_directory) == absolute(config.output)
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
-    with claim_output(args.output, "pretraining-data", manifests, DATASET_ENTRIES):
+    with claim_output(config.output, "pretraining-data", manifests, DATASET_ENTRIES):
         manifest = make_pretraining_data(config, corpus, pipeline_runner.pipeline_options(beam_flags))
-    print_summary(manifest, args.output)
+    print_summary(manifest, config.output)
     return 0
 
 
-def pretraining_data_config(
-    args: argparse.Namespace, corpus_directory: str, vocab_file: str | None
-) -> PretrainingDataConfig:
-    """Return the configuration that flags name. Raises DatasetError for a value that is out of range."""
-    options = example_flags.example_options(args)
-    return PretrainingDataConfig(corpus_directory, args.output, vocab_file, options, args.ignore_memory_estimate)
+def _load_corpus(config: PretrainingDataConfig) -> Corpus:
+    directory = config.corpus_directory
+    corpus = corpus_manifest.load(absolute(directory))
+    if corpus is None:
+        kind = kind_of(entries_in(directory))
+        there = f"holds {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
+        raise SourceError(
+            f"--input {directory} {there} ({corpus_manifest.FILE_NAME} is missing); "
+            "give the --output of beambert corpus"
+        )
+    return corpus
 
 
 class ExamplesJob(NamedTuple):
@@ -267,7 +243,7 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
         output: its directory.
         printed: warnings that were printed before.
     """
-    train, validation = (manifest.num_examples(split) for split in ("train", "validation"))
+    train, validation = (manifest.num_examples(split) for split in SPLITS)
     counts = manifest.counts["train"]
     print(
         f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "

@@ -4,11 +4,16 @@ import argparse
 import json
 import sys
 import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from beambert_common.path_flags import ANY_OUTPUT_FILE
 from pipelines.commands import vocabulary_flags
 from pipelines.commands.corpus import add_input_arguments, add_split_arguments
 from pipelines.io.output_file import check_output_file
+
+if TYPE_CHECKING:
+    from pipelines.commands.corpus_config import CorpusConfig
 
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
@@ -27,20 +32,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace --output if it exists")
     add_split_arguments(group)
     vocabulary_flags.add_arguments(parser.add_argument_group("the vocabulary"))
+    # It learns a vocabulary, and so has no flag for one.
+    parser.set_defaults(vocab_file=None)
 
 
-def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
+@dataclass(frozen=True)
+class VocabConfig:
+    """What `beambert vocab` is asked for.
+
+    Attributes:
+        output: the vocabulary file, as it was typed.
+        overwrite: whether to replace it.
+        corpus: what to read and how to learn from it.
+    """
+
+    output: str
+    overwrite: bool
+    corpus: "CorpusConfig"
+
+
+def configure(args: argparse.Namespace) -> VocabConfig:
+    """Return what the flags ask for. Raises as `pipelines.commands.corpus_config.corpus_config` does."""
+    # Imported here, so that `--help` does not wait for Beam.
+    from pipelines.commands.corpus_config import corpus_config
+
+    return VocabConfig(args.output, args.overwrite, corpus_config(args))
+
+
+def run(config: VocabConfig, beam_flags: list[str]) -> int:
     """Runs the command.
 
     Raises:
         SourceError, DatasetError, OutputFileError, VocabularyError: a mistake in the input or the flags.
     """
-    # Imported here, so that `--help` does not wait for Beam.
     from apache_beam.io.filesystems import FileSystems
 
     from beambert_common.signals import cleanup_on_signals
     from pipelines.build_corpus import build_vocabulary
-    from pipelines.commands.corpus_config import corpus_config
     from pipelines.commands.corpus_run import megabytes_read
     from pipelines.commands.input_check import check_inputs
     from pipelines.corpus.reading import split_inputs
@@ -50,11 +78,9 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
     from pipelines.runner.job_output import absolute, delete_folder, require_writable
     from pipelines.runner.job_progress import Stage, watch_files
 
-    # It learns a vocabulary, and so has no flag for one.
-    config = corpus_config(argparse.Namespace(**vars(args), vocab_file=None))
-    inputs, options = config.inputs, config.options
+    inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
-    output = absolute(args.output)
+    output = absolute(config.output)
     read = [("--input", each.path) for each in inputs]
     read += [("--decontaminate", path) for path in options.decontaminate]
     read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
@@ -62,13 +88,13 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         "--output",
         output,
         read,
-        overwrite=args.overwrite,
+        overwrite=config.overwrite,
         makes_directory=True,
         takes_stream=False,
         exists=FileSystems.exists,
     )
-    require_writable(FileSystems.split(args.output)[0] or ".")
-    check_inputs(inputs, options.read, config.field_flags)
+    require_writable(FileSystems.split(config.output)[0] or ".")
+    check_inputs(inputs, options.read, config.corpus.field_flags)
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
@@ -82,7 +108,7 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
             pipeline_runner.run(
                 lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
                 beam_options,
-                args.output,
+                config.output,
             )
         require_written(FileSystems.split(output)[0], {FileSystems.split(output)[1]: None})
         made = json.loads(read_bytes(report))
@@ -93,5 +119,5 @@ def run(args: argparse.Namespace, beam_flags: list[str]) -> int:
         print(f"  rejected    {reasons}")
     for warning in vocabulary_flags.mark_warnings(made.get("marks")):
         print(f"  warning     {warning}", file=sys.stderr)
-    vocabulary_flags.print_summary(made["vocab"], args.output, options.compare_vocab, options.alphabet_limit)
+    vocabulary_flags.print_summary(made["vocab"], config.output, options.compare_vocab, options.alphabet_limit)
     return 0

@@ -14,7 +14,7 @@ from tokenizer.lost_marks import default_do_lower_case, is_accent, loses_mark
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
 
-_VOCAB_SIZE = 30_000
+DEFAULT_VOCAB_SIZE = 30_000
 # Share of letters losing a mark above which a warning is printed.
 _MANY_MARKS = 0.01
 
@@ -25,7 +25,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         "--vocab_size",
         type=vocabulary_size,
         metavar="N",
-        help=f"pieces to learn, all kinds together: exactly so many (default: {_VOCAB_SIZE})",
+        help=f"pieces to learn, all kinds together: exactly so many (default: {DEFAULT_VOCAB_SIZE})",
     )
     group.add_argument(
         "--vocab_multiple_of",
@@ -91,10 +91,10 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.vocab_file and args.vocab_size:
         raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
-    size = args.vocab_size or _VOCAB_SIZE
+    size = args.vocab_size or DEFAULT_VOCAB_SIZE
     return dataclasses.asdict(
         VocabularyOptions(
-            do_lower_case=lower_casing(args),
+            do_lower_case=lower_casing(args.do_lower_case, args.vocab_file, args.language),
             vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
             vocab_file=_checked("--vocab_file", args.vocab_file),
             num_unused=args.num_unused,
@@ -107,7 +107,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def lower_casing(args: argparse.Namespace) -> bool:
+def lower_casing(do_lower_case: bool | None, vocab_file: str | None, language: str) -> bool:
     """Return whether text is uncased: as --do_lower_case says, else --vocab_file, else --language.
 
     A vocabulary without capitals is taken for an uncased one, unless the language has none to show and it holds marks
@@ -116,12 +116,12 @@ def lower_casing(args: argparse.Namespace) -> bool:
     Raises:
         SourceError, VocabularyError: the vocabulary is missing or invalid.
     """
-    if args.do_lower_case is not None:
-        return args.do_lower_case
-    by_language = default_do_lower_case(args.language)
-    if not args.vocab_file:
+    if do_lower_case is not None:
+        return do_lower_case
+    by_language = default_do_lower_case(language)
+    if not vocab_file:
         return by_language
-    vocabulary = _read("--vocab_file", args.vocab_file)
+    vocabulary = _read("--vocab_file", vocab_file)
     return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.pieces))))
 
 

@@ -27,7 +27,7 @@ from beambert_common.typed_json import (
     shown,
 )
 from pipelines.corpus.records import Record
-from pipelines.dataset import VOCAB_FILE_NAME
+from pipelines.dataset import SPLITS, VOCAB_FILE_NAME
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import read_bytes, write_atomically
 from pipelines.io.manifest_schemas import CorpusCounts, CorpusVocabulary, InputFile, RecordedCorpusOptions, Split
@@ -164,7 +164,7 @@ def _require_sums(parts: Sequence[Part], counts: Mapping[str, Any]) -> None:
     if len(names) != len(parts):
         raise JsonError("a part is listed twice")
     for unit in ("documents", "sentences"):
-        for split in ("train", "validation"):
+        for split in SPLITS:
             count = counts[unit][split]
             total = sum(getattr(part, unit) for part in parts if part.split == split)
             if total != count:

@@ -26,6 +26,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes, write_atomically
 from pipelines.sources import SourceError
@@ -339,7 +340,7 @@ def make_vocabulary(
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
     train, held_out = (
         merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
-        for split in ("train", "validation")
+        for split in SPLITS
     )
     if options.language_sampling_exponent != 1.0:
         totals = (

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from beambert_common.unicode_text import escape_unprintable
 from pipelines.errors import DatasetError
 from pipelines.examples.statistics import Statistics
 from tokenizer.vocabulary import Vocabulary
@@ -152,7 +153,7 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
     words: list[str] = []
     glued = False
     for position in positions:
-        original = _printable(vocab.pieces[example.original_ids[position]])
+        original = escape_unprintable(vocab.pieces[example.original_ids[position]])
         is_continuation = original.startswith(CONTINUATION)
         if not example.is_masked[position]:
             if not words:
@@ -166,15 +167,11 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
         seen = example.input_ids[position]
         same = seen == example.original_ids[position]
         kind = MASK if seen == vocab.mask_id else SAME if same else OTHER
-        instead = "MASK" if kind == MASK else _printable(vocab.pieces[seen])
+        instead = "MASK" if kind == MASK else escape_unprintable(vocab.pieces[seen])
         spans.append(Span(original, kind, instead, glued=is_continuation and bool(spans)))
     if words:
         spans.append(Span("".join(words), glued=glued))
     return spans
-
-
-def _printable(piece: str) -> str:
-    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in piece)
 
 
 def plain(spans: Iterable[Span]) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipelines.corpus.corpus_manifest import Part
 from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import Shard
+from pipelines.dataset import SPLITS, Shard
 from pipelines.examples import shard_writer
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.instances import TokenizedDocuments, from_sentences
@@ -19,7 +19,6 @@ from pipelines.instances.packing import pack
 from pipelines.instances.sampling import sample_instances
 from tokenizer.tokenizer import Tokenizer
 
-SPLITS = ("train", "validation")
 # Positions laid out, masked and encoded at a time, a whole number of rows; bounds memory, keeps a batch in the
 # processor's cache, and is part of what a seed means.
 _BATCH_POSITIONS = 2**17

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import synchronize
+from beambert_common.path_flags import STREAM_FOLDERS
 from beambert_common.signals import cleanup_on_signals
 from pipelines.errors import OutputFileError
 
@@ -24,7 +25,6 @@ from pipelines.errors import OutputFileError
 InputPath = tuple[str, str]
 # Names of this process's open files, which a shell may have redirected to a regular file that it has just made.
 _STREAMS = ("/dev/stdout", "/dev/stderr")
-_STREAM_FOLDERS = ("/dev/fd/", "/proc/self/fd/")
 _NAME_CHARACTERS = 40
 
 
@@ -248,7 +248,7 @@ def _status(path: str) -> os.stat_result | None:
 
 def _is_stream(path: str) -> bool:
     place = os.path.abspath(path)  # noqa: PTH100
-    return place in _STREAMS or place.startswith(_STREAM_FOLDERS)
+    return place in _STREAMS or place.startswith(STREAM_FOLDERS)
 
 
 def _is_same(output: os.stat_result, place: str) -> bool:

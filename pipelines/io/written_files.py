@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_common.file_errors import AGAIN
 from pipelines.errors import DatasetError
-
-_AGAIN = "run the same command again"
 
 
 def is_written(path: str, size: int) -> bool:
@@ -15,7 +14,7 @@ def is_written(path: str, size: int) -> bool:
     return _size(path) == size
 
 
-def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = _AGAIN) -> None:
+def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = AGAIN) -> None:
     """Check that files exist with the size that they were written with; one listing a folder.
 
     Args:

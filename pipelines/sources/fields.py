@@ -6,6 +6,7 @@ A bad record ends the job (`--on_bad_record stop`), or is left out, counted and 
 import re
 from typing import Any
 
+from beambert_common.unicode_text import replace_surrogates
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
@@ -51,16 +52,11 @@ def stated_language(value: object, options: ReadOptions, place: str) -> str:
     return code
 
 
-def storable(text: str) -> str:
-    """A lone surrogate can be written in JSON but is no character and cannot be stored as UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
 def source_id(value: object) -> str:
     """Return the value of `--id_field` as text: a text or a whole number; "" for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    return storable(str(value))[:_ID_CHARACTERS]
+    return replace_surrogates(str(value))[:_ID_CHARACTERS]
 
 
 def type_name(value: object) -> str:
@@ -117,9 +113,9 @@ class FieldReader:
         if text is None:
             return self.bad(NULL_TEXT, f"field {field!r} is null", place, number, raw, identifier)
         if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
-            paragraphs = [storable(sentence) for sentence in text if sentence.strip()]
+            paragraphs = [replace_surrogates(sentence) for sentence in text if sentence.strip()]
         elif isinstance(text, str):
-            paragraphs = storable(text).splitlines()
+            paragraphs = replace_surrogates(text).splitlines()
         else:
             problem = f"field {field!r} is {type_name(text)}"
             if isinstance(text, list):
@@ -128,7 +124,7 @@ class FieldReader:
         title = record.get("title")
         return Document(
             paragraphs,
-            title=storable(title) if isinstance(title, str) else "",
+            title=replace_surrogates(title) if isinstance(title, str) else "",
             source=self._path,
             segmented=isinstance(text, list),
             language=stated_language(
@@ -156,7 +152,7 @@ class FieldReader:
         if self._options.on_bad_record == "stop":
             separator = " " if problem.startswith(("has", "is")) else ": "
             raise SourceError(f"{self._path}, {place}{separator}{problem}; {remedy}, or {_REMEDY}")
-        snippet = storable(raw[:_SNIPPET_CHARACTERS])
+        snippet = replace_surrogates(raw[:_SNIPPET_CHARACTERS])
         return Document(
             [snippet] if snippet else [], source=self._path, rejected=reason, line=number, source_id=identifier
         )

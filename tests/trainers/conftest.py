@@ -1,9 +1,10 @@
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 
 import pytest
 
 from bert_model.config import BertConfig
 from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.config.pretrain_config import PretrainConfig
 from trainers.pretraining.pretrain_flags import add_arguments
 
 start_tensorflow()
@@ -29,14 +30,15 @@ def data(tmp_path):
 
 @pytest.fixture
 def options(tmp_path, data):
-    """A function from flags to what the command line would give: a small model on `data`, unless told otherwise."""
+    """A function from flags to the configuration of a run: a small model on `data`, unless told otherwise."""
     model = tmp_path / "model.json"
     model.write_text(CONFIG.to_json(), encoding="utf-8")
 
-    def parse(*flags: str) -> Namespace:
+    def parse(*flags: str) -> PretrainConfig:
         parser = ArgumentParser()
         add_arguments(parser)
         defaults = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
-        return parser.parse_args([*defaults, "--num_train_steps", "6", "--train_batch_size", "4", *flags])
+        args = parser.parse_args([*defaults, "--num_train_steps", "6", "--train_batch_size", "4", *flags])
+        return PretrainConfig.from_args(args)
 
     return parse

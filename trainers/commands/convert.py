@@ -1,6 +1,7 @@
 """`beambert convert`: a model between TF1, Hugging Face and beambert's own directories."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
@@ -11,7 +12,7 @@ from pipelines.io.directory_lock import lock_destination
 from trainers.backends.tensorflow.startup import start_tensorflow
 from trainers.checkpoints.initial_checkpoint import listed
 from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
-from trainers.commands.model_flags import add_model_arguments, model_options
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
 
@@ -21,6 +22,17 @@ DESCRIPTION = (
 )
 _KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
 _CASES = {True: "lower-cased", False: "cased"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertConfig(ModelConfig):
+    """What `beambert convert` is configured with; the help of each flag says what it does."""
+
+    source: str
+    destination: str
+    to: str
+    task: str | None = None
+    optimizer: str = "drop"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,41 +59,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--optimizer",
         choices=("keep", "drop"),
-        default="drop",
+        default=ConvertConfig.optimizer,
         help="Adam's state and the step counter, in TF1 and native checkpoints",
     )
     add_model_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> ConvertConfig:
+    """Return what the flags ask for."""
+    return ConvertConfig.from_args(args)
+
+
+def run(config: ConvertConfig) -> int:
     """Converts and says what was found and written.
 
     Raises:
         CheckpointError, ConfigError, OutputError, VocabularyError: one line for the user.
     """
-    destination = Path(args.destination)
+    destination = Path(config.destination)
     writer.check_destination(destination)
     with lock_destination(f"DST {destination}", destination, "another DST"):
-        return _convert(args, destination)
+        return _convert(config, destination)
 
 
-def _convert(args: argparse.Namespace, destination: Path) -> int:
+def _convert(config: ConvertConfig, destination: Path) -> int:
     """What `run` does, while the destination is held."""
     writer.check_destination(destination)
-    keep = args.optimizer == "keep"
-    config = BertConfig.load(args.bert_config_file) if args.bert_config_file else None
-    model_loading.check_model(Path(args.source), **model_options(args))
+    keep = config.optimizer == "keep"
+    bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
+    model_loading.check_model(Path(config.source), **config.model_options)
     start_tensorflow()
-    with reader.open_checkpoint(Path(args.source), args.task, config) as checkpoint:
-        vocabulary = vocabulary_of(checkpoint, args.vocab_file)
-        do_lower_case = lower_casing_of(checkpoint, vocabulary) if args.do_lower_case is None else args.do_lower_case
+    with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
+        vocabulary = vocabulary_of(checkpoint, config.vocab_file)
+        do_lower_case = config.do_lower_case
+        if do_lower_case is None:
+            do_lower_case = lower_casing_of(checkpoint, vocabulary)
         _say_found(checkpoint)
-        if args.do_lower_case is None and checkpoint.do_lower_case is None:
+        if config.do_lower_case is None and checkpoint.do_lower_case is None:
             print_status(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
         left_out = writer.write(
-            checkpoint, destination, args.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
+            checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )
-        _say_written(checkpoint, destination, args.to, left_out, keep)
+        _say_written(checkpoint, destination, config.to, left_out, keep)
     return 0
 
 

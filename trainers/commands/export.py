@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TA
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
 from pipelines.io.directory_lock import lock_destination
 from trainers.backends.tensorflow.startup import start_tensorflow
-from trainers.commands.model_flags import add_model_arguments, model_options
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.inference import model_loading
 from trainers.inference.model_loading import InferenceModel, load_model
@@ -32,6 +33,18 @@ LABELS_NAME = "labels.json"
 ONNX_OPSET = 17
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig(ModelConfig):
+    """What `beambert export` is configured with; the help of each flag says what it does."""
+
+    source: str
+    destination: str
+    to: str = "savedmodel"
+    task: str | None = None
+    max_seq_length: int | None = None
+    top_k: int = 5
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument(
@@ -46,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         choices=KINDS,
-        default="savedmodel",
+        default=ExportConfig.to,
         help="onnx and litert hold the part of the model behind the tokenizer: they take ids",
     )
     parser.add_argument(
@@ -62,43 +75,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"what the model was trained with or can read, for answer spans {model_loading.SPAN_LENGTH} at most)",
     )
     parser.add_argument(
-        "--top_k", type=vocabulary_size, default=5, metavar="K", help="candidates of the signature fill_mask"
+        "--top_k",
+        type=vocabulary_size,
+        default=ExportConfig.top_k,
+        metavar="K",
+        help="candidates of the signature fill_mask",
     )
     add_model_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> ExportConfig:
+    """Return what the flags ask for."""
+    return ExportConfig.from_args(args)
+
+
+def run(config: ExportConfig) -> int:
     """Exports.
 
     Raises:
         CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: one line for the user.
     """
-    destination = Path(args.destination)
+    destination = Path(config.destination)
     check_destination(destination)
     with lock_destination(f"DST {destination}", destination, "another DST"):
-        return _export(args, destination)
+        return _export(config, destination)
 
 
-def _export(args: argparse.Namespace, destination: Path) -> int:
+def _export(config: ExportConfig, destination: Path) -> int:
     """What `run` does, while the destination is held."""
     check_destination(destination)
-    model_loading.check_model(Path(args.source), **model_options(args))
+    model_loading.check_model(Path(config.source), **config.model_options)
     start_tensorflow()
-    opened = load_model(Path(args.source), task=args.task, **model_options(args))
-    if opened.task == FEATURE_BASED and args.to != "savedmodel":
+    opened = load_model(Path(config.source), task=config.task, **config.model_options)
+    if opened.task == FEATURE_BASED and config.to != "savedmodel":
         raise TrainingError(
-            f"--to {args.to} has no BiLSTM, which {args.source} ends in (task {opened.task}); give --to savedmodel"
+            f"--to {config.to} has no BiLSTM, which {config.source} ends in (task {opened.task}); give --to savedmodel"
         )
-    length = model_loading.text_length(opened, args.max_seq_length)
-    if not 1 <= args.top_k <= len(opened.vocabulary):
-        raise TrainingError(f"--top_k is {args.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")
+    length = model_loading.text_length(opened, config.max_seq_length)
+    if not 1 <= config.top_k <= len(opened.vocabulary):
+        raise TrainingError(f"--top_k is {config.top_k}; give 1 to {len(opened.vocabulary)}, the number of pieces")
     with new_directory(destination) as unfinished:
-        if args.to == "savedmodel":
-            lines = [_shown(name, function) for name, function in save(opened, unfinished, length, args.top_k).items()]
+        if config.to == "savedmodel":
+            signatures = save(opened, unfinished, length, config.top_k)
+            lines = [_shown(name, function) for name, function in signatures.items()]
             require_files(unfinished, ["saved_model.pb", "variables/variables.index", f"assets/{VOCABULARY_NAME}"])
         else:
-            lines = [save_ids_model(opened, unfinished, args.to)]
-            require_files(unfinished, [MODEL_NAMES[args.to], VOCABULARY_NAME])
+            lines = [save_ids_model(opened, unfinished, config.to)]
+            require_files(unfinished, [MODEL_NAMES[config.to], VOCABULARY_NAME])
     print_status(f"Wrote     {destination}: {opened.task}, texts of up to {length} pieces")
     for line in lines:
         print_status(f"          {line}")

@@ -5,6 +5,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from beambert_common.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
 from trainers.backends.tensorflow.startup import start_tensorflow
-from trainers.commands.model_flags import add_model_arguments, model_options, model_paths
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.data.text_encoding import encode_texts
 from trainers.errors import TrainingError
 from trainers.inference import model_loading
@@ -39,6 +40,21 @@ POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
 # Results that may wait until all of them are in order again.
 BYTES_A_WINDOW = 2**28
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig(ModelConfig):
+    """What `beambert features` is configured with; the help of each flag says what it does."""
+
+    input_file: str
+    output_file: str
+    init_checkpoint: str
+    overwrite: bool = False
+    format: str | None = None
+    layers: str | None = None
+    pooling: str = "none"
+    max_seq_length: int = 128
+    batch_size: int = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,50 +85,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pooling",
         choices=POOLINGS,
-        default="none",
+        default=FeaturesConfig.pooling,
         help="none: every token; cls: the vector of [CLS]; mean: the mean over all tokens of a text",
     )
-    parser.add_argument("--max_seq_length", type=sequence_length, default=128, metavar="N", help="longer texts are cut")
-    parser.add_argument("--batch_size", type=batch_size, default=32, metavar="N", help="texts computed together")
+    parser.add_argument(
+        "--max_seq_length",
+        type=sequence_length,
+        default=FeaturesConfig.max_seq_length,
+        metavar="N",
+        help="longer texts are cut",
+    )
+    parser.add_argument(
+        "--batch_size", type=batch_size, default=FeaturesConfig.batch_size, metavar="N", help="texts computed together"
+    )
     add_model_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> FeaturesConfig:
+    """Return what the flags ask for."""
+    return FeaturesConfig.from_args(args)
+
+
+def run(config: FeaturesConfig) -> int:
     """Extracts.
 
     Raises:
         CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
     """
-    output = Path(args.output_file)
-    kind = args.format or format_of(output)
-    inputs = [("--input_file", args.input_file), ("--init_checkpoint", args.init_checkpoint)]
-    inputs += model_paths(args)
-    check_output_file("--output_file", args.output_file, inputs, overwrite=args.overwrite)
-    layers = None if args.layers is None else parse_layers(args.layers)
-    if args.batch_size < 1:
-        raise TrainingError(f"--batch_size is {args.batch_size}; give 1 or more")
-    source = open_texts(args.input_file)
-    size = Path(args.input_file).stat().st_size if args.input_file != "-" else None
-    check_model(Path(args.init_checkpoint), **model_options(args))
+    output = Path(config.output_file)
+    kind = config.format or format_of(output)
+    inputs = [("--input_file", config.input_file), ("--init_checkpoint", config.init_checkpoint)]
+    inputs += config.model_paths
+    check_output_file("--output_file", config.output_file, inputs, overwrite=config.overwrite)
+    layers = None if config.layers is None else parse_layers(config.layers)
+    if config.batch_size < 1:
+        raise TrainingError(f"--batch_size is {config.batch_size}; give 1 or more")
+    source = open_texts(config.input_file)
+    size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
+    check_model(Path(config.init_checkpoint), **config.model_options)
     progress = TextProgress(size)
     start_tensorflow()
     with source:
         extractor = FeatureExtractor(
-            Path(args.init_checkpoint),
+            Path(config.init_checkpoint),
             layers,
-            args.pooling,
-            args.max_seq_length,
-            args.batch_size,
-            **model_options(args),
+            config.pooling,
+            config.max_seq_length,
+            config.batch_size,
+            **config.model_options,
         )
         lines = TextLines(source)
-        with FeatureWriter(output, kind, extractor.layout, overwrite=args.overwrite) as writer:
+        with FeatureWriter(output, kind, extractor.layout, overwrite=config.overwrite) as writer:
             for features in extractor.extract(lines):
                 writer.write(features)
                 progress.update(len(features.token_splits) - 1, lines.bytes_read)
     progress.finish(f"{output} has {writer.count:,} texts, {writer.tokens:,} tokens")
     for count, what in (
-        (extractor.cut, f"were longer than --max_seq_length {args.max_seq_length} and were cut"),
+        (extractor.cut, f"were longer than --max_seq_length {config.max_seq_length} and were cut"),
         (lines.damaged, "were not UTF-8; the bytes that are not were left out"),
     ):
         if count:

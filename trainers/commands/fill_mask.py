@@ -1,6 +1,7 @@
 """`beambert fill-mask`: the pieces that a pretrained model would put in the place of [MASK]."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from beambert_common.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.tensorflow.startup import start_tensorflow
-from trainers.commands.model_flags import add_model_arguments, model_options
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.inference.model_loading import MASKED_LM, check_model, load_model, padded
 from trainers.inference.tokenization import batches_by_length
@@ -26,6 +27,15 @@ class Filling(NamedTuple):
 
     piece: str
     probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskConfig(ModelConfig):
+    """What `beambert fill-mask` is configured with; the help of each flag says what it does."""
+
+    directory: str
+    texts: tuple[str, ...]
+    top_k: int = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,14 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> FillMaskConfig:
+    """Return what the flags ask for."""
+    return FillMaskConfig.from_args(args)
+
+
+def run(config: FillMaskConfig) -> int:
     """Prints each text with the candidates for each of its masks.
 
     Raises:
         ConfigError, TrainingError, VocabularyError: one line for the user.
     """
-    answers = fill_masks(Path(args.directory), args.texts, args.top_k, **model_options(args))
-    for text, masks in zip(args.texts, answers, strict=True):
+    answers = fill_masks(Path(config.directory), list(config.texts), config.top_k, **config.model_options)
+    for text, masks in zip(config.texts, answers, strict=True):
         print(text)
         for number, fillings in enumerate(masks, start=1):
             if len(masks) > 1:

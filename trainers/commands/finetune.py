@@ -13,14 +13,19 @@ DESCRIPTION = (
     "Trains a pretrained BERT on a task, from the files as they are published, scores it and writes its answers. "
     "Stopped at any moment, the same command goes on from the last checkpoint."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> FinetuneConfig:
+    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    return FinetuneConfig.from_args(args)
+
+
+def run(config: FinetuneConfig) -> int:
     """Train, evaluate and predict, with one seed or several.
 
     Args:
-        args: what `add_arguments` defines.
+        config: what to do.
 
     Returns:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
@@ -28,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
     """
-    config = FinetuneConfig.from_args(args)
     if config.seeds > 1:
         from trainers.finetuning.sweep import run_seeds
 

@@ -1,10 +1,33 @@
 """The flags about a model that `convert`, `export`, `features`, `fill-mask` and `predict` share."""
 
 import argparse
+import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.flags import boolean
 from beambert_common.path_flags import LOCAL_PATH
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(FlagConfig):
+    """Files and properties of a model that its own directory may lack; None where it has them."""
+
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    bert_config_file: str | None = None
+
+    @property
+    def model_options(self) -> dict[str, Any]:
+        """The options as arguments of `load_model`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
+
+    @property
+    def model_paths(self) -> list[tuple[str, str]]:
+        """(flag, path) of the files that are named."""
+        paths = {"--vocab_file": self.vocab_file, "--bert_config_file": self.bert_config_file}
+        return [(flag, path) for flag, path in paths.items() if path]
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,14 +47,3 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the model's bert_config.json, where a TF1 checkpoint has none beside it",
     )
-
-
-def model_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of the flags of `add_model_arguments`, as arguments of `load_model`."""
-    return {name: getattr(args, name) for name in ("vocab_file", "do_lower_case", "bert_config_file")}
-
-
-def model_paths(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return (flag, path) of the files that the flags of `add_model_arguments` name."""
-    paths = {"--vocab_file": args.vocab_file, "--bert_config_file": args.bert_config_file}
-    return [(flag, path) for flag, path in paths.items() if path]

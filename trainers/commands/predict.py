@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -16,7 +17,7 @@ from beambert_common.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from trainers.backends.tensorflow.startup import start_tensorflow
-from trainers.commands.model_flags import add_model_arguments, model_options, model_paths
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
 from trainers.inference.model_loading import check_model, load_model
@@ -28,6 +29,34 @@ DESCRIPTION = (
     "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
     "||| a choice ||| another choice', for a question 'question ||| context', or give it with --question."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(ModelConfig):
+    """What `beambert predict` is configured with; the help of each flag says what it does."""
+
+    directory: str
+    texts: tuple[str, ...] = ()
+    input_file: str | None = None
+    output_file: str | None = None
+    overwrite: bool = False
+    json: bool = False
+    question: str | None = None
+    null_score_diff_threshold: float | None = None
+    words_at: str | None = None
+    top_k: int = 5
+    task: str | None = None
+    max_seq_length: int | None = None
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        """Check that there are texts.
+
+        Raises:
+            TrainingError: none are given, or in two ways.
+        """
+        if bool(self.texts) == bool(self.input_file):
+            raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the words of a token classifier end: at white space and punctuation, or, for texts that were split "
         "as the training data, at white space alone (default: punctuation)",
     )
-    parser.add_argument("--top_k", type=vocabulary_size, default=5, metavar="K", help="labels of a text, the likeliest")
+    parser.add_argument(
+        "--top_k",
+        type=vocabulary_size,
+        default=PredictConfig.top_k,
+        metavar="K",
+        help="labels of a text, the likeliest",
+    )
     parser.add_argument(
         "--task",
         choices=tuple(TASKS),
@@ -77,41 +112,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pieces that are read of a text; the rest is cut, or for answer spans and token classification read in "
         "further windows (default: what the model was trained with or can read)",
     )
-    parser.add_argument("--batch_size", type=batch_size, default=32, metavar="N", help="texts computed together")
+    parser.add_argument(
+        "--batch_size", type=batch_size, default=PredictConfig.batch_size, metavar="N", help="texts computed together"
+    )
     add_model_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> PredictConfig:
+    """Return what the flags ask for. Raises TrainingError where texts are given in no way or in two."""
+    return PredictConfig.from_args(args)
+
+
+def run(config: PredictConfig) -> int:
     """Answers.
 
     Raises:
         CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
     """
-    if bool(args.texts) == bool(args.input_file):
-        raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
-    _check_output(args)
-    source = None if args.input_file is None else open_texts(args.input_file)
-    check_model(Path(args.directory), **model_options(args))
+    _check_output(config)
+    source = None if config.input_file is None else open_texts(config.input_file)
+    check_model(Path(config.directory), **config.model_options)
     start_tensorflow()
     predictor = Predictor(
-        load_model(Path(args.directory), task=args.task, **model_options(args)),
-        max_seq_length=args.max_seq_length,
-        batch_size=args.batch_size,
-        top_k=args.top_k,
-        question=args.question,
-        null_score_diff_threshold=args.null_score_diff_threshold,
-        words_at=args.words_at,
+        load_model(Path(config.directory), task=config.task, **config.model_options),
+        max_seq_length=config.max_seq_length,
+        batch_size=config.batch_size,
+        top_k=config.top_k,
+        question=config.question,
+        null_score_diff_threshold=config.null_score_diff_threshold,
+        words_at=config.words_at,
     )
     try:
-        with _destination(args.output_file, args.overwrite) as output:
+        with _destination(config.output_file, config.overwrite) as output:
             if source is None:
                 # What a shell gives that is not UTF-8 comes as half a character.
-                texts = [text.encode(errors="surrogateescape").decode(errors="replace") for text in args.texts]
-                _write(predictor, texts, [f"{text[:40]!r}" for text in texts], args.json, output)
+                texts = [text.encode(errors="surrogateescape").decode(errors="replace") for text in config.texts]
+                _write(predictor, texts, [f"{text[:40]!r}" for text in texts], config.json, output)
                 count = len(texts)
             else:
+                assert config.input_file is not None
+                # Of an answer that stands on the screen the progress would be a part.
+                is_seen = config.output_file is None and sys.stdout.isatty()
                 with source:
-                    count = _predict_lines(predictor, source, args, output)
+                    count = _predict_lines(predictor, source, config.input_file, config.json, output, not is_seen)
             output.flush()
     except BrokenPipeError:
         # Whoever reads has seen enough; what Python still holds back goes nowhere.
@@ -121,25 +164,27 @@ def run(args: argparse.Namespace) -> int:
         given, trained = "single texts", f"pairs; write 'a text{PAIR_SEPARATOR}another'"
         if not predictor.opened.likely_pairs:
             given, trained = "pairs", "single texts; give one text each"
-        warn(f"{predictor.doubtful:,} of {count:,} are {given}, and {args.directory} seems to be trained on {trained}")
+        warn(
+            f"{predictor.doubtful:,} of {count:,} are {given}, and {config.directory} seems to be trained on {trained}"
+        )
     if predictor.cut:
         warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
     return 0
 
 
-def _check_output(args: argparse.Namespace) -> None:
+def _check_output(config: PredictConfig) -> None:
     """Refuse an output that exists or that the command reads.
 
     Raises:
         OutputFileError: it names the file and the remedy.
     """
-    inputs = [("DIR", args.directory), *model_paths(args)]
-    if args.input_file is not None:
-        inputs.insert(0, ("--input_file", args.input_file))
-    if args.output_file is None:
+    inputs = [("DIR", config.directory), *config.model_paths]
+    if config.input_file is not None:
+        inputs.insert(0, ("--input_file", config.input_file))
+    if config.output_file is None:
         check_stdout(inputs)
     else:
-        check_output_file("--output_file", args.output_file, inputs, overwrite=args.overwrite)
+        check_output_file("--output_file", config.output_file, inputs, overwrite=config.overwrite)
 
 
 @contextmanager
@@ -156,17 +201,17 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
         yield file
 
 
-def _predict_lines(predictor: Predictor, source: BinaryIO, args: argparse.Namespace, output: TextIO) -> int:
+def _predict_lines(
+    predictor: Predictor, source: BinaryIO, input_file: str, as_json: bool, output: TextIO, show_progress: bool
+) -> int:
     """Answers every line of a file, many at a time; how many there were."""
-    name = "stdin" if args.input_file == "-" else args.input_file
+    name = "stdin" if input_file == "-" else input_file
     lines = TextLines(source)
     remaining, count = iter(lines), 0
-    # Of an answer that stands on the screen the progress would be a part.
-    is_seen = args.output_file is None and sys.stdout.isatty()
-    progress = None if is_seen else TextProgress(None if name == "stdin" else Path(name).stat().st_size)
+    progress = TextProgress(None if name == "stdin" else Path(name).stat().st_size) if show_progress else None
     while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
         places = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
-        _write(predictor, chunk, places, args.json, output)
+        _write(predictor, chunk, places, as_json, output)
         count += len(chunk)
         if progress:
             progress.update(len(chunk), lines.bytes_read)

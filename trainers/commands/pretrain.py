@@ -16,14 +16,19 @@ DESCRIPTION = (
     "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
     "Stopped at any moment, the same command goes on from the last checkpoint."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "complete_arguments", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "complete_arguments", "configure", "run"]
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> PretrainConfig:
+    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    return PretrainConfig.from_args(args)
+
+
+def run(config: PretrainConfig) -> int:
     """Train and evaluate.
 
     Args:
-        args: what `add_arguments` defines.
+        config: what to do.
 
     Returns:
         The exit code, as of `trainers.pretraining.prepare.run_pretraining`.
@@ -31,4 +36,4 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         as of `run_pretraining`.
     """
-    return run_pretraining(PretrainConfig.from_args(args))
+    return run_pretraining(config)

@@ -3,8 +3,10 @@
 import argparse
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from beambert_common.flag_config import flag_values
 from beambert_common.flags import batch_size, positive_float
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
@@ -13,7 +15,40 @@ DESCRIPTION = (
     "Fine-tunes with every combination of batch size, learning rate and number of epochs, and shows which is best on "
     "the development examples. Stopped at any moment, the same command goes on with what is missing."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
+__all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """What `beambert tune` is configured with: the grid, and all that its runs have in common.
+
+    Attributes:
+        finetuning: of each run, but for what the grid says.
+        train_batch_sizes, learning_rates, epochs: the values of the grid; defaults are the paper's.
+        keep_runs: whether to keep the checkpoints of all runs.
+    """
+
+    finetuning: FinetuneConfig
+    train_batch_sizes: tuple[int, ...] = (16, 32)
+    learning_rates: tuple[float, ...] = (5e-5, 3e-5, 2e-5)
+    epochs: tuple[float, ...] = (2.0, 3.0, 4.0)
+    keep_runs: bool = False
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> "TuneConfig":
+        """Return the configuration that parsed flags name. Raises TrainingError as `FinetuneConfig` does."""
+        return cls(finetuning=FinetuneConfig.from_args(args), **flag_values(cls, args))
+
+    def grid(self) -> dict[str, dict[str, Any]]:
+        """Return the options of each run that it does not share with the others, by the name of the run."""
+        return {
+            f"batch{batch_size}-lr{rate:g}-epochs{epochs:g}": {
+                "train_batch_size": batch_size,
+                "learning_rate": rate,
+                "num_train_epochs": epochs,
+            }
+            for batch_size, rate, epochs in itertools.product(self.train_batch_sizes, self.learning_rates, self.epochs)
+        }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,21 +59,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--train_batch_sizes",
         type=_listed(batch_size),
-        default=[16, 32],
+        default=TuneConfig.train_batch_sizes,
         metavar="N,...",
         help="examples an update (default: 16,32)",
     )
     group.add_argument(
         "--learning_rates",
         type=_listed(positive_float),
-        default=[5e-5, 3e-5, 2e-5],
+        default=TuneConfig.learning_rates,
         metavar="RATE,...",
         help="peak learning rates (default: 5e-5,3e-5,2e-5)",
     )
     group.add_argument(
         "--epochs",
         type=_listed(positive_float),
-        default=[2.0, 3.0, 4.0],
+        default=TuneConfig.epochs,
         metavar="N,...",
         help="times that every example is seen (default: 2,3,4)",
     )
@@ -51,7 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def configure(args: argparse.Namespace) -> TuneConfig:
+    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    return TuneConfig.from_args(args)
+
+
+def run(config: TuneConfig) -> int:
     """Makes the runs.
 
     Returns:
@@ -62,15 +102,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from trainers.finetuning.sweep import run_several
 
-    grid = {
-        f"batch{batch_size}-lr{rate:g}-epochs{epochs:g}": {
-            "train_batch_size": batch_size,
-            "learning_rate": rate,
-            "num_train_epochs": epochs,
-        }
-        for batch_size, rate, epochs in itertools.product(args.train_batch_sizes, args.learning_rates, args.epochs)
-    }
-    return run_several(FinetuneConfig.from_args(args), grid, args.keep_runs)
+    return run_several(config.finetuning, config.grid(), config.keep_runs)
 
 
 def _listed(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:

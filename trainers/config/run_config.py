@@ -4,12 +4,12 @@ Names are those of the flags. The defaults are here; the flags take them from he
 TensorFlow.
 """
 
-import argparse
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+from beambert_common.flag_config import FlagConfig
 from beambert_common.typed_json import Count, NonNegative, Number, Positive
 from trainers.errors import TrainingError
 from trainers.optimization.optimizer_options import OptimizerOptions
@@ -18,7 +18,7 @@ _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(FlagConfig):
     """What every training run is configured with; the help of each flag says what it does.
 
     None is an option that was not given and has no fixed default.
@@ -85,19 +85,6 @@ class RunConfig:
                 raise TrainingError(
                     f"--{name} is given without --tpu_name; name the TPU, or leave both out for a local one"
                 )
-
-    @classmethod
-    def from_args(cls, args: argparse.Namespace) -> Self:
-        """Return the configuration that parsed flags name; flags of other commands are left out.
-
-        Raises:
-            TrainingError: as of `__post_init__`.
-        """
-        values: dict[str, Any] = {
-            field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if field.name in args
-        }
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
         """Return all options by name as JSON has them, as the run's manifest records them."""

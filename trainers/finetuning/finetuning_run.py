@@ -117,7 +117,8 @@ class FinetuningRun:
         if config.do_train:
             stopped = self._train()
             if stopped is not None:
-                self._write_report()
+                if self.distribution.is_chief:
+                    write_report(self.output)
                 return 128 + stopped
         elif self.distribution.is_chief:
             self._write_record()
@@ -138,7 +139,7 @@ class FinetuningRun:
         if self.distribution.is_chief:
             if checkpoint is not None and (config.do_train or results is not None):
                 write_model(self.plan, checkpoint.step, results)
-            self._write_report()
+            write_report(self.output)
             require_outputs(self.plan, checkpoint, results, files, has_trained=self.has_trained)
             print_summary(self.plan, checkpoint, results, files)
         return 0
@@ -320,10 +321,6 @@ class FinetuningRun:
         plan, output = self.plan, self.output
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
         write_model(self.plan, None, None)
-
-    def _write_report(self) -> None:
-        if self.distribution.is_chief:
-            write_report(self.output)
 
     def _require_best(self) -> None:
         """Checks that the best checkpoint so far did not vanish, for then a worse one would become the best."""

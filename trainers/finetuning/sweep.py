@@ -28,7 +28,7 @@ from trainers.finetuning.prepare import require_data_directory, run_once
 from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
 from trainers.finetuning.tasks.task_names import check_task_options
 from trainers.monitoring.training_progress import print_status, warn
-from trainers.run_report.run_warnings import score_warnings_in
+from trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
 from trainers.run_report.sweep_report import (
     RunOutcome,
     shown,
@@ -41,7 +41,6 @@ from trainers.training import run_manifest
 from trainers.training.run_lock import run_lock
 
 FILE_NAME = RUNS_MANIFEST
-_RESULTS_NAME = "eval_results.json"
 _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 
 
@@ -124,7 +123,7 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         else:
             if code:
                 return code
-            metrics = _results(output / name / _RESULTS_NAME)
+            metrics = _results(output / name / RESULTS_NAME)
             outcomes[name] = {**outcome, "metrics": metrics, "problem": None}
         _write(output, outcomes)
         if grid is not None:

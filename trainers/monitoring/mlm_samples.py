@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from beambert_common.unicode_text import escape_unprintable
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
@@ -60,11 +61,11 @@ def _line(
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     best = shifted.argmax(axis=-1)  # [m]
     shares = 1 / np.exp(shifted).sum(axis=-1)  # [m]: the best piece's exponential is 1.
-    texts = [_printable(vocabulary.pieces[piece]) for piece in ids]
+    texts = [escape_unprintable(vocabulary.pieces[piece]) for piece in ids]
     glued = [text.startswith(CONTINUATION) for text in texts]
     texts = [text.removeprefix(CONTINUATION) for text in texts]
     for position, original, piece, share in zip(positions, originals, best, shares, strict=True):
-        was, is_now = (_printable(vocabulary.pieces[number]) for number in (original, piece))
+        was, is_now = (escape_unprintable(vocabulary.pieces[number]) for number in (original, piece))
         texts[position] = f"[{was}→{is_now} {share:.0%}]"
         glued[position] = was.startswith(CONTINUATION)
     start = 1 if len(ids) and ids[0] == vocabulary.cls_id else 0
@@ -79,7 +80,3 @@ def _line(
             line += " "
         line += texts[position]
     return line + (" …" if last < end else "")
-
-
-def _printable(piece: str) -> str:
-    return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in piece)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from beambert_common.durations import format_duration
 from beambert_common.typed_json import Count, NonNegative, Number
+from pipelines.dataset import SPLITS
 from trainers.metrics.chance_levels import with_level
 from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
 from trainers.monitoring.tensorboard import EventLog
@@ -107,7 +108,7 @@ class TrainingMonitor:
         if self.output is not None:
             self.log = MetricsLog(self.output / FILE_NAME, self.step)
             self.resources.callback(self.log.close)
-            for split in ("train", "validation"):
+            for split in SPLITS:
                 self.events[split] = EventLog(self.output / LOGS_NAME / split, self.step)
                 self.resources.callback(self.events[split].close)
             self.progress = self.resources.enter_context(ProgressLine())

@@ -111,7 +111,8 @@ class PretrainingRun:
                 self._write_beginning()
             stopped = self._train()
             if stopped is not None:
-                self._write_report()
+                if self.distribution.is_chief:
+                    write_report(self.output)
                 return 128 + stopped
         checkpoint = self._last_checkpoint()
         results = self._evaluate_checkpoint(checkpoint) if config.do_eval else None
@@ -119,7 +120,7 @@ class PretrainingRun:
             model = native.load(self.output)
             if model is not None:
                 write_model(self.plan, trained_model(model, checkpoint, results))
-            self._write_report()
+            write_report(self.output)
             require_outputs(self.plan, checkpoint, results, has_trained=self.has_trained)
             print_summary(self.output, checkpoint, results)
         return 0
@@ -324,10 +325,6 @@ class PretrainingRun:
         return filled_masks(
             {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary
         )
-
-    def _write_report(self) -> None:
-        if self.distribution.is_chief:
-            write_report(self.output)
 
 
 class _NothingToEvaluateOn(Exception):

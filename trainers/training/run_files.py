@@ -9,6 +9,7 @@ from pathlib import Path
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import write_atomic
+from beambert_common.file_errors import AGAIN
 from bert_model.checkpoints import native
 from bert_model.config import BertConfig
 from pipelines.io.output_directory import entries_of
@@ -18,7 +19,6 @@ from trainers.errors import StorageError
 from trainers.training import run_manifest
 from trainers.training.run_manifest import RunRecord
 
-_AGAIN = "run the same command again"
 # Directories that a training run makes again where they are missing.
 _MADE_AGAIN = {native.CHECKPOINTS_NAME, "logs"}
 # Encoded rows are kept before there is a run; their files are named by content, so that none is ever replaced.
@@ -84,7 +84,7 @@ def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iter
                     write_atomic(output / run_manifest.FILE_NAME, record.to_json().encode())
         if not isinstance(error, FileNotFoundError) or output.is_dir():
             raise
-        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}") from error
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {AGAIN}") from error
 
 
 def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
@@ -101,7 +101,7 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
         StorageError: a file is missing or holds something else; it names the first such file.
     """
     if not output.is_dir():
-        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {_AGAIN}")
+        raise StorageError(f"{output} was removed, moved or replaced while the command ran; {AGAIN}")
     missing = [name for name in contents if not (output / name).exists()]
     for name in missing:
         content = contents[name]
@@ -110,14 +110,14 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
     for name, content in contents.items():
         path = output / name
         if name in missing:
-            raise StorageError(f"{path} was removed while the command ran; {_AGAIN}")
+            raise StorageError(f"{path} was removed while the command ran; {AGAIN}")
         if content is not None and path.read_bytes() != content:
-            raise StorageError(f"{path} was changed while the command ran; {_AGAIN}")
+            raise StorageError(f"{path} was changed while the command ran; {AGAIN}")
     if checkpoint is None:
         return
     if not Path(f"{checkpoint}.index").exists() or not list(checkpoint.parent.glob(f"{checkpoint.name}.data-*")):
         raise StorageError(
-            f"checkpoint {checkpoint} was removed while the command ran; {_AGAIN}: it resumes from the one before it"
+            f"checkpoint {checkpoint} was removed while the command ran; {AGAIN}: it resumes from the one before it"
         )
 
 
@@ -133,7 +133,7 @@ def require_checkpoint(directory: Path, step: int) -> None:
     """
     prefix = directory / f"model.ckpt-{step}"
     if not Path(f"{prefix}.index").exists():
-        raise StorageError(f"checkpoint {prefix} was removed while the command ran; {_AGAIN}")
+        raise StorageError(f"checkpoint {prefix} was removed while the command ran; {AGAIN}")
 
 
 def stale_best(directory: Path) -> bytes | None:

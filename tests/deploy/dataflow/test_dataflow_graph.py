@@ -92,7 +92,8 @@ def everything(tmp_path_factory):
         parser = argparse.ArgumentParser()
         pipelines.commands.build.add_arguments(parser)
         argv = ["--input", f"gs://{BUCKET}/text/?.txt", "--output", f"gs://{BUCKET}/data", "--vocab_size=100"]
-        jobs = dataflow_graph.jobs_of("build", parser.parse_args([*argv, *EVERYTHING]))
+        config = pipelines.commands.build.configure(parser.parse_args([*argv, *EVERYTHING]))
+        jobs = dataflow_graph.jobs_of(config)
         return {job.name: dataflow_graph.to_proto(job.build, FLAGS) for job in jobs}
 
 

@@ -117,18 +117,17 @@ def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
     master = cluster.address.replace("localhost", "localhost.localdomain")
     cluster_there = FlinkCluster(master)
     assert cluster_there.host == "localhost.localdomain"
-    args = _args("--flink_master", master)
+    config = _config("--flink_master", master)
     cluster_there.overview = FlinkCluster(cluster.address).overview
     with pytest.raises(SubmitError, match="is a path of this machine, and the cluster is on localhost"):
-        flink._check(args, beambert.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
+        flink._check(config, beambert.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
     flags = ["--input", "gs://a", "--output", "gs://b", "--vocab_file", "here.txt"]
     with pytest.raises(SubmitError, match=r"--vocab_file here\.txt is a path of this machine"):
-        flink._check(args, beambert.read_command("build", flags), cluster_there, "n")
+        flink._check(config, beambert.read_command("build", flags), cluster_there, "n")
 
 
-def _args(*flags: str):
-    parser, _ = beambert.make_parser("submit flink")
-    return parser.parse_args(flags)
+def _config(*flags: str):
+    return beambert.read_command("submit flink", list(flags)).configure()
 
 
 def test_no_java(cluster, submit):
@@ -168,9 +167,9 @@ def test_flags_of_beams_that_are_ours(submit):
 
 def test_a_warning_where_nothing_is_tried_again(cluster, capsys, tmp_path):
     cluster.answers["/jobmanager/config"] = []
-    args = _args("--flink_master", cluster.address, pool(cluster))
+    config = _config("--flink_master", cluster.address, pool(cluster))
     command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
-    assert flink._check(args, command, FlinkCluster(cluster.address), "n") == (2, False)
+    assert flink._check(config, command, FlinkCluster(cluster.address), "n") == (2, False, "1.19")
     assert "a lost TaskManager fails the job" in capsys.readouterr().err
 
 
@@ -189,13 +188,13 @@ def test_the_name_of_a_job_is_that_of_its_output(tmp_path, monkeypatch):
 
 
 def test_the_flags_that_beam_is_given():
-    args = _args("--flink_master=a:8081", "--environment_config=b:1")
-    flags = flink.beam_flags(args, "localhost:7", flink.Plan(3, False), "beambert-1")
+    config = _config("--flink_master=a:8081", "--environment_config=b:1")
+    flags = flink.beam_flags(config, "localhost:7", flink.Plan(3, False, "2.0"), "beambert-1")
     assert {"--runner=PortableRunner", "--job_endpoint=localhost:7", "--parallelism=3"} <= set(flags)
     assert {"--environment_type=EXTERNAL", "--environment_config=b:1", "--job_name=beambert-1"} <= set(flags)
     assert not any("cache" in flag for flag in flags)
-    args = _args("--flink_master=a:8081", "--environment_type=LOOPBACK")
-    flags = flink.beam_flags(args, "localhost:7", flink.Plan(3, True), "beambert-1")
+    config = _config("--flink_master=a:8081", "--environment_type=LOOPBACK")
+    flags = flink.beam_flags(config, "localhost:7", flink.Plan(3, True, "2.0"), "beambert-1")
     assert not any("config" in flag for flag in flags)
     assert any("--environment_cache_millis=" in flag for flag in flags)
 
@@ -206,7 +205,7 @@ def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("another", "RUNNING")
 
     def command() -> None:
-        with flink._jobs_watched(FlinkCluster(cluster.address), "ours", flink.Plan(2, False)):
+        with flink._jobs_watched(FlinkCluster(cluster.address), "ours", flink.Plan(2, False, "1.19")):
             cluster.job("ours", "RUNNING")
             cluster.answers["/jobs/overview"]["jobs"][-1]["jid"] = "4567"
             raise raised

@@ -119,35 +119,35 @@ def deployment() -> dict[str, Any]:
     return documents(FOLDER / "cluster.yaml")[0]
 
 
-def submission() -> tuple[str, Command, Any]:
-    """The pod of the submission: its image, the command it runs, and its flags in front of that."""
+def submission() -> tuple[str, Command, flink.FlinkConfig]:
+    """The pod of the submission: its image, the command it runs, and its configuration of Flink."""
     pod = documents(FOLDER / "submit.yaml")[0]["spec"]["template"]["spec"]
     words = pod["containers"][0]["command"]
     assert words[:3] == ["beambert", "submit", "flink"]
     split = next(number for number, word in enumerate(words) if word in flink.RUNS)
-    args = beambert.make_parser("submit flink")[0].parse_args(words[3:split])
-    return pod["containers"][0]["image"], beambert.read_command(words[split], words[split + 1 :]), args
+    config = beambert.read_command("submit flink", words[3:split]).configure()
+    return pod["containers"][0]["image"], beambert.read_command(words[split], words[split + 1 :]), config
 
 
 def test_the_parts_fit_together():
     cluster = deployment()["spec"]
-    image, command, args = submission()
+    image, command, config = submission()
     worker = cluster["taskManager"]["podTemplate"]["spec"]["containers"][0]
     # The bytes of shards hang on versions: one image for both.
     assert worker["image"] == image
     port = worker["ports"][0]["containerPort"]
-    assert args.environment_type == "EXTERNAL"
-    assert args.environment_config == f"localhost:{port}" == f"localhost:{DEFAULT_PORT}"
+    assert config.environment_type == "EXTERNAL"
+    assert config.environment_config == f"localhost:{port}" == f"localhost:{DEFAULT_PORT}"
     assert f"--port={port}" in worker["command"]
     assert worker["command"][:3] == ["python", "-m", "deploy.flink.worker_pool"]
     # The service that the operator makes for the REST interface.
-    assert args.flink_master == f"{deployment()['metadata']['name']}-rest:8081"
+    assert config.flink_master == f"{deployment()['metadata']['name']}-rest:8081"
     slots = int(cluster["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])
-    assert args.parallelism == cluster["taskManager"]["replicas"] * slots
+    assert config.parallelism == cluster["taskManager"]["replicas"] * slots
     # A second slot would share the one Python process of its TaskManager.
     assert slots == 1
-    assert args.shared_paths
-    assert all(path.startswith("/data/") for path in [*command.args.input, command.args.output])
+    assert config.shared_paths
+    assert all(path.startswith("/data/") for _, path in command.path_arguments)
     claim = documents(FOLDER / "volume.yaml")[0]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     claims = [m["claimName"] for path in MANIFESTS for d in documents(path) for m in walk(d) if "claimName" in m]

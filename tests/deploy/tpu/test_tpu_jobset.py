@@ -65,13 +65,13 @@ def test_no_secrets(documents, pod):
 def test_the_command_is_one_of_beamberts_and_writes_where_it_lasts(pod, documents):
     (container,) = pod["containers"]
     name, *argv = container["args"]
-    args = beambert.read_command(name, argv).args
-    assert args.strategy == "tpu"
+    config = beambert.read_command(name, argv).configure()
+    assert config.strategy == "tpu"
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     kept = {volume["name"]: volume for volume in pod["volumes"]}
-    place = mounts[f"/{args.output.split('/')[1]}"]["name"]
+    place = mounts[f"/{config.output.split('/')[1]}"]["name"]
     assert kept[place]["persistentVolumeClaim"]["claimName"] == documents["PersistentVolumeClaim"]["metadata"]["name"]
-    for data in args.data:
+    for data in config.data:
         assert mounts[f"/{data.split('/')[1]}"]["readOnly"] is True
     assert pod["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"]
 

@@ -11,7 +11,7 @@ from google.api_core.exceptions import PreconditionFailed
 
 from pipelines.errors import OutputError
 from pipelines.runner.output_lock import FILE_NAME, lock_output
-from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
+from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
 ROUNDS, AT_ONCE = 25, 4
 # Processes that are ready take the lock when their input says so, and hold it until it ends.
@@ -32,14 +32,6 @@ for line in sys.stdin:
         sys.stdin.readline()
     print("released", flush=True)
 """
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
-        for name, value in here.environment.items():
-            patch.setenv(name, value)
-        yield here
 
 
 def test_the_stand_in_honors_preconditions(cloud):

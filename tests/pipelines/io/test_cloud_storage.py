@@ -16,15 +16,7 @@ from pipelines.runner.output_lock import FILE_NAME, lock_output
 from pipelines.sources import SourceError
 from pipelines.sources.files import match_files, require_unchanged
 from tests.conftest import SMALL
-from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
-        for name, value in here.environment.items():
-            patch.setenv(name, value)
-        yield here
+from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
 
 def test_a_second_build_is_refused_and_told_by_whom_until_the_first_is_over(cloud):

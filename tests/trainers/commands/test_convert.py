@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -153,9 +154,8 @@ def release(tmp_path):
 def pretrained(options, capsys, *flags):
     """Trains a step that changes nothing, the learning rate of the first being 0; what it said."""
     capsys.readouterr()
-    args = options("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", *map(str, flags))
-    args.model = None
-    assert pretrain.run(args) == 0
+    config = options("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", *map(str, flags))
+    assert pretrain.run(dataclasses.replace(config, model=None)) == 0
     return capsys.readouterr().out
 
 
@@ -214,13 +214,13 @@ def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
 
 def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
     directory, _, _ = release
-    args = options("--do_train", "--init_checkpoint", str(directory))
+    config = options("--do_train", "--init_checkpoint", str(directory))
     message = (
         r"of another model: hidden_size 16 there, 32 in the model; num_hidden_layers 1 there, 2 in the model; "
         r"intermediate_size 20 there, 64 in the model; max_position_embeddings \d+ there, \d+ in the model; leave"
     )
     with pytest.raises(TrainingError, match=message):
-        pretrain.run(args)
+        pretrain.run(config)
     write_release(tmp_path / "other")
     with pytest.raises(TrainingError, match=r"other/vocab\.txt, which is not the vocabulary of --data; build"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")

@@ -1,17 +1,15 @@
 import argparse
-from pathlib import Path
 
 import pytest
 
 import beambert
 from bert_model.checkpoints.stored_tensors import CheckpointError
+from tests.conftest import ROOT
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands import fill_mask, pretrain
 from trainers.commands.fill_mask import encode, fill_masks
 from trainers.errors import TrainingError
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -83,7 +81,8 @@ def test_errors(tmp_path, output):
 def test_printed(output, capsys):
     parser = argparse.ArgumentParser()
     fill_mask.add_arguments(parser)
-    assert fill_mask.run(parser.parse_args([str(output), "ba [MASK] [MASK]", "--top_k", "2"])) == 0
+    args = parser.parse_args([str(output), "ba [MASK] [MASK]", "--top_k", "2"])
+    assert fill_mask.run(fill_mask.configure(args)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ba [MASK] [MASK]"
     assert [line.strip() for line in lines if "[MASK]" in line][1:] == ["[MASK] 1", "[MASK] 2"]

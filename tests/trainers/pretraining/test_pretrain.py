@@ -230,9 +230,8 @@ def test_evaluation_alone(tmp_path, options):
         pretrain.run(options("--do_eval"))
     pretrain.run(options("--do_train"))
     assert not (tmp_path / "output" / "eval_results.txt").exists()
-    args = options("--do_eval")
-    args.model = None
-    assert pretrain.run(args) == 0
+    config = dataclasses.replace(options("--do_eval"), model=None)
+    assert pretrain.run(config) == 0
     assert (tmp_path / "output" / "eval_results.txt").exists()
 
 

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.unicode_text import replace_surrogates
 from tokenizer.tokenizer import Tokenizer
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.data.text_encoding import encode_texts
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
 from trainers.finetuning.tasks.submission import readable_predictions, test_results
-from trainers.finetuning.tasks.text.table_files import Table, read_split, storable
+from trainers.finetuning.tasks.text.table_files import Table, read_split
 from trainers.metrics.score_warnings import choice_warnings
 from trainers.metrics.task_metrics import softmax
 
@@ -127,7 +128,7 @@ def _listed_choices(table: Table) -> list[list[str]]:
             raise TaskDataError(f'{table.where(row)}: \'choices\' is no list of texts; write ["...", "..."]')
         if not isinstance(question, str | None):
             raise TaskDataError(f"{table.where(row)}: 'question' is {question!r}, not text; mend the row")
-        choices.append([storable(f"{question} {text}" if question else text) for text in cell])
+        choices.append([replace_surrogates(f"{question} {text}" if question else text) for text in cell])
     return choices
 
 

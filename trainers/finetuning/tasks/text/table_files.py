@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from beambert_common.unicode_text import replace_surrogates
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from trainers.finetuning.tasks.utf8_files import read_text
@@ -70,12 +71,7 @@ class Table:
             if not isinstance(cell, str):
                 found = "nothing" if cell is None else f"{cell!r}"
                 raise TaskDataError(f"{self.where(row)}: {name!r} is {found}, not text; mend the row or leave it out")
-        return [storable(cell) for cell in cells]
-
-
-def storable(text: str) -> str:
-    """The text, "?" in the place of lone surrogates: JSON can write them, but they are no characters."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        return [replace_surrogates(cell) for cell in cells]
 
 
 def find_split(directory: Path, split: str) -> Path | None:

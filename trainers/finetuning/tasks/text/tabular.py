@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beambert_common.flags import number
+from beambert_common.unicode_text import replace_surrogates
 from trainers.config.finetune_config import FinetuneConfig, TableConfig
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from trainers.finetuning.tasks.text.table_files import Table, find_split, read_split, storable
+from trainers.finetuning.tasks.text.table_files import Table, find_split, read_split
 from trainers.finetuning.tasks.text.text_example import TextExample
 from trainers.finetuning.tasks.text.text_task import TextTask
 
@@ -174,7 +175,7 @@ def _class_name(cell: Any, where: str) -> str:
     if cell is None or cell != cell or (isinstance(cell, str) and not cell.strip()):
         raise TaskDataError(f"{where}: no label; give it one, or leave the row out")
     if isinstance(cell, str | int | float):
-        return storable(str(cell).strip())
+        return replace_surrogates(str(cell).strip())
     raise TaskDataError(
         f"{where}: label {cell!r} is no text and no number; for several labels say --problem multi_label"
     )

@@ -1,0 +1,50 @@
+"""The first words of a command line: which command they name, in a table of commands with their summaries."""
+
+import difflib
+import sys
+from collections.abc import Iterable, Mapping
+
+from beambert_common.command import usage_error
+
+HELP = ("help", "--help", "-h")
+VERSION = ("version", "--version", "-V")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" for a mistyped word, or nothing."""
+    close = difflib.get_close_matches(word.lower(), known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def summaries(commands: Mapping[str, tuple[str, str]], names: Iterable[str]) -> str:
+    """Return a line for each of the commands named."""
+    return "\n".join(f"  {name:<18}{commands[name][1]}" for name in names)
+
+
+def destinations(commands: Iterable[str], word: str) -> list[str]:
+    """Return the commands of two words that start with a word."""
+    return [name for name in commands if name.startswith(f"{word} ")]
+
+
+def split_command(commands: Mapping[str, object], argv: list[str]) -> tuple[str, list[str]]:
+    """Return the command's name and its arguments; a mistake ends the program with a line."""
+    if argv[0].startswith("-"):
+        name = next((word for word in argv[1:] if word in commands or destinations(commands, word)), None)
+        if name:
+            message = f"{argv[0]} is before the command; flags follow it: beambert {name} {argv[0]} ..."
+        else:
+            message = f"unknown argument {argv[0]}{nearest(argv[0], (*HELP, *VERSION))}"
+        sys.exit(usage_error("beambert", message, "beambert --help"))
+    two_words = destinations(commands, argv[0])
+    name = " ".join(argv[: 2 if two_words else 1])
+    if name in commands:
+        return name, argv[len(name.split()) :]
+    if not two_words:
+        sys.exit(usage_error("beambert", f"unknown command {name!r}{nearest(name, commands)}", "beambert --help"))
+    where = [destination.partition(" ")[2] for destination in two_words]
+    choices = f"{', '.join(where[:-1])} or {where[-1]}"
+    if len(argv) == 1 or argv[1].startswith("-"):
+        message = f"{argv[0]} needs a destination first: {choices}, then its flags and the command"
+    else:
+        message = f"unknown destination {argv[1]!r}: give {choices}{nearest(argv[1], where)}"
+    sys.exit(usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))

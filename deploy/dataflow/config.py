@@ -1,0 +1,49 @@
+"""The configuration of `beambert submit dataflow`."""
+
+from dataclasses import dataclass
+
+from beambert_common.flag_config import FlagConfig
+from pipelines.errors import SubmitError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataflowConfig(FlagConfig):
+    """How to run a data command on Dataflow; the help of each flag says what it does.
+
+    None is an option that was not given and has no fixed default.
+    """
+
+    project: str
+    region: str
+    temp_location: str
+    staging_location: str | None = None
+    job_name: str | None = None
+    labels: tuple[str, ...] = ()
+
+    sdk_container_image: str | None = None
+    setup_file: str | None = None
+
+    worker_machine_type: str | None = None
+    num_workers: int | None = None
+    max_num_workers: int = 20
+    autoscaling_algorithm: str = "THROUGHPUT_BASED"
+    disk_size_gb: int = 30
+    service_account_email: str | None = None
+    network: str | None = None
+    subnetwork: str | None = None
+    use_public_ips: bool = False
+
+    dry_run: bool = False
+    dataflow_endpoint: str | None = None
+    no_auth: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers of workers.
+
+        Raises:
+            SubmitError: they contradict each other.
+        """
+        if self.num_workers and self.num_workers > self.max_num_workers:
+            raise SubmitError(f"--num_workers {self.num_workers} is more than --max_num_workers {self.max_num_workers}")
+        if self.autoscaling_algorithm == "NONE" and not self.num_workers:
+            raise SubmitError("--autoscaling_algorithm NONE keeps --num_workers; say how many")

@@ -1,0 +1,97 @@
+"""The configuration of `beambert plan`: those of the build and of the training, the machines and the bill."""
+
+import argparse
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from beambert_common.flag_config import FlagConfig, flag_values
+from deploy.plan.dataflow_cost import CPU_FACTOR
+from deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
+from pipelines.errors import SubmitError
+from pipelines.instances.options import PretrainingDataOptions
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.optimization.schedule import scheduled_lengths
+
+_MASKED_SHARE = 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanConfig(FlagConfig):
+    """What to estimate; the help of each flag says what it does.
+
+    None is an option that was not given and has no fixed default.
+
+    Attributes:
+        examples: of the build, as `beambert build` would be configured with it.
+        training: of the run, as `beambert pretrain` would be configured with it; it names no directory.
+    """
+
+    corpus_bytes: float | None = None
+    words: float | None = None
+    input: tuple[str, ...] | None = None
+    document_bytes: float = WIKIPEDIA_DOCUMENT_BYTES
+    input_format: str = "auto"
+    text_field: str = "text"
+    language: str = "en"
+
+    vocab_size: int | None = None
+    vocab_file: str | None = None
+    num_buckets: int | None = None
+    validation_fraction: float = 0.02
+    examples: PretrainingDataOptions
+    workers: int | None = None
+    cpu_factor: float = CPU_FACTOR
+
+    training: PretrainConfig
+    accelerator: str = "v3-8"
+    num_accelerators: int = 1
+    mfu: float | None = None
+
+    prices: str | None = None
+    spot: bool = False
+    storage_months: float = 1.0
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options against each other.
+
+        Raises:
+            SubmitError: the text is described in no way or in several, or the vocabulary in two.
+        """
+        if sum(map(bool, (self.corpus_bytes, self.words, self.input))) != 1:
+            raise SubmitError("give one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
+        if self.vocab_file is not None and self.vocab_size:
+            raise SubmitError("--vocab_size and --vocab_file exclude each other; the file has a size")
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> "PlanConfig":
+        """Return the configuration that parsed flags name.
+
+        Raises:
+            SubmitError, DatasetError, TrainingError: a value is out of range, or flags contradict each other.
+        """
+        examples = flag_values(PretrainingDataOptions, args)
+        examples["max_predictions_per_seq"] = _max_predictions(args.max_seq_length)
+        return cls(
+            **flag_values(cls, args),
+            examples=PretrainingDataOptions(**examples),
+            training=PretrainConfig(**flag_values(PretrainConfig, args), data=(), output=""),
+        )
+
+    def examples_by_length(self) -> list[PretrainingDataOptions]:
+        """Return the options of the examples, once for each length that the training reads.
+
+        Raises:
+            DatasetError, TrainingError: a length in --schedule is out of range, or the schedule is not valid.
+        """
+        schedule = self.training.schedule
+        lengths = scheduled_lengths(schedule) if schedule else [self.examples.max_seq_length]
+        return [
+            dataclasses.replace(self.examples, max_seq_length=length, max_predictions_per_seq=_max_predictions(length))
+            for length in lengths
+        ]
+
+
+def _max_predictions(max_seq_length: int) -> int:
+    return math.ceil(_MASKED_SHARE * max_seq_length)

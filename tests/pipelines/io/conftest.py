@@ -1,0 +1,12 @@
+import pytest
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    """An emulator of Cloud Storage that the variables of the environment name."""
+    from tests.deploy.dataflow.gcp_stand_in import stand_in
+
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        yield here

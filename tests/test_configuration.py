@@ -1,0 +1,115 @@
+"""Each command resolves its flags once: an `argparse.Namespace` goes no further, and nothing changes one."""
+
+import ast
+import dataclasses
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import beambert
+from tests.conftest import ROOT
+
+# The places that turn flags into a frozen dataclass; all of them are in the modules of commands and configurations.
+RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
+PLACES = ("command.py", "config.py", "demo.py")
+# Functions that read flags before there is a configuration, and `__call__` of an action of argparse's.
+EXCEPTIONS = {
+    "beambert_common/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
+    "trainers/pretraining/recipes.py": ("__call__",),
+    "pipelines/commands/corpus_config.py": ("corpus_config", "corpus_options"),
+    "pipelines/commands/cleaning_flags.py": ("options",),
+    "pipelines/commands/example_flags.py": ("example_options",),
+    "pipelines/commands/vocabulary_flags.py": ("options",),
+}
+
+
+def product_files() -> Iterator[Path]:
+    yield ROOT / "beambert.py"
+    for package in ("beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def is_namespace(node: ast.AST | None) -> bool:
+    return node is not None and "Namespace" in ast.unparse(node)
+
+
+def takes_namespace(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the functions that take or return a Namespace, or take something called args."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            if is_namespace(node.returns) or any(
+                is_namespace(argument.annotation) or argument.arg == "args" for argument in arguments
+            ):
+                yield node.name
+
+
+def changes_flags(tree: ast.AST) -> Iterator[str]:
+    """Yield each assignment to an attribute of args, and each Namespace that is made by hand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Attribute) and ast.unparse(target.value) in ("args", "command.args"):
+                    yield ast.unparse(node)
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            first = ast.unparse(node.args[0]) if node.args else ""
+            if called.endswith("Namespace") or (called in ("setattr", "delattr", "vars") and first == "args"):
+                yield ast.unparse(node)
+
+
+def errors(path: str, code: str) -> list[str]:
+    """Return a line for each function of a file that takes a Namespace and must not, and for each change of one."""
+    tree = ast.parse(code)
+    resolvers = RESOLVERS if path.endswith(PLACES) or "/commands/" in path or "/config/" in path else ()
+    allowed = (*resolvers, *EXCEPTIONS.get(path, ()))
+    lines = [f"{path}: {name} takes a Namespace" for name in takes_namespace(tree) if name not in allowed]
+    return lines + [f"{path}: {change}" for change in changes_flags(tree)]
+
+
+def test_no_namespace_below_the_commands_and_no_flag_is_changed():
+    found = [
+        line
+        for path in product_files()
+        for line in errors(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_every_exception_is_needed():
+    for path, names in EXCEPTIONS.items():
+        assert set(names) <= set(takes_namespace(ast.parse((ROOT / path).read_text(encoding="utf-8")))), path
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def run(args: argparse.Namespace) -> int: pass", "run takes a Namespace"),
+        ("def _helper(path, *, flags: Namespace | None): pass", "_helper takes a Namespace"),
+        ("def _helper(args): pass", "_helper takes a Namespace"),
+        ("def parse(argv) -> argparse.Namespace: pass", "parse takes a Namespace"),
+        ("def configure(args: argparse.Namespace): pass", "configure takes a Namespace"),
+        ("def f():\n    args.output = 1", "args.output = 1"),
+        ("def f():\n    args.steps += 1", "args.steps += 1"),
+        ("def f():\n    setattr(args, 'output', 1)", "setattr(args, 'output', 1)"),
+        ("def f():\n    vars(args)['output'] = 1", "vars(args)"),
+        ("config = corpus_config(argparse.Namespace(vocab_file=None))", "argparse.Namespace(vocab_file=None)"),
+    ],
+)
+def test_what_is_not_allowed_is_found(code, says):
+    assert any(says in line for line in errors("deploy/plan/table.py", code))
+
+
+@pytest.mark.parametrize("name", beambert.COMMANDS)
+def test_every_command_is_configured_by_a_frozen_dataclass(name):
+    module = importlib.import_module(beambert.COMMANDS[name][0])
+    returned = module.configure.__annotations__["return"]
+    if isinstance(returned, str):
+        # Imported when the command runs, because it needs Beam.
+        config_module = f"pipelines.commands.{name.replace('-', '_')}_config"
+        returned = getattr(importlib.import_module(config_module), returned)
+    assert dataclasses.is_dataclass(returned)
+    assert returned.__dataclass_params__.frozen
