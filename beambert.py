@@ -14,7 +14,7 @@ from beambert_common import argument_parser as arguments
 from beambert_common import optional_packages as packages
 from beambert_common import terminal
 from beambert_common.command import Command, HelpFormatter, Parser, usage_error
-from beambert_common.command_errors import error_line, interrupted, stream_failed
+from beambert_common.command_errors import error_line, interrupted, report_stream_error
 from beambert_common.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
 from beambert_common.path_flags import bad_path, empty_path, typed_paths
 
@@ -91,11 +91,11 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
 def read_command(name: str, argv: list[str]) -> Command:
     """Read the flags of a command; a mistake in them ends the program with a line."""
     parser, module = make_parser(name)
-    if arguments.wants_help(parser, argv):
+    if arguments.has_help_flag(parser, argv):
         # Before flags lose their mark of being required, which the usage line shows.
         parser.print_help()
         parser.exit(0)
-    if mistake := arguments.mistake(parser, argv):
+    if mistake := arguments.find_mistake(parser, argv):
         parser.error(mistake)
     if hasattr(module, "complete_arguments"):
         argv = module.complete_arguments(argv)
@@ -111,7 +111,7 @@ def read_command(name: str, argv: list[str]) -> Command:
     if unknown:
         word = next((word for word in unknown if word != "--"), "--")
         if not word.startswith("-"):
-            parser.error(arguments.unexpected(parser, name, word))
+            parser.error(arguments.describe_unexpected(parser, name, word))
         flag = word.partition("=")[0]
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     if empty := empty_path(parser, args):
@@ -163,11 +163,11 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[C
         The first and the second, each with its flags.
     """
     parser, _ = make_parser(name)
-    first = next((word for word in arguments.words(parser, argv, stop=runs) if not word.flag), None)
+    first = next((word for word in arguments.parse_words(parser, argv, stop=runs) if not word.flag), None)
     own = argv[: first.start] if first else argv
     if own[-1:] == ["--"]:
         own = own[:-1]
-    if unknown := arguments.unknown_flag(parser, own):
+    if unknown := arguments.find_unknown_flag(parser, own):
         inner = next((word for word in argv if word in runs), "")
         if inner and unknown in make_parser(inner)[0]._option_string_actions:
             parser.error(f"{unknown} is a flag of {inner}; put it after {inner}")
@@ -180,9 +180,9 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[C
     if inner not in runs:
         parser.error(f"{name} cannot run {inner!r}, only {choices}{nearest(inner, runs)}")
     inner_parser, _ = make_parser(inner)
-    if late := arguments.misplaced(inner_parser, inner_argv, parser):
+    if late := arguments.find_misplaced_flag(inner_parser, inner_argv, parser):
         parser.error(f"{late} is a flag of {name}; put it before {inner}")
-    if arguments.wants_help(inner_parser, inner_argv):
+    if arguments.has_help_flag(inner_parser, inner_argv):
         read_command(inner, inner_argv)
     return read_command(name, own), read_command(inner, inner_argv)
 
@@ -268,7 +268,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        return stream_failed(error, "beambert")
+        return report_stream_error(error, "beambert")
 
 
 def _main(argv: list[str]) -> int:
@@ -296,7 +296,7 @@ def _main(argv: list[str]) -> int:
         return interrupted(prog)
     except Exception as error:
         if isinstance(error, OSError) and terminal.failed_stream(error):
-            return stream_failed(error, prog)
+            return report_stream_error(error, prog)
         line = error_line(error, _extras_of(name), output)
         if line is None:
             if process.is_interrupt(error):

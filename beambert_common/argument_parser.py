@@ -1,4 +1,4 @@
-"""Read the words of a command line by the grammar of a parser, to find the mistakes that argparse does not report."""
+"""Find the mistakes in a command line that argparse does not report, by the grammar of a parser."""
 
 import argparse
 import math
@@ -27,11 +27,11 @@ class Word(NamedTuple):
     values: list[str]
 
 
-def words(parser: argparse.ArgumentParser, argv: Sequence[str], stop: Collection[str] = ()) -> Iterator[Word]:
+def parse_words(parser: argparse.ArgumentParser, argv: Sequence[str], stop: Collection[str] = ()) -> Iterator[Word]:
     """Yield the flags and the other words of a command line, in its order.
 
     Args:
-        parser: knows the flags and how many values each takes.
+        parser: of the flags, with the number of values of each.
         argv: the arguments.
         stop: words that are no further value of a flag that takes several.
     """
@@ -73,12 +73,12 @@ def _is_flag(parser: argparse.ArgumentParser, word: str) -> bool:
     return " " not in word and not parser._negative_number_matcher.match(word)
 
 
-def wants_help(parser: argparse.ArgumentParser, argv: Sequence[str]) -> bool:
+def has_help_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> bool:
     """Return whether the flag for help is among the arguments."""
-    return any(isinstance(word.action, argparse._HelpAction) for word in words(parser, argv))
+    return any(isinstance(word.action, argparse._HelpAction) for word in parse_words(parser, argv))
 
 
-def mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
+def find_mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
     """Return what is wrong with how flags are typed, or None: a dash too few, or a path given twice.
 
     Args:
@@ -86,7 +86,7 @@ def mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
         argv: the arguments as they were typed.
     """
     seen: dict[str, list[str]] = {}
-    for word in words(parser, argv):
+    for word in parse_words(parser, argv):
         text = word.flag or word.values[0]
         bare = text.lstrip("-" + _DASHES)
         flag = f"--{bare}".partition("=")[0]
@@ -102,26 +102,28 @@ def mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
     return None
 
 
-def unknown_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
-    """Return the first flag that a parser does not know, or None."""
-    return next((word.flag for word in words(parser, argv) if word.flag and word.action is None), None)
+def find_unknown_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
+    """Return the first flag that a parser does not define, or None."""
+    return next((word.flag for word in parse_words(parser, argv) if word.flag and word.action is None), None)
 
 
-def misplaced(parser: argparse.ArgumentParser, argv: Sequence[str], other: argparse.ArgumentParser) -> str | None:
-    """Return the first flag in a command's arguments that only another parser knows, or None.
+def find_misplaced_flag(
+    parser: argparse.ArgumentParser, argv: Sequence[str], other: argparse.ArgumentParser
+) -> str | None:
+    """Return the first flag in a command's arguments that only another parser defines, or None.
 
     Args:
         parser: of the command.
         argv: its arguments.
         other: of the command on the other side.
     """
-    for word in words(parser, argv):
+    for word in parse_words(parser, argv):
         if word.flag and word.action is None and word.flag in other._option_string_actions:
             return word.flag
     return None
 
 
-def unexpected(parser: argparse.ArgumentParser, name: str, word: str) -> str:
+def describe_unexpected(parser: argparse.ArgumentParser, name: str, word: str) -> str:
     """Return what is wrong with a word that is neither a flag nor the value of one."""
     positionals = [str(action.metavar or action.dest) for action in parser._actions if not action.option_strings]
     takes = f"{' '.join(positionals)} and flags" if positionals else "flags only, and a value follows its flag"

@@ -84,6 +84,6 @@ def remove_unfinished(directory: Path) -> None:
     for path in directory.iterdir():
         if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             with contextlib.suppress(OSError), path.open("rb") as file:
-                # Fails while the file is written, and where the filesystem cannot tell.
+                # Fails while the file is written, and where the filesystem does not support it.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()

@@ -24,14 +24,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Adds the default to a flag's help where there is one to tell and the help does not tell it itself."""
+    """Add the default to a flag's help where it has one that the help does not state."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         tells = action.default in (None, False, []) or "(default" in (action.help or "")
         return action.help if tells else super()._get_help_string(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keeps a text that has lines as it is."""
+        """Keep a text that has lines as it is."""
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
@@ -61,12 +61,12 @@ class Command:
 
     @property
     def path_arguments(self) -> list[tuple[str, str]]:
-        """(flag, value) of every file or directory that the flags name."""
+        """Return (flag, value) of every file or directory that the flags name."""
         return [(flag, path) for flag, path, _ in self.paths]
 
     @property
     def output(self) -> tuple[str, str]:
-        """(flag, value) of what the command writes, both empty where it writes nothing."""
+        """Return (flag, value) of what the command writes, both empty where it writes nothing."""
         return next(((flag, path) for flag, path, kind in self.paths if kind.output), ("", ""))
 
 

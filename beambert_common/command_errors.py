@@ -1,4 +1,4 @@
-"""What a command prints when it fails through no fault of beambert: one line, and the exit code."""
+"""Errors that are not beambert's own, printed as one line with an exit code."""
 
 import signal
 
@@ -12,7 +12,7 @@ def interrupted(prog: str) -> int:
     return 128 + signal.SIGINT
 
 
-def stream_failed(error: OSError, prog: str) -> int:
+def report_stream_error(error: OSError, prog: str) -> int:
     """Report output that cannot be written, unless its reader has seen enough; return the exit code."""
     stream = terminal.failed_stream(error) or "stdout"
     terminal.silence(stream)

@@ -1,7 +1,7 @@
 """Errors of the file system as one line: the file, the reason in words, and what to do.
 
 Python, Beam, TensorFlow, safetensors and pyarrow report a full disk each in its own way: by the number of the error, by
-its name, or by a sentence. This file finds the number, names the file that the user knows instead of a temporary one,
+its name, or by a sentence. This file finds the number, names the user's file instead of a temporary one,
 and adds the remedy. It imports nothing but the standard library, so that every package may use it.
 """
 
@@ -19,7 +19,7 @@ _READABLE = "change its permissions, or give another file"
 
 
 class _Kind(NamedTuple):
-    """What is known of an error number.
+    """The words, remedy and kind of an error number.
 
     Attributes:
         words: the reason.
@@ -90,7 +90,7 @@ class FileError(OSError):
     Attributes:
         errno: the number of the error.
         strerror: the reason in words.
-        filename: the file, by the name that the user knows.
+        filename: the file, by its final name.
     """
 
     def __init__(self, number: int, words: str, filename: str, text: str) -> None:
@@ -105,7 +105,7 @@ class FileError(OSError):
         return type(self), (self.errno, self.strerror, self.filename, self._text)
 
 
-def number_of(error: BaseException) -> int | None:
+def errno_of(error: BaseException) -> int | None:
     """Return the number of the error of the file system that an exception reports, None where it reports none.
 
     Args:
@@ -113,11 +113,11 @@ def number_of(error: BaseException) -> int | None:
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    return number_in(str(error))
+    return errno_in(str(error))
 
 
-def number_in(text: str) -> int | None:
-    """Return the number of the error of the file system in a message, None where there is none."""
+def errno_in(text: str) -> int | None:
+    """Return the number of the error of the file system in a message, None where it is missing."""
     match = _NUMBER.search(text)
     if match:
         return int(next(filter(None, match.groups())))
@@ -136,7 +136,7 @@ def reason_of(error: BaseException | int) -> str:
     Args:
         error: an exception, or the number of an error.
     """
-    number = error if isinstance(error, int) else number_of(error)
+    number = error if isinstance(error, int) else errno_of(error)
     if number in _KINDS:
         return _KINDS[number].words
     if number == errno.ENOENT:
@@ -155,7 +155,7 @@ def without_numbers(text: str) -> str:
     """
 
     def words(match: re.Match[str]) -> str:
-        path = known_name(match["path"] or "")
+        path = without_temporary_suffix(match["path"] or "")
         rest = text[: match.start()] + text[match.end() :]
         return reason_of(int(match["number"])) + (f": {path}" if path and path not in rest else "")
 
@@ -169,7 +169,7 @@ def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
         error: an exception, or the number of an error.
         writing: whether a file was written rather than read.
     """
-    number = error if isinstance(error, int) else number_of(error)
+    number = error if isinstance(error, int) else errno_of(error)
     if number == errno.ENOENT:
         return _MISSING
     kind = _KINDS.get(number) if number is not None else None
@@ -182,10 +182,10 @@ def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
     """Return the line about a file that cannot be written.
 
     Args:
-        path: the file, or a flag and its value; a temporary name is replaced by the one that the user knows.
+        path: the file, or a flag and its value; a temporary name is replaced by the final one.
         error: an exception, or the number of an error.
     """
-    return f"{known_name(path)} cannot be written ({reason_of(error)}); {remedy_of(error)}"
+    return f"{without_temporary_suffix(path)} cannot be written ({reason_of(error)}); {remedy_of(error)}"
 
 
 def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
@@ -195,10 +195,10 @@ def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
         path: the file, or a flag and its value.
         error: an exception, or the number of an error.
     """
-    number = error if isinstance(error, int) else number_of(error)
+    number = error if isinstance(error, int) else errno_of(error)
     if number == errno.ENOENT:
-        return f"{known_name(path)} does not exist; {_MISSING}"
-    return f"{known_name(path)} cannot be read ({reason_of(error)}); {remedy_of(error, writing=False)}"
+        return f"{without_temporary_suffix(path)} does not exist; {_MISSING}"
+    return f"{without_temporary_suffix(path)} cannot be read ({reason_of(error)}); {remedy_of(error, writing=False)}"
 
 
 def line_of(error: BaseException, default: str = "") -> str | None:
@@ -213,7 +213,7 @@ def line_of(error: BaseException, default: str = "") -> str | None:
     """
     if isinstance(error, FileError):
         return str(error)
-    number = number_of(error)
+    number = errno_of(error)
     if number is None:
         return None
     path = path_in(error) or default
@@ -223,7 +223,9 @@ def line_of(error: BaseException, default: str = "") -> str | None:
         return read_line(path, number)
     if number in _KINDS and not _KINDS[number].to_read:
         return write_line(path, number)
-    return f"{known_name(path)} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+    return (
+        f"{without_temporary_suffix(path)} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+    )
 
 
 def path_in(error: BaseException) -> str:
@@ -239,8 +241,8 @@ def path_in(error: BaseException) -> str:
     return ""
 
 
-def known_name(path: str | os.PathLike[str]) -> str:
-    """Return a path without what a temporary name adds to the name that the user knows."""
+def without_temporary_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the final path of a temporary file; another path as it is."""
     names = []
     for name in os.fspath(path).split("/"):
         if name == _TEMPORARY_FOLDER:
@@ -255,7 +257,7 @@ def known_name(path: str | os.PathLike[str]) -> str:
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Name the file in an error of the file system that the body raises while it writes one.
 
-    A missing file or directory is left to the caller, who knows whether it was removed meanwhile.
+    A missing file or directory is left to the caller, which may have seen it before.
 
     Args:
         path: the file, by the name that it will have.
@@ -268,8 +270,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     except FileError:
         raise
     except Exception as error:
-        number = number_of(error)
+        number = errno_of(error)
         # What our own code raises is described already: a ValueError with a message for the user.
         if number in (None, errno.ENOENT) or (isinstance(error, ValueError) and not isinstance(error, OSError)):
             raise
-        raise FileError(number, reason_of(number), known_name(path), write_line(path, number)) from error
+        raise FileError(number, reason_of(number), without_temporary_suffix(path), write_line(path, number)) from error

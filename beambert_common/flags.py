@@ -33,7 +33,7 @@ class WholeNumber:
     most: int = 2**31 - 1
 
     def __call__(self, text: str) -> int:
-        """Return the number. Raises ArgumentTypeError with the range where the text is none, or out of range."""
+        """Return the number. Raises ArgumentTypeError with the range where the text is not one, or out of range."""
         value = whole_number(text)
         if value is None or not self.least <= value <= self.most:
             raise argparse.ArgumentTypeError(
@@ -43,7 +43,7 @@ class WholeNumber:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text is in plain decimal digits, with a sign or without; None where it is none.
+    """Return the number that a text is in plain decimal digits, with a sign or without; None for another text.
 
     Python's own `int` accepts digits of every script, blanks around them and underscores between them, and raises
     ValueError where there are more than 4,300.
@@ -71,7 +71,7 @@ num_buckets = WholeNumber(1, 100_000)
 def number(
     least: float = -math.inf, most: float = math.inf, *, least_too: bool = True, most_too: bool = False
 ) -> Callable[[str], float]:
-    """The type of a flag: a finite number between two others, each of which may be one of them or not."""
+    """Return the type of a flag: a finite number between two others, each of which it may equal or not."""
 
     def parse(text: str) -> float:
         value = real_number(text)
@@ -92,7 +92,7 @@ fraction = number(0.0, 1.0, most_too=True)
 
 
 def boolean(text: str) -> bool:
-    """True or false, as google-research/bert's flags are written."""
+    """Return the truth value that a text is, as google-research/bert's flags are written."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
     return text.lower() == "true"

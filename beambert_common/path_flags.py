@@ -70,7 +70,7 @@ _ENDLESS = ("a named pipe (FIFO)", "a device")
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
-    """Return what a path is that is no regular file, such as "a directory"; "" for a file, and where there is none."""
+    """Return the kind of a path, such as "a directory"; "" for a regular file or a missing one."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - Path drops what makes "x/" a directory.
     except (OSError, ValueError):
@@ -87,7 +87,7 @@ def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str |
     for action in parser._actions:
         value = getattr(args, action.dest, None)
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and _holds_surrogates(text):
+            if isinstance(text, str) and _has_surrogates(text):
                 remedy = "rename the file or directory" if path_type(action) else "give it in UTF-8"
                 return f"{_flag_of(action)} {ascii(text[:_SHOWN_PATH])[1:-1]} is not valid UTF-8; {remedy}"
     written = (action for action in parser._actions if (typed := path_type(action)) and typed.output == "file")
@@ -111,12 +111,12 @@ def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str |
         kind = file_kind(place)
         if kind not in ("", "a directory"):
             return f"{flag} {short} is {kind}, not a file; write its content to a file and give that"
-        if kind and (name := _endless_in(place)):
+        if kind and (name := _blocking_file_in(place)):
             return f"{flag} {short} holds {name}, {file_kind(f'{place}/{name}')}; move it to another directory"
     return None
 
 
-def _endless_in(directory: str) -> str:
+def _blocking_file_in(directory: str) -> str:
     """Return the name of a pipe or device in a directory, or ""; a command that looks for a file there would wait."""
     try:
         with os.scandir(directory) as entries:
@@ -126,7 +126,7 @@ def _endless_in(directory: str) -> str:
     return next((name for name in names if file_kind(f"{directory}/{name}") in _ENDLESS), "")
 
 
-def _holds_surrogates(text: str) -> bool:
+def _has_surrogates(text: str) -> bool:
     """Return whether a text holds what Python makes of bytes that are not UTF-8."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 

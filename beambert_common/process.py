@@ -2,8 +2,8 @@
 
 Python handles none of these well. Ctrl-C while modules are imported shows a traceback, and a library may catch it;
 within a callback of the garbage collector it is printed and forgotten. When the interpreter is finalized, a thread of
-TensorFlow or gRPC that enters Python (such as one that reads training data ahead) is stopped wherever it is, with the
-locks it holds, and the process may wait for it for ever.
+TensorFlow or gRPC that enters Python is stopped with the locks it holds. The process may then wait for it for ever. A
+thread that reads training data ahead is an example.
 """
 
 import atexit
@@ -25,7 +25,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def is_command() -> bool:
-    """Return whether this process is the command, as against a program that imports it."""
+    """Return whether this process is the command rather than a program that imports it."""
     return os.path.basename(sys.argv[0]).partition(".")[0] == "beambert"  # noqa: PTH119
 
 

@@ -61,8 +61,8 @@ def handled_signals(
 def watched_signals(watch: Callable[[int], None]) -> Iterator[None]:
     """Call a function in a thread with the number of every signal that Python handles, while the body runs.
 
-    It is called when the signal arrives, even while the main thread is in a long call (of TensorFlow, of a compiled
-    library), out of which no handler is called. Outside the main thread nothing is watched.
+    It is called when the signal arrives, even while the main thread is in a long call of TensorFlow or another compiled
+    library. No handler is called out of such a call. Outside the main thread nothing is watched.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -139,7 +139,7 @@ def end_by_signal(number: int, _frame: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
-def _forget() -> None:
+def _reset_in_child() -> None:
     """Give the signals their effect back in a forked child, which has nothing to clean up, and whose parent watches."""
     for number in _ENDING:
         if signal.getsignal(number) is end_by_signal:
@@ -147,4 +147,4 @@ def _forget() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,4 +1,4 @@
-"""What a terminal is given: lines without control characters, of bounded length, on streams that may be closed.
+"""Output for a terminal: lines without control characters, of bounded length, on streams that may be closed.
 
 It imports nothing but the standard library.
 """
@@ -54,7 +54,7 @@ def line(text: str) -> str:
 
 
 def print_error(text: str) -> None:
-    """Print a line to stderr; where that is impossible, nobody reads it."""
+    """Print a line to stderr; ignore a stream that cannot be written."""
     try:
         print(line(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):

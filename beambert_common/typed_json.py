@@ -40,7 +40,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What tells the manifests apart.
+    """The fields that identify a manifest.
 
     Attributes:
         format: name of the kind of file, such as "beambert-corpus".
@@ -205,10 +205,10 @@ def _bad_number(content: bytes) -> str | None:
         )
     except (ValueError, RecursionError):
         return None
-    found = next(_bad_numbers(value, []), None)
-    if found is None:
+    number = next(_bad_numbers(value, []), None)
+    if number is None:
         return None
-    steps, text = found
+    steps, text = number
     name = shortened(_joined("", steps), _SHOWN_PATH) or "the content"
     return f"{name} must be a number in the range of JSON, not {shortened(text)}"
 
@@ -233,18 +233,18 @@ def _problem(message: str, value: Any, schema: Any, place: str = "") -> str:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", reason):
         return f"{_joined(field, [missing[1]])} is missing"
     name = shortened(field, _SHOWN_PATH) or "the content"
-    found = _value_at(value, steps)
-    but = "" if found is _NOTHING else f", not {shown(found)}"
+    bad_value = _value_at(value, steps)
+    but = "" if bad_value is _NOTHING else f", not {shown(bad_value)}"
     if expected := re.fullmatch(r"Expected `([^`]*)`, got `[^`]*`", reason):
         kinds = [_NAMES.get(kind, kind) for kind in expected[1].replace("int | float", "float").split(" | ")]
         return f"{name} must be {' or '.join(kinds)}{but}"
     if reason.startswith("Invalid enum value"):
-        return f"{name} has the unknown value {shown(found) if found is not _NOTHING else reason.split()[-1]}"
+        return f"{name} has the unknown value {shown(bad_value) if bad_value is not _NOTHING else reason.split()[-1]}"
     if limited := re.fullmatch(r"Expected `(int|float)` (>=|<=|>|<) (.*)", reason):
         words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
         return f"{name} must be {words[limited[2]]} {limited[3]}{but}"
     if reason.startswith("Expected `str` matching regex"):
-        return f"{name} has the invalid value {shown(found)}" if found is not _NOTHING else f"{name} is invalid"
+        return f"{name} has the invalid value {shown(bad_value)}" if bad_value is not _NOTHING else f"{name} is invalid"
     return f"{name}: {shortened(reason, 2 * _SHOWN_PATH)}"
 
 

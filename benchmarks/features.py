@@ -49,7 +49,7 @@ def write_model(directory: Path, vocabulary: Path, size: str) -> None:
 
 def plain(extractor: FeatureExtractor, lines: list[str], output: Path) -> None:
     """What the released script does, as a loop."""
-    pieces = extractor.vocabulary.pieces
+    pieces = extractor.vocabulary.tokens
     examples = [extractor.tokenizer.encode(*split_pair(line), LENGTH) for line in lines]
     with output.open("w", encoding="utf-8") as file:
         for start in range(0, len(examples), BATCH_SIZE):

@@ -82,7 +82,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     assert corpus
     options = PretrainingDataOptions(dupe_factor=DUPE_FACTOR)
     write = build_pretraining_data.WriteShards(
-        CorpusReader.of(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
+        CorpusReader.open(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
     )
     write.setup()
     train = [part for part in corpus.parts if part.split == "train"]

@@ -38,14 +38,14 @@ from pipelines.commands import corpus as corpus_flags
 from pipelines.commands.corpus_config import corpus_options
 from pipelines.corpus.corpus_manifest import Corpus, Part
 from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import FileSplit, Input, to_record
 from pipelines.corpus.records import Record, to_block
 from pipelines.dataset import Dataset, Shard
 from pipelines.examples.work_items import deal_passes
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions, read_file
-from pipelines.sources.documents import Document, bucket_of
+from pipelines.sources.documents import Document, partition_of
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary
 from tokenizer.word_counts import count_words, most_frequent
@@ -133,12 +133,12 @@ def measure_blocks(data: Path) -> None:
     for name, documents in (("articles", records), ("pages of 4 kB", pages_of(records))):
         text = sum(len(record.text.encode("utf-8")) for record in documents)
         for total in (100e6, *SIZES[3:]):
-            buckets = choose_num_buckets(round(total))
+            buckets = choose_num_partitions(round(total))
             sizes = []
             held: dict[int, list[Record]] = {}
             characters = 0
             for record in documents:
-                held.setdefault(bucket_of(record.id, buckets), []).append(record)
+                held.setdefault(partition_of(record.id, buckets), []).append(record)
                 characters += len(record.text)
                 if characters > _FLUSH_CHARACTERS:
                     sizes += [len(to_block(some)) for some in held.values()]
@@ -184,7 +184,7 @@ def simulate_buckets(data: Path) -> None:
         mean = float(sizes @ shares)
         rng = np.random.default_rng(20181011)
         for total in SIZES:
-            buckets = choose_num_buckets(round(total))
+            buckets = choose_num_partitions(round(total))
             largest = 0.0
             for first in range(0, buckets, 2000):
                 number = min(2000, buckets - first)
@@ -233,7 +233,7 @@ def measure_graph(data: Path) -> None:  # noqa: ARG001
 
 def measure_manifests(data: Path) -> None:  # noqa: ARG001
     """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 buckets, 10 duplicates."""
-    buckets = choose_num_buckets(round(1e12))
+    buckets = choose_num_partitions(round(1e12))
     digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(buckets)]
     parts = [
         Part(f"corpus/train-{n:05d}-of-{buckets:05d}.parquet", "train", n, buckets, 4000, 500_000, 28_000_000 + n, name)

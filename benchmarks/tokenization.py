@@ -64,7 +64,7 @@ def makers(vocabulary: Vocabulary, vocab_file: Path) -> dict[str, Callable[[], E
         return lambda texts: [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
 
     def tensorflow() -> Encode:
-        return tensorflow_text.FastBertTokenizer(list(vocabulary.pieces), lower_case_nfd_strip_accents=True).tokenize
+        return tensorflow_text.FastBertTokenizer(list(vocabulary.tokens), lower_case_nfd_strip_accents=True).tokenize
 
     return {
         "tensorflow_text.FastBertTokenizer": tensorflow,

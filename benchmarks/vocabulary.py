@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tokenizer.coverage import coverage
-from tokenizer.learner import learn_vocabulary, reserved_pieces
+from tokenizer.learner import learn_vocabulary, reserved_tokens
 from tokenizer.merging import merge_pairs
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tokenizer.word_counts import count_words
@@ -66,7 +66,7 @@ def merged_only(word_counts: Counter[str], vocab_size: int) -> list[str]:
     alphabet = set(sorted(characters, key=lambda character: (-characters[character], character))[:ALPHABET_LIMIT])
     counts = {word: count for word, count in word_counts.items() if alphabet.issuperset(word)}
     spellings = [[word[0], *("##" + character for character in word[1:])] for word in counts]
-    pieces = dict.fromkeys(reserved_pieces(0))
+    pieces = dict.fromkeys(reserved_tokens(0))
     pieces |= dict.fromkeys(sorted({piece for spelling in spellings for piece in spelling}))
     for piece in merge_pairs(spellings, list(counts.values())):
         pieces[piece] = None
@@ -151,7 +151,7 @@ def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, sl
     measure("Hugging Face tokenizers, from text", lambda: hugging_face(lines, VOCAB_SIZE), held_out)
     if slow:
         measure("tensorflow_text, on the counts alone", lambda: tensorflow_text(word_counts, VOCAB_SIZE), held_out)
-    released = list(Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt").pieces)
+    released = list(Vocabulary.load(data / "tokenizer/bert-base-uncased-vocab.txt").tokens)
     measure("released bert-base-uncased", lambda: released, held_out)
 
 

@@ -21,10 +21,10 @@ MASKED_SCORE = -10000.0
 
 
 def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, left_to_right: bool = False) -> Tensor:
-    """What is added to attention scores: 0 where a position may attend to another, -10000 where not.
+    """Return what is added to attention scores: 0 where a position may attend to another, -10000 where not.
 
     Args:
-        input_mask: int [B, S], 1 for real positions, 0 for padding, which is attended to by nobody.
+        input_mask: int [B, S], 1 for real positions, 0 for padding, which no position attends to.
         sequence_ids: int [B, S], for rows of several instances: attention only within equal ids.
         left_to_right: whether a position attends to itself and those before it alone, as in the ablation "LTR" of
             the paper (section 5.1).
@@ -43,7 +43,7 @@ def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, left_
 
 
 def positions_in_sequence(sequence_ids: Tensor) -> Tensor:
-    """Position ids that restart at every instance of a row: the number of earlier positions with the same id.
+    """Return position ids that restart at every instance of a row: the count of earlier positions of equal id.
 
     Args:
         sequence_ids: int [B, S].
@@ -93,7 +93,7 @@ class SelfAttention(keras.layers.Layer):
     def call(
         self, queries: Tensor, hidden: Tensor, attention_bias: Tensor, seed: Tensor | None = None, *, maps: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Mixes positions.
+        """Mix the positions of each example.
 
         Args:
             queries: float [B, Q, H], the positions that attend.
@@ -139,7 +139,7 @@ class SelfAttention(keras.layers.Layer):
         *,
         maps: bool = False,
     ) -> Any:
-        """The values mixed by attention probabilities, [B, Q, H]; with `maps`, the probabilities [B, A, Q, S] too."""
+        """Return values mixed by attention, [B, Q, H]; with `maps` the probabilities [B, A, Q, S] too."""
         batch, query_length, heads, head_size = ops.shape(query)
         query = ops.transpose(query, (0, 2, 1, 3))  # [B, A, Q, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # [B, A, Q, S]

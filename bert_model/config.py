@@ -29,7 +29,7 @@ HIDDEN_PER_HEAD = 64
 
 
 class ReleasedVocabulary(NamedTuple):
-    """A vocabulary of a released model: its pieces, and whether text is lower-cased and stripped of accents first."""
+    """A vocabulary of a released model: its tokens, and whether text is lower-cased and stripped of accents first."""
 
     vocab_size: int
     do_lower_case: bool
@@ -73,17 +73,17 @@ class ConfigError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Shape and regularisation of a BERT; field names are the keys of the released `bert_config.json`.
+    """Shape and regularization of a BERT; field names are the keys of the released `bert_config.json`.
 
     Attributes:
-        vocab_size: number of WordPiece pieces.
+        vocab_size: number of WordPiece tokens.
         hidden_size: width H of the encoder; a multiple of num_attention_heads.
         num_hidden_layers: Transformer layers L.
         num_attention_heads: attention heads A of each layer.
         intermediate_size: width of the feed-forward layer, 4 * H in every published model.
         hidden_act: "gelu", the tanh form that the released code computes and Hugging Face calls "gelu_new" or
             "gelu_pytorch_tanh", which are read as "gelu"; "gelu_erf", the exact form, which Hugging Face calls "gelu"
-            and the released code does not know; "relu".
+            and the released code does not have; "relu".
         hidden_dropout_prob: dropout of embeddings and sublayer outputs, in [0, 1).
         attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1).
         max_position_embeddings: longest sequence the model can read.
@@ -136,11 +136,11 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, vocab_size: int) -> "BertConfig":
-        """The published model of that name, for a vocabulary of `vocab_size` pieces.
+        """Return the published model of that name, for a vocabulary of `vocab_size` tokens.
 
         Args:
             name: of `PRESETS`, or of `COMPACT_MODELS`, such as "L-4_H-256".
-            vocab_size: pieces; `RELEASED_VOCABULARIES` has those of the released models.
+            vocab_size: tokens; `RELEASED_VOCABULARIES` has those of the released models.
 
         Raises:
             ConfigError: no published model has that name.
@@ -161,7 +161,7 @@ class BertConfig:
         )
 
     def to_json(self) -> str:
-        """Serialises to the text of a `bert_config.json`, keys sorted.
+        """Serialize to the text of a `bert_config.json`, keys sorted.
 
         The keys are those of the released files; layer_norm_eps joins them where it is not BERT's.
         """
@@ -172,7 +172,7 @@ class BertConfig:
 
     @classmethod
     def from_json(cls, text: str | bytes, origin: str = "bert_config.json") -> "BertConfig":
-        """Parses the text of a `bert_config.json`, as released by Google.
+        """Parse the text of a `bert_config.json`, as released by Google.
 
         Args:
             text: the JSON text.
@@ -204,7 +204,7 @@ class BertConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> "BertConfig":
-        """Reads a `bert_config.json`.
+        """Read a `bert_config.json`.
 
         Raises:
             ConfigError: the file cannot be read or is not a configuration of BERT.
@@ -218,11 +218,11 @@ class BertConfig:
 
 
 def resolve(model: str, vocab_size: int) -> BertConfig:
-    """The configuration that `--model` names: a preset, or a file whose name ends in `.json`.
+    """Return the configuration that `--model` names: a preset, or a file whose name ends in `.json`.
 
     Args:
-        model: a name that `BertConfig.preset` knows, or the path of a `bert_config.json`.
-        vocab_size: number of pieces in the vocabulary of the data.
+        model: a name of `BertConfig.preset`, or the path of a `bert_config.json`.
+        vocab_size: number of tokens in the vocabulary of the data.
 
     Raises:
         ConfigError: no such preset or file, or the file's vocab_size is not that of the data.

@@ -13,7 +13,7 @@ Tensor = Any
 
 
 def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
-    """The seed of one call site.
+    """Return the seed of one call site.
 
     Sites are numbered consecutively through a model: fold_in(fold_in(seed, a), b) is fold_in(seed, a + b).
 
@@ -30,7 +30,7 @@ def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
-    """Sets a share `rate` of the elements to 0 and scales the others by 1 / (1 - rate).
+    """Set a share `rate` of the elements to 0 and scale the others by 1 / (1 - rate).
 
     Args:
         inputs: float tensor of any shape.
@@ -48,7 +48,7 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
 
 
 def _random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
-    """Uniform uint16 of a shape."""
+    """Return uniform uint16 of a shape."""
     length = shape[-1]
     halves = _halves_of_random_words((*shape[:-1], (length + 1) // 2), seed)  # [..., ceil(length / 2), 2]
     bits = ops.reshape(halves, (*shape[:-1], (length + 1) // 2 * 2))  # [..., length or length + 1]
@@ -56,7 +56,7 @@ def _random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
 
 
 def _halves_of_random_words(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
-    """The halves of uniform words of 32 bits, uint16 [*shape, 2]; Keras has no function for random bits."""
+    """Return the halves of uniform words of 32 bits, uint16 [*shape, 2]; Keras has no function for random bits."""
     if keras.backend.backend() == "jax":
         import jax
 

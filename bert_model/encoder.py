@@ -19,7 +19,7 @@ Tensor = Any
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, normalised, with dropout (paper, figure 2); float32 throughout.
+    """Sum of word, position and segment embeddings, normalized, with dropout (paper, figure 2); float32 throughout.
 
     Args:
         config: shape of the model.
@@ -42,7 +42,7 @@ class Embeddings(keras.layers.Layer):
     def call(
         self, input_ids: Tensor, segment_ids: Tensor, seed: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Tensor:
-        """Embeds pieces.
+        """Embed tokens.
 
         Args:
             input_ids: int [B, S], in [0, vocab_size).
@@ -66,7 +66,7 @@ class Embeddings(keras.layers.Layer):
 
 
 class EncoderOutput(NamedTuple):
-    """What the encoder returns when asked for more than its last layer.
+    """The encoder's output beyond its last layer.
 
     Attributes:
         hidden: float32 [B, S or Q, H], of the last layer.
@@ -138,7 +138,7 @@ class BertEncoder(keras.layers.Layer):
         all_hidden: bool = False,
         attention_maps: bool = False,
     ) -> Any:
-        """Encodes a batch.
+        """Encode a batch.
 
         Args:
             input_ids: int [B, S], in [0, vocab_size); S at most max_position_embeddings unless rows are packed.
@@ -151,7 +151,7 @@ class BertEncoder(keras.layers.Layer):
             left_to_right: whether a position attends to those before it alone.
             pooled_positions: int [B, K], the [CLS] of each instance of a packed row; None for position 0.
             output_positions: int [B, Q], the positions wanted from the last layer, which computes no others.
-            output_range: the same for the first so many positions; 0 if only the pooled output is wanted.
+            output_range: the same for the first N positions; 0 if only the pooled output is wanted.
             all_hidden: whether the hidden states of all layers are wanted.
             attention_maps: whether the attention probabilities of all layers are wanted.
 

@@ -1,7 +1,7 @@
 """The paper's feature-based route (section 5.3): BERT as it is, and a bidirectional LSTM trained on its hidden states.
 
 The paper says "two-layer 768-dimensional" of the base model. Here each direction has as many units as the encoder's
-hidden size, 768 in base. It reads every piece in order; what is predicted of a word is what stands at its first.
+hidden size, 768 in base. It reads every token in order; what is predicted of a word is what stands at its first.
 
 Letters in shapes: B examples, S positions, H hidden size, I size of an input, U units of a direction.
 """
@@ -22,7 +22,7 @@ Tensor = Any
 def frozen_features(
     encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, left_to_right: bool = False
 ) -> Tensor:
-    """The hidden states of the last four layers side by side, the first of the four first.
+    """Return the hidden states of the last four layers side by side, the first of the four first.
 
     Nothing of the encoder is dropped out, and no gradient reaches it.
 
@@ -54,7 +54,7 @@ class LstmDirection(keras.layers.Layer):
         super().__init__(dtype="float32", **kwargs)
         self.kernel = self.add_weight((input_size, 4 * units), "glorot_uniform", name="kernel")
         self.recurrent_kernel = self.add_weight((units, 4 * units), "orthogonal", name="recurrent_kernel")
-        self.bias = self.add_weight((4 * units,), _forget_gate_of_one, name="bias")
+        self.bias = self.add_weight((4 * units,), _forget_gate_initializer, name="bias")
         self.built = True
 
 
@@ -74,7 +74,7 @@ class BidirectionalLstm(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, input_mask: Tensor) -> Tensor:
-        """Runs over every example in both directions at once.
+        """Run over every example in both directions at once.
 
         Args:
             inputs: float32 [B, S, I].
@@ -85,7 +85,7 @@ class BidirectionalLstm(keras.layers.Layer):
             float32 [B, S, 2 U], forward and backward.
         """
         batch = ops.shape(inputs)[0]
-        # What a step needs as one tensor: of two, Keras's scan needs to know the length beforehand.
+        # What a step needs as one tensor: Keras's scan needs the length of two tensors in advance.
         real = ops.expand_dims(ops.cast(input_mask, "float32"), -1)  # [B, S, 1]
         steps = [
             ops.concatenate([ops.matmul(inputs, direction.kernel) + direction.bias, real], axis=-1)
@@ -112,9 +112,9 @@ class BidirectionalLstm(keras.layers.Layer):
 
 
 class FeatureBasedLayers(keras.layers.Layer):
-    """What stands between the encoder and the head: two bidirectional layers, with dropout before each.
+    """The layers between the encoder and the head: two bidirectional layers, with dropout before each.
 
-    Uses `BILSTM_LAYERS` consecutive dropout seeds. The paper does not tell its dropout; this is the encoder's own.
+    Uses `BILSTM_LAYERS` consecutive dropout seeds. The paper does not state its dropout; this is the encoder's.
 
     Args:
         config: shape of the encoder.
@@ -130,7 +130,7 @@ class FeatureBasedLayers(keras.layers.Layer):
         self.built = True
 
     def call(self, features: Tensor, input_mask: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Runs the layers.
+        """Run the layers.
 
         Args:
             features: float32 [B, S, 4 H], of `frozen_features`.
@@ -146,6 +146,6 @@ class FeatureBasedLayers(keras.layers.Layer):
         return hidden
 
 
-def _forget_gate_of_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+def _forget_gate_initializer(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
     units = shape[0] // 4
     return ops.concatenate([ops.zeros(units, dtype), ops.ones(units, dtype), ops.zeros(2 * units, dtype)])

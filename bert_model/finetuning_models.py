@@ -72,7 +72,7 @@ class BertForTask(keras.layers.Layer):
         self.built = True
 
     def call(self, features: Features, seed: Tensor | None = None) -> Any:
-        """Predicts.
+        """Predict the logits of a batch.
 
         Args:
             features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; others are not

@@ -1,4 +1,4 @@
-"""What stands on the encoder: the masked-LM head, the linear head of every other task, and text embeddings.
+"""The heads on the encoder: the masked-LM head, the linear head of every other task, and text embeddings.
 
 Letters in shapes: B examples, S positions, P masked positions, H hidden size, V rows of the vocabulary, n labels.
 """
@@ -21,7 +21,7 @@ PADDED_LOGIT = -1e9
 
 
 class MaskedLanguageModelHead(keras.layers.Layer):
-    """Predicts pieces (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
+    """The masked-LM head (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
 
     Its output matrix is the word embedding matrix (tied).
 
@@ -41,7 +41,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Scores every piece of the vocabulary.
+        """Return the logit of every token of the vocabulary.
 
         Args:
             hidden: float [B, P, H], the encoder's output at the masked positions alone.
@@ -88,7 +88,7 @@ class LinearHead(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, seed: Tensor | None = None) -> Tensor:
-        """Scores the labels.
+        """Return the logits of the labels.
 
         Args:
             inputs: float [..., H], or of the other input size.
@@ -102,7 +102,7 @@ class LinearHead(keras.layers.Layer):
 
 
 def mean_embedding(hidden: Tensor, input_mask: Tensor) -> Tensor:
-    """The embedding of a text as the mean of its hidden states, [CLS] and [SEP] among them, without padding.
+    """Return the embedding of a text as the mean of its hidden states, [CLS] and [SEP] among them, without padding.
 
     Args:
         hidden: float [B, S, H].
@@ -118,5 +118,5 @@ def mean_embedding(hidden: Tensor, input_mask: Tensor) -> Tensor:
 
 
 def cls_embedding(hidden: Tensor) -> Tensor:
-    """The embedding of a text as the hidden state of [CLS], float32 [B, H], from hidden states [B, S, H]."""
+    """Return the embedding of a text as the hidden state of [CLS], float32 [B, H], from hidden states [B, S, H]."""
     return ops.cast(hidden[:, 0], "float32")

@@ -20,7 +20,7 @@ Tensor = Any
 
 
 def gelu(inputs: Tensor) -> Tensor:
-    """GELU in the tanh form that the released code computes: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
+    """Return GELU by the released code's tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
     # The same function by way of (1 + tanh(z)) / 2 = sigmoid(2z), and without the power that makes the library's own
     # form five times slower on a CPU. The gradient by hand keeps one tensor for the backward pass instead of four.
     scale = 2.0 * math.sqrt(2.0 / math.pi)
@@ -40,17 +40,17 @@ def gelu(inputs: Tensor) -> Tensor:
 
 
 def gelu_erf(inputs: Tensor) -> Tensor:
-    """GELU exactly: x/2 * (1 + erf(x / sqrt(2)))."""
+    """Return the exact GELU: x/2 * (1 + erf(x / sqrt(2)))."""
     return inputs * (0.5 * (1.0 + ops.erf(inputs * math.sqrt(0.5))))
 
 
 def activation(config: BertConfig) -> Callable[[Tensor], Tensor]:
-    """The function that `hidden_act` names."""
+    """Return the function that `hidden_act` names."""
     return {"gelu": gelu, "gelu_erf": gelu_erf, "relu": ops.relu}[config.hidden_act]
 
 
 class TransformerLayer(keras.layers.Layer):
-    """Self-attention and feed-forward, each followed by dropout, the residual and layer normalisation (post-LN).
+    """Self-attention and feed-forward, each followed by dropout, the residual and layer normalization (post-LN).
 
     Uses `DROPOUT_SITES` consecutive dropout seeds. A call keeps no state, so that it may be recomputed.
 
@@ -83,7 +83,7 @@ class TransformerLayer(keras.layers.Layer):
         *,
         maps: bool = False,
     ) -> Any:
-        """Runs the layer.
+        """Run the layer.
 
         Args:
             hidden: float [B, S, H].
@@ -107,7 +107,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 def gather_positions(values: Tensor, positions: Tensor) -> Tensor:
-    """The rows of each example at its positions.
+    """Return the rows of each example at its positions.
 
     Args:
         values: [B, S, H].

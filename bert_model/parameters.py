@@ -1,4 +1,4 @@
-"""Holders of parameters that several layers are made of, with BERT's initial values."""
+"""Layers of parameters that several modules share, with BERT's initial values."""
 
 import keras
 
@@ -6,19 +6,19 @@ from bert_model.config import BertConfig
 
 
 def truncated_normal(config: BertConfig) -> keras.initializers.Initializer:
-    """The initializer of every weight matrix: normal, redrawn beyond two standard deviations."""
+    """Return the initializer of every weight matrix: normal, redrawn beyond two standard deviations."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
 def dense(units: int, input_size: int, config: BertConfig, name: str) -> keras.layers.Dense:
-    """A built dense layer: kernel [input_size, units], bias [units]."""
+    """Return a built dense layer: kernel [input_size, units], bias [units]."""
     layer = keras.layers.Dense(units, kernel_initializer=truncated_normal(config), name=name)
     layer.build((None, input_size))
     return layer
 
 
 def layer_norm(config: BertConfig) -> keras.layers.LayerNormalization:
-    """A built layer normalisation over the hidden size, in float32 whatever the policy: gamma [H], beta [H]."""
+    """Return a built layer normalization over the hidden size, in float32 under every policy: gamma [H], beta [H]."""
     layer = keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, dtype="float32", name="LayerNorm")
     layer.build((None, config.hidden_size))
     return layer

@@ -20,14 +20,14 @@ Features = dict[str, Tensor]
 
 
 class PretrainingLogits(NamedTuple):
-    """What the model predicts: `masked_lm` float32 [B, P, V], `next_sentence` float32 [B, 2] or [B, K, 2]."""
+    """The logits of pretraining: `masked_lm` float32 [B, P, V], `next_sentence` float32 [B, 2] or [B, K, 2]."""
 
     masked_lm: Tensor
     next_sentence: Tensor
 
 
 class PretrainingLosses(NamedTuple):
-    """Losses in nats, float32.
+    """The losses of pretraining in nats, float32.
 
     `total` is the scalar that training descends, the other two its terms; `masked_lm_per_position` [B, P] and
     `next_sentence_per_example` [B] or [B, K] are not yet weighted or averaged. Without next_sentence_labels the
@@ -82,7 +82,7 @@ class BertForPretraining(keras.layers.Layer):
         self.built = True
 
     def call(self, features: Features, seed: Tensor | None = None) -> PretrainingLogits:
-        """Predicts masked pieces and whether B follows A.
+        """Predict masked tokens and whether B follows A.
 
         Args:
             features: input_ids, input_mask, segment_ids int [B, S] and masked_lm_positions int [B, P]; for packed
@@ -107,7 +107,7 @@ class BertForPretraining(keras.layers.Layer):
 
 
 def pretraining_losses(logits: PretrainingLogits, features: Features) -> PretrainingLosses:
-    """The loss of pretraining, as `get_masked_lm_output` and `get_next_sentence_output` of the released code have it.
+    """Return the pretraining losses, as the released `get_masked_lm_output` and `get_next_sentence_output` do.
 
     masked_lm = sum(weights * cross entropy) / (sum(weights) + 1e-5), next_sentence = mean cross entropy,
     total = their sum.
@@ -136,7 +136,7 @@ def pretraining_losses(logits: PretrainingLogits, features: Features) -> Pretrai
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """-log softmax(logits)[label], in nats.
+    """Return -log softmax(logits)[label], in nats.
 
     Args:
         logits: float32 [..., C].

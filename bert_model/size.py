@@ -1,4 +1,4 @@
-"""Size and arithmetic of a model on paper, from its configuration alone.
+"""The size and FLOPs of a model, computed from its configuration alone.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -11,13 +11,13 @@ from bert_model.config import BertConfig
 
 
 class ParameterCounts(NamedTuple):
-    """Numbers of a model, by part.
+    """The number of parameters of each part of a model.
 
     The published 110 and 340 million of base and large are rounded from encoder and heads together: 110,106,428 and
-    336,226,108 with 30,522 pieces.
+    336,226,108 with 30,522 tokens.
 
     Attributes:
-        embeddings: of words, segments and positions, with their layer normalisation.
+        embeddings: of words, segments and positions, with their layer normalization.
         layers: of all Transformer layers.
         pooler: of the dense layer over [CLS].
         heads: of the task; the masked-LM head's output matrix is the word embeddings and not counted again.
@@ -30,17 +30,17 @@ class ParameterCounts(NamedTuple):
 
     @property
     def encoder(self) -> int:
-        """The model without heads."""
+        """Return the model without heads."""
         return self.embeddings + self.layers + self.pooler
 
     @property
     def total(self) -> int:
-        """The model with its heads."""
+        """Return the model with its heads."""
         return self.encoder + self.heads
 
 
 def parameter_counts(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> ParameterCounts:
-    """Counts the parameters of a model.
+    """Count the parameters of a model.
 
     Args:
         config: shape of the model.
@@ -58,7 +58,7 @@ def parameter_counts(config: BertConfig, task: str = PRETRAINING, num_labels: in
 
 
 def forward_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int = 0) -> float:
-    """Floating-point operations of a forward pass, divided by the positions of a sequence.
+    """Return the floating-point operations of a forward pass, divided by the positions of a sequence.
 
     2 for each weight of a matrix product, and 4 S H a layer for attention scores and their product with the values:
 
@@ -81,12 +81,12 @@ def forward_flops_per_token(config: BertConfig, sequence_length: int, prediction
 
 
 def training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int = 0) -> float:
-    """Three times the forward pass: the backward pass has two products for each of its products."""
+    """Return three times the forward pass: the backward pass has two products for each of its products."""
     return 3 * forward_flops_per_token(config, sequence_length, predictions_per_sequence)
 
 
 def skipped_training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int) -> float:
-    """What of `training_flops_per_token` pretraining here does not compute.
+    """Return the part of `training_flops_per_token` that pretraining here does not compute.
 
     The last layer has keys and values at all positions, everything else at [CLS] and the masked positions alone:
 

@@ -10,36 +10,36 @@ from typing import Any
 import numpy as np
 
 MULTIPLE = 128
-# TF1 names of the variables with a row for every piece; optimizer slots are named after them.
+# TF1 names of the variables with a row for every token; optimizer slots are named after them.
 PADDED_VARIABLES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
 
 
 def padded_size(vocab_size: int) -> int:
-    """The smallest multiple of 128 that holds `vocab_size` rows."""
+    """Return the smallest multiple of 128 that holds `vocab_size` rows."""
     return -(-vocab_size // MULTIPLE) * MULTIPLE
 
 
 def is_padded(tf1_name: str) -> bool:
-    """Whether the variable, or the slot `<variable>/adam_m` or `<variable>/adam_v`, has a row for every piece."""
+    """Return whether a variable, or its slot `adam_m` or `adam_v`, has a row for every token."""
     return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in PADDED_VARIABLES
 
 
 def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:
-    """The value as checkpoints hold it.
+    """Return the value as it is stored in checkpoints.
 
     Args:
         tf1_name: of the variable or slot.
         value: array or tensor, of a running model.
-        vocab_size: pieces of the vocabulary; None for no padding.
+        vocab_size: tokens of the vocabulary; None for no padding.
 
     Returns:
-        The first vocab_size rows of a variable with a row for every piece; any other value as it is.
+        The first vocab_size rows of a variable with a row for every token; any other value as it is.
     """
     return value[:vocab_size] if is_padded(tf1_name) else value
 
 
 def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """The value as a running model holds it.
+    """Return the value as a running model has it.
 
     Args:
         tf1_name: of the variable or slot.
@@ -47,7 +47,7 @@ def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int]) -> np.n
         shape: of the variable in the model.
 
     Returns:
-        A variable with a row for every piece, filled up to the rows of `shape` with zeros; any other value as it is.
+        A variable with a row for every token, filled up to the rows of `shape` with zeros; any other value as it is.
     """
     if not is_padded(tf1_name) or len(value) == shape[0]:
         return value

@@ -15,10 +15,10 @@ import apache_beam as beam
 
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, Part, sizes_of_corpus
-from pipelines.corpus.deduplication_transforms import group_by_bucket
+from pipelines.corpus.deduplication_transforms import group_by_partition
 from pipelines.corpus.learn_vocabulary import make_vocabulary, num_word_groups, require_languages
 from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import FileSplit, ReadUnit
+from pipelines.corpus.reading import FileSplit, ReadSplit
 from pipelines.corpus.removed_text import Loss, losses_of_files
 from pipelines.corpus.write_shards import CountPart, WritePart
 from pipelines.dataset import SPLITS
@@ -197,6 +197,6 @@ def _read_into_buckets(
         pipeline
         | "Units" >> beam.Create(units)
         | "Spread" >> beam.Reshuffle()
-        | "Read" >> beam.ParDo(ReadUnit(options, work)).with_outputs(ReadUnit.COUNT, ReadUnit.LOSSES, main="blocks")
+        | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks")
     )
-    return group_by_bucket(read.blocks, options), read[ReadUnit.COUNT], read[ReadUnit.LOSSES]
+    return group_by_partition(read.blocks, options), read[ReadSplit.COUNT], read[ReadSplit.LOSSES]

@@ -87,7 +87,7 @@ class WriteManifest(beam.DoFn):
         vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
         largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
         samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        content = Report(manifest, self._options, by_split, corpus.options, vocab.pieces, samples)
+        content = Report(manifest, self._options, by_split, corpus.options, vocab.tokens, samples)
         write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
         path = f"{self._output}/{dataset.FILE_NAME}"
         write_text(path, manifest.to_json())

@@ -190,7 +190,7 @@ def test_values_named_like_commands_are_values_for_every_destination():
             if action.nargs is None:
                 for word in module.RUNS:
                     argv = [action.option_strings[0], word, module.RUNS[0], "--output", "x"]
-                    words = list(argument_parser.words(parser, argv, stop=module.RUNS))
+                    words = list(argument_parser.parse_words(parser, argv, stop=module.RUNS))
                     assert next(word.values[0] for word in words if not word.flag) == module.RUNS[0]
                     assert (words[0].action, words[0].values) == (action, [word])
 
@@ -233,7 +233,7 @@ def test_a_flag_on_the_wrong_side_of_the_command_is_explained(capsys, argv, says
 def test_a_list_before_the_command_ends_at_the_command():
     parser, module = beambert.make_parser("submit dataflow")
     argv = ["--labels", "a=1", "b=2", "build", "--labels_of_mine"]
-    labels, command, *_ = argument_parser.words(parser, argv, stop=module.RUNS)
+    labels, command, *_ = argument_parser.parse_words(parser, argv, stop=module.RUNS)
     assert labels.values == ["a=1", "b=2"]
     assert command.values == ["build"]
 
@@ -264,7 +264,7 @@ def test_flags_have_the_values_that_argparse_gives_them(argv):
         args, rest = parser.parse_known_args(argv)
     except ValueError:
         return
-    words = list(argument_parser.words(parser, argv))
+    words = list(argument_parser.parse_words(parser, argv))
     assert [word.values[0] for word in words if word.flag == "--one"] == (args.one or [])
     assert [word.values for word in words if word.flag == "--many"] == (args.many or [])
     assert any(word.flag == "--flag" for word in words) == args.flag

@@ -38,7 +38,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "dataset/dataset.json": dataset.load,
     "run/run.json": run_manifest.load,
     "finetuned/run.json": run_manifest.load,
-    "runs/runs.json": sweep._done,
+    "runs/runs.json": sweep._recorded_outcomes,
     "run/beambert.json": native.load,
     "finetuned/beambert.json": native.load,
     "converted/beambert.json": native.load,

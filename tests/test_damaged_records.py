@@ -36,7 +36,7 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
     statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
     path = tmp_path / "note.json"
     work_items.write_note(str(path), work_items.ShardResult("train", [shard], statistics))
-    assert work_items.read_note(str(path)).statistics.rows == 10
+    assert work_items.read_completion_marker(str(path)).statistics.rows == 10
     content = json.loads(path.read_text())
     texts = [
         *FILES.values(),
@@ -44,7 +44,7 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
     ]
     for text in [*texts, json.dumps([content[0], [], content[2]]).encode()]:
         path.write_bytes(text)
-        found = work_items.read_note(str(path))
+        found = work_items.read_completion_marker(str(path))
         assert found is None or found.statistics.rows == 10
 
 
@@ -62,16 +62,16 @@ def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
     path = tmp_path / "train-00000-of-00001.json"
     content = [vars(PART), counts, words]
     path.write_text(json.dumps(content))
-    whole = write_shards.read_note(str(path))
+    whole = write_shards.read_completion_marker(str(path))
     assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0))])
     fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0]]]]).encode()
     for text in [*FILES.values(), fewer, *(text for _, _, text in damages(content))]:
         path.write_bytes(text)
-        found = write_shards.read_note(str(path))
+        found = write_shards.read_completion_marker(str(path))
         assert found is None or isinstance(found.counts["inputs"], dict)
     for text in (*FILES.values(), fewer):
         path.write_bytes(text)
-        assert write_shards.read_note(str(path)) is None
+        assert write_shards.read_completion_marker(str(path)) is None
 
 
 def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
@@ -96,11 +96,13 @@ def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
 
 def test_a_lock_of_another_kind_is_no_lock():
     assert output_directory.is_lock(b"")
-    assert output_directory.is_lock(directory_lock.holder().encode())
+    assert output_directory.is_lock(directory_lock.lock_content().encode())
     for text in (content for name, content in FILES.items() if name != "empty"):
         # As much as is read of it.
         assert not output_directory.is_lock(text[:10_000])
-        assert str(directory_lock.in_use("out", text[:10_000], "wait")) == "out is in use by another process; wait"
+        assert (
+            str(directory_lock.in_use_error("out", text[:10_000], "wait")) == "out is in use by another process; wait"
+        )
 
 
 def test_evaluation_files_that_are_not_json_are_named(tmp_path):
@@ -136,14 +138,14 @@ def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
     for name in ("../other", "/other", "a/b", "."):
         (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
         with pytest.raises(TrainingError, match=r"runs\.json: .* is not the name of a run; move it"):
-            sweep._done(tmp_path)
+            sweep._recorded_outcomes(tmp_path)
 
 
 def test_metrics_that_are_not_finite_are_read_back(tmp_path):
     outcomes = {"seed-1": {"options": {}, "metrics": {"eval_loss": math.inf, "eval_f1": 0.5}, "problem": None}}
     sweep._write(tmp_path, outcomes)
     json.loads((tmp_path / "runs.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert math.isnan(sweep._done(tmp_path)["seed-1"]["metrics"]["eval_loss"])
+    assert math.isnan(sweep._recorded_outcomes(tmp_path)["seed-1"]["metrics"]["eval_loss"])
     record = native.ModelRecord("pretraining", metrics={"loss": math.inf, "accuracy": 0.5})
     (tmp_path / native.FILE_NAME).write_text(record.to_json())
     assert native.load(tmp_path).metrics == {"accuracy": 0.5}
@@ -174,7 +176,7 @@ def test_a_damaged_tokenizer_json_is_named(tmp_path):
     model = {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": vocabulary}
     content = {"model": model, "added_tokens": [{"id": 6, "content": "b"}]}
     path.write_text(json.dumps(content))
-    assert Vocabulary.load(path).pieces == (*SPECIAL_TOKENS, "a", "b")
+    assert Vocabulary.load(path).tokens == (*SPECIAL_TOKENS, "a", "b")
     cases = [(name, (), text) for name, text in FILES.items()] + list(damages(content))
     for damage, place, text in cases:
         path.write_bytes(text)

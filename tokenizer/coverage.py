@@ -1,4 +1,4 @@
-"""How well a vocabulary fits a text."""
+"""The coverage of a text by a vocabulary."""
 
 import dataclasses
 from collections.abc import Container, Mapping
@@ -8,13 +8,13 @@ from tokenizer.wordpiece import UNKNOWN, split_word
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """What became of the running words of a text; coverages of parts of a text add up.
+    """Counts of how the running words of a text are spelled; coverages of parts of a text add up.
 
     Attributes:
         words: number of running words.
         unknown: those that are "[UNK]".
-        whole: those that are one piece of the vocabulary.
-        pieces: number of pieces of all words, one for each "[UNK]".
+        whole: those that are one token of the vocabulary.
+        tokens: number of tokens of all words, one for each "[UNK]".
     """
 
     words: int = 0
@@ -34,14 +34,14 @@ class Coverage:
 
 
 def coverage(word_counts: Mapping[str, int], pieces: Container[str]) -> Coverage:
-    """Spells words, each as often as it is counted, with the pieces of a vocabulary (its dictionary of ids)."""
-    words = unknown = whole = spelt = 0
+    """Spell counted words with a vocabulary's tokens (its dictionary of ids) and count the outcome."""
+    words = unknown = whole = spelled = 0
     for word, count in word_counts.items():
         spelling = split_word(word, pieces)
         words += count
-        spelt += count * len(spelling)
+        spelled += count * len(spelling)
         if spelling == [UNKNOWN]:
             unknown += count
         elif len(spelling) == 1:
             whole += count
-    return Coverage(words, unknown, whole, spelt)
+    return Coverage(words, unknown, whole, spelled)

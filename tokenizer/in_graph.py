@@ -1,7 +1,7 @@
 """The tokenizer as core TensorFlow operations, for models that take raw strings; the one file here with TensorFlow.
 
 A SavedModel of it loads with `tf.saved_model.load` alone: no tensorflow_text, no custom operation, no Python code. It
-knows the Unicode of the Python that made it.
+has the Unicode version of the Python that made it.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ from tokenizer.in_graph_tables import (
     FINAL_SIGMA,
     FIRST_LETTER,
     FOREIGN,
-    NO_PIECE,
     NO_SPELLING,
+    NO_TOKEN,
     NOWHERE,
     PAGE_BITS,
     SIGMA,
@@ -34,19 +34,19 @@ MASK = "[MASK]"
 
 
 class InGraphTokenizer(tf.Module):
-    """Texts to piece ids inside a graph: the ids of `tokenizer.tokenizer.Tokenizer`, for every text in UTF-8.
+    """Tokenize inside a graph: the ids of `tokenizer.tokenizer.Tokenizer`, for every text in UTF-8.
 
     The rules look beyond single characters twice, in uncased text, and both are followed: a capital sigma (U+03A3) at
     the end of a word becomes U+03C2, and NFD sorts those combining marks that are no accents (U+302E, U+1D165, ...).
 
     What remains is what UTF-8 cannot hold: the exact rules keep surrogates (U+D800 to U+DFFF), which a Python string
-    may contain. Here they cannot be given, and bytes that are not UTF-8 are read as U+FFFD, which the rules remove, as
-    if the text had been decoded with `errors="replace"`.
+    may contain. Here they cannot be given. Bytes that are not UTF-8 are read as U+FFFD, which the rules remove, as
+    after decoding with `errors="replace"`.
 
-    Construction asks the rules about every character and takes a second or two.
+    Construction applies the rules to every character and takes a second or two.
 
     Args:
-        vocabulary: the pieces.
+        vocabulary: the tokens.
         do_lower_case: True for uncased models: lower-case and strip accents.
     """
 
@@ -56,7 +56,7 @@ class InGraphTokenizer(tf.Module):
         self._unk_id = vocabulary.unk_id
         self._mask_id = vocabulary.mask_id
         self._special_ids = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
-        trie = build_trie(vocabulary.pieces)
+        trie = build_trie(vocabulary.tokens)
         characters = character_kinds(character_rules(do_lower_case), trie.symbols)
         kinds = characters.kinds
         pages, page_of_code = np.unique(characters.of_code.reshape(-1, 2**PAGE_BITS), axis=0, return_inverse=True)
@@ -70,7 +70,7 @@ class InGraphTokenizer(tf.Module):
         self._first_composed, self._first_plain = characters.first_composed, characters.first_plain
         self._final_sigma = int(characters.of_code[ord(FINAL_SIGMA)])
         self._symbol_count = FIRST_LETTER + len(trie.symbols)
-        self._piece_of_node = tf.constant(trie.piece_of_node, tf.int32)
+        self._token_of_node = tf.constant(trie.token_of_node, tf.int32)
         self._children = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant([node * self._symbol_count + symbol for node, symbol in trie.children], tf.int64),
@@ -81,7 +81,7 @@ class InGraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The piece ids of N texts, without [CLS] and [SEP].
+        """Return the token ids of N texts, without [CLS] and [SEP].
 
         Args:
             texts: string [N], UTF-8.
@@ -92,11 +92,11 @@ class InGraphTokenizer(tf.Module):
         # Small operations around strings: a GPU would only be waited for.
         with tf.device("CPU:0"):
             characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")  # [N, (C)]
-            return self._pieces(self._kinds_of(characters))[0]
+            return self._tokens(self._kinds_of(characters))[0]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """The piece ids of N texts, and where in its text each piece stands.
+        """Return the token ids of N texts, and the place of each token in its text.
 
         Args:
             texts: string [N], UTF-8.
@@ -110,20 +110,20 @@ class InGraphTokenizer(tf.Module):
             kinds = self._kinds_of(characters)  # [C], with the end of every text
             lengths = tf.cast(tf.strings.length(texts), tf.int64)[:, None]
             byte_of_character = tf.cast(tf.concat([places, lengths], axis=1).flat_values, tf.int32)  # [C]
-            ids, is_piece, sources = self._pieces(kinds)
-            # A piece reaches to the next one or to the gap after its word; NFD may have changed the order within.
-            belongs = tf.boolean_mask(tf.cumsum(tf.cast(is_piece, tf.int32)) - 1, sources >= 0)
+            ids, is_token, sources = self._tokens(kinds)
+            # A token reaches to the next one or to the gap after its word; NFD may have changed the order within.
+            belongs = tf.boolean_mask(tf.cumsum(tf.cast(is_token, tf.int32)) - 1, sources >= 0)
             sources = tf.boolean_mask(sources, sources >= 0)
             first, last = tf.math.segment_min(sources, belongs), tf.math.segment_max(sources, belongs)  # [T]
             # Accents that follow are the last character's.
-            others = tf.cast(tf.where(~tf.gather(self._is_accent, kinds))[:, 0], tf.int32)
-            after = tf.gather(others, tf.searchsorted(others, last + 1))  # [T]
+            no_accents = tf.cast(tf.where(~tf.gather(self._is_accent, kinds))[:, 0], tf.int32)
+            after = tf.gather(no_accents, tf.searchsorted(no_accents, last + 1))  # [T]
             starts, ends = tf.gather(byte_of_character, first), tf.gather(byte_of_character, after)
             return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """As a call, but a "[MASK]" that is written in a text stands for itself: `Tokenizer(never_split=["[MASK]"])`.
+        """Return ids as a call does, but keep a "[MASK]" in a text: `Tokenizer(never_split=["[MASK]"])`.
 
         Args:
             texts: string [N], UTF-8.
@@ -133,31 +133,31 @@ class InGraphTokenizer(tf.Module):
         """
         with tf.device("CPU:0"):
             parts = tf.strings.split(texts, sep=MASK)  # [N, (P)], what stands before, between and after the masks
-            pieces = self(parts.flat_values)  # [P, (T)]
+            tokens = self(parts.flat_values)  # [P, (T)]
             # Every part is followed by a mask but the last of a text.
             last = parts.row_limits()[:, None] - 1  # [N, 1]
             followed = tf.tensor_scatter_nd_update(
                 tf.ones_like(parts.flat_values, tf.int64), last, tf.zeros_like(last[:, 0])
             )
             masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(followed)], self._mask_id), followed)
-            return parts.with_flat_values(tf.concat([pieces, masks], axis=1)).merge_dims(1, 2)
+            return parts.with_flat_values(tf.concat([tokens, masks], axis=1)).merge_dims(1, 2)
 
     def _kinds_of(self, characters: tf.RaggedTensor) -> tf.Tensor:
-        """The kind of every character, one text after the other and each with its end; int32 [C]."""
+        """Return the kind of every character, one text after the other and each with its end; int32 [C]."""
         ends = tf.fill([characters.nrows(), 1], END_OF_TEXT)
         codes = tf.concat([characters, ends], axis=1).flat_values  # [C]
         page = tf.gather(self._page_starts, tf.bitwise.right_shift(codes, PAGE_BITS))
         return tf.gather(self._pages, page + tf.bitwise.bitwise_and(codes, 2**PAGE_BITS - 1))
 
-    def _pieces(self, kinds: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """What the texts are spelt with.
+    def _tokens(self, kinds: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Return the tokens that spell the texts.
 
         Args:
             kinds: int32 [C], of `_kinds_of`.
 
         Returns:
             ids: int32 [N, (T)].
-            is_piece: bool [S], whether a piece starts with a symbol.
+            is_token: bool [S], whether a token starts with a symbol.
             sources: int32 [S], the place in kinds that a symbol comes from; -1 between words.
         """
         sources = tf.range(tf.size(kinds))
@@ -171,11 +171,11 @@ class InGraphTokenizer(tf.Module):
         symbols_of_kinds = tf.gather(self._symbols, kinds)
         symbols = symbols_of_kinds.flat_values  # [S]
         ids = self._spell(symbols)
-        is_piece = ids >= 0
-        pieces = tf.where(is_piece)[:, 0]  # [T]
-        row_limits = tf.searchsorted(pieces, tf.where(symbols == END)[:, 0], out_type=tf.int64)
+        is_token = ids >= 0
+        tokens = tf.where(is_token)[:, 0]  # [T]
+        row_limits = tf.searchsorted(tokens, tf.where(symbols == END)[:, 0], out_type=tf.int64)
         sources = tf.where(symbols < FOREIGN, -1, tf.gather(sources, symbols_of_kinds.value_rowids()))
-        return tf.RaggedTensor.from_row_limits(tf.gather(ids, pieces), row_limits, validate=False), is_piece, sources
+        return tf.RaggedTensor.from_row_limits(tf.gather(ids, tokens), row_limits, validate=False), is_token, sources
 
     def encode(
         self,
@@ -185,7 +185,7 @@ class InGraphTokenizer(tf.Module):
         *,
         keep_masks: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """N texts, or pairs of texts, as model inputs: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+        """Return N texts, or pairs of texts, as model inputs: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
         Cut, padded and marked as `Tokenizer.encode` does it.
 
@@ -200,7 +200,7 @@ class InGraphTokenizer(tf.Module):
 
         Raises:
             ValueError: max_seq_length leaves no room for [CLS] and [SEP]: less than 2, with pairs less than 3 (even
-                if all pairs are empty, which a graph cannot know beforehand).
+                if all pairs are empty, which a graph cannot determine in advance).
             tf.errors.InvalidArgumentError: not as many pairs as texts.
         """
         special = 2 if pairs is None else 3
@@ -210,9 +210,9 @@ class InGraphTokenizer(tf.Module):
         if pairs is not None:
             tf.debugging.assert_equal(tf.size(pairs), number, "give as many pairs as texts")
         tokenize = self.with_masks if keep_masks else self
-        pieces = tokenize(texts if pairs is None else tf.concat([texts, pairs], axis=0))
-        starts = tf.cast(pieces.row_starts(), tf.int32)
-        lengths = tf.cast(pieces.row_lengths(), tf.int32)
+        tokens = tokenize(texts if pairs is None else tf.concat([texts, pairs], axis=0))
+        starts = tf.cast(tokens.row_starts(), tf.int32)
+        lengths = tf.cast(tokens.row_lengths(), tf.int32)
         first_start, first = starts[:number, None], lengths[:number, None]  # [N, 1]
         if pairs is None:
             second_start = second = tf.zeros_like(first)
@@ -232,16 +232,16 @@ class InGraphTokenizer(tf.Module):
         length = tf.reduce_max(tf.concat([last[:, 0] + 1, [2]], axis=0)) if max_seq_length is None else max_seq_length
         place = tf.range(length)[None, :]  # [1, S]
         source = tf.where(place < separator, first_start + place - 1, second_start + place - separator - 1)  # [N, S]
-        total = tf.size(pieces.flat_values)
+        total = tf.size(tokens.flat_values)
         source = tf.where(place == 0, total, source)
         source = tf.where((place == separator) | (place == last), total + 1, source)
         source = tf.where(place > last, total + 2, source)
-        input_ids = tf.gather(tf.concat([pieces.flat_values, self._special_ids], axis=0), source)
+        input_ids = tf.gather(tf.concat([tokens.flat_values, self._special_ids], axis=0), source)
         input_mask = tf.cast(place <= last, tf.int32)
         return input_ids, input_mask, tf.cast(place > separator, tf.int32) * input_mask
 
     def _lower_sigmas(self, kinds: tf.Tensor) -> tf.Tensor:
-        """Makes capital sigmas final where a cased letter precedes and none follows; int32 [C].
+        """Make capital sigmas final where a cased letter precedes and none follows; int32 [C].
 
         As `str.lower` (Final_Sigma in The Unicode Standard, section 3.13): what is case-ignorable is skipped. So is
         what the rules remove before they lower-case.
@@ -257,7 +257,7 @@ class InGraphTokenizer(tf.Module):
         return tf.tensor_scatter_nd_update(kinds, sigmas, tf.where(final, self._final_sigma, SIGMA))
 
     def _sort_marks(self, kinds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Takes apart what is composed with marks that stay, and sorts marks by combining class.
+        """Decompose characters whose marks stay, and sort marks by combining class.
 
         Returns:
             int32 [C'], C' >= C, and the place in `kinds` that each comes from, int32 [C'].
@@ -278,47 +278,47 @@ class InGraphTokenizer(tf.Module):
         return tf.gather(kinds, order), tf.gather(sources, order)
 
     def _spell(self, symbols: tf.Tensor) -> tf.Tensor:
-        """The id of each piece where the piece starts, a negative number elsewhere; int32 [S]."""
+        """Return the id of each token where the token starts, a negative number elsewhere; int32 [S]."""
         gap = symbols < FOREIGN
         after_gap = tf.concat([[True], gap[:-1]], axis=0)
         starts = tf.where(~gap & after_gap)[:, 0]  # [W]
         stops = tf.where(gap & ~after_gap)[:, 0]  # [W]
 
-        # A walker a word, A of them alive, goes down the trie. Where there is no way on, the longest piece it has
-        # passed is the one, and it starts again behind that.
+        # A walker a word, A of them alive, goes down the trie. Where there is no way on, the longest token it has
+        # passed is the one, and it starts again after that.
         def step(
-            ids: tf.Tensor, node: tf.Tensor, place: tf.Tensor, piece_start: tf.Tensor, piece: tf.Tensor, stop: tf.Tensor
+            ids: tf.Tensor, node: tf.Tensor, place: tf.Tensor, token_start: tf.Tensor, token: tf.Tensor, stop: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             edge = node * self._symbol_count + tf.cast(tf.gather(symbols, place), tf.int64)
             child = self._children.lookup(edge)  # [A]
             on = child >= 0
             stuck = tf.where(~on)
-            ids = tf.tensor_scatter_nd_update(ids, tf.gather(piece_start, stuck), tf.gather_nd(piece, stuck))
-            alive = on | ((piece >= 0) & ~tf.gather(gap, stop))
+            ids = tf.tensor_scatter_nd_update(ids, tf.gather(token_start, stuck), tf.gather_nd(token, stuck))
+            alive = on | ((token >= 0) & ~tf.gather(gap, stop))
             node = tf.where(on, child, CONTINUED)
             place = tf.where(on, place + 1, stop)
-            piece_start = tf.where(on, piece_start, stop)
-            passed = tf.where(on, tf.gather(self._piece_of_node, node), NO_SPELLING)
-            better = passed != NO_PIECE
-            piece = tf.where(better, passed, piece)
+            token_start = tf.where(on, token_start, stop)
+            passed = tf.where(on, tf.gather(self._token_of_node, node), NO_SPELLING)
+            better = passed != NO_TOKEN
+            token = tf.where(better, passed, token)
             stop = tf.where(better, place, stop)
             chosen = tf.where(alive)[:, 0]
-            return ids, *(tf.gather(state, chosen) for state in (node, place, piece_start, piece, stop))
+            return ids, *(tf.gather(state, chosen) for state in (node, place, token_start, token, stop))
 
-        ids = tf.fill(tf.shape(symbols), NO_PIECE)
+        ids = tf.fill(tf.shape(symbols), NO_TOKEN)
         nodes = tf.where(stops - starts > MAX_WORD_CHARACTERS, tf.constant(NOWHERE, tf.int64), START)
-        no_piece = tf.fill(tf.shape(starts), NO_SPELLING)
+        no_token = tf.fill(tf.shape(starts), NO_SPELLING)
         ids, *_ = tf.while_loop(
             lambda *state: tf.size(state[1]) > 0,
             step,
-            (ids, nodes, starts, starts, no_piece, starts),
+            (ids, nodes, starts, starts, no_token, starts),
             shape_invariants=(tf.TensorShape([None]),) * 6,
             parallel_iterations=1,
         )
-        # A word that cannot be spelt to its end is [UNK], without the pieces found before.
+        # A word that cannot be spelled to its end is [UNK], without the tokens found before.
         word = tf.searchsorted(starts, tf.where(ids == NO_SPELLING)[:, 0], side="right") - 1
         unknown_starts = tf.gather(starts, word)
         inside = tf.ragged.range(unknown_starts, tf.gather(stops, word)).flat_values[:, None]
-        ids = tf.tensor_scatter_nd_update(ids, inside, tf.fill(tf.shape(inside)[:1], NO_PIECE))
+        ids = tf.tensor_scatter_nd_update(ids, inside, tf.fill(tf.shape(inside)[:1], NO_TOKEN))
         unknown = tf.fill(tf.shape(unknown_starts), self._unk_id)
         return tf.tensor_scatter_nd_update(ids, unknown_starts[:, None], unknown)

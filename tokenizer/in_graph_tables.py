@@ -1,4 +1,4 @@
-"""What `in_graph.py` looks up: the kinds of characters and the trie of pieces, as numpy arrays; no TensorFlow here."""
+"""Tables of `in_graph.py`: the kinds of characters and the trie of tokens, as numpy arrays; no TensorFlow here."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ SIGMA = 0
 OTHER, SKIPPED, CASED = 0, 1, 2
 # In place of a combining class: what NFD moves no mark across, and what the rules remove.
 STARTER, REMOVED = 0, 255
-# Symbols: what the trie knows of a character. Those from FIRST_LETTER on are the characters of the pieces.
+# Symbols: the trie's numbers of characters. Those from FIRST_LETTER on are the characters of the tokens.
 END, SPACE, FOREIGN, FIRST_LETTER = 0, 1, 2, 3
-# Nodes of the trie: before a piece at the start of a word, before one that continues it, and one that leads nowhere.
+# Nodes of the trie: before a token at the start of a word, before one that continues it, and one that leads nowhere.
 START, CONTINUED, NOWHERE = 0, 1, -1
 # In place of an id.
-NO_PIECE, NO_SPELLING = -1, -2
+NO_TOKEN, NO_SPELLING = -1, -2
 
 
 class CharacterRules(NamedTuple):
-    """What the rules do to each code point; what a dictionary does not name is nothing special."""
+    """The rules of each code point; one that a dictionary does not name has no rule."""
 
     # What becomes of a character among others, with the spaces that set it apart, unless it stays as it is.
     replacements: dict[int, str]
@@ -47,7 +47,7 @@ class CharacterRules(NamedTuple):
 
 @lru_cache(maxsize=2)
 def character_rules(do_lower_case: bool) -> CharacterRules:
-    """Asks `split_words` about every character, `unicodedata` only about the order of marks."""
+    """Compute the rules of every character from `split_words`; `unicodedata` gives only the order of marks."""
     rules = CharacterRules({}, {}, {}, {}, set())
     for code in range(CODE_POINTS):
         character = chr(code)
@@ -77,7 +77,7 @@ def character_rules(do_lower_case: bool) -> CharacterRules:
 
 
 class Kind(NamedTuple):
-    """Code points that nothing here tells apart are of one kind."""
+    """A kind of code points: all those that the tables treat the same."""
 
     symbols: tuple[int, ...]
     sigma_context: int = OTHER
@@ -102,6 +102,8 @@ class CharacterKinds(NamedTuple):
 
 
 def character_kinds(rules: CharacterRules, symbols: dict[str, int]) -> CharacterKinds:
+    """Return the kinds of all code points, for a trie of these symbols."""
+
     def kind(code: int) -> Kind:
         replacement = rules.replacements.get(code, chr(code))
         return Kind(
@@ -135,25 +137,28 @@ def character_kinds(rules: CharacterRules, symbols: dict[str, int]) -> Character
 
 
 class Trie(NamedTuple):
+    """The trie of a vocabulary's tokens, symbol by symbol."""
+
     symbols: dict[str, int]
     # From (node, symbol) to the next node.
     children: dict[tuple[int, int], int]
-    # The id of the piece that ends in a node, or NO_PIECE; int32 [nodes].
-    piece_of_node: np.ndarray
+    # The id of the token that ends in a node, or NO_TOKEN; int32 [nodes].
+    token_of_node: np.ndarray
 
 
-def build_trie(pieces: Sequence[str]) -> Trie:
+def build_trie(tokens: Sequence[str]) -> Trie:
+    """Return the trie of tokens in the order of their ids."""
     symbols: dict[str, int] = {}
     children: dict[tuple[int, int], int] = {}
-    piece_of_node = [NO_PIECE, NO_PIECE]
-    for piece_id, piece in enumerate(pieces):
+    token_of_node = [NO_TOKEN, NO_TOKEN]
+    for token_id, token in enumerate(tokens):
         node = START
-        if piece.startswith(CONTINUATION) and piece != CONTINUATION:
-            node, piece = CONTINUED, piece.removeprefix(CONTINUATION)
-        for character in piece:
+        if token.startswith(CONTINUATION) and token != CONTINUATION:
+            node, token = CONTINUED, token.removeprefix(CONTINUATION)
+        for character in token:
             symbol = symbols.setdefault(character, FIRST_LETTER + len(symbols))
-            node = children.setdefault((node, symbol), len(piece_of_node))
-            if node == len(piece_of_node):
-                piece_of_node.append(NO_PIECE)
-        piece_of_node[node] = piece_id
-    return Trie(symbols, children, np.array(piece_of_node, np.int32))
+            node = children.setdefault((node, symbol), len(token_of_node))
+            if node == len(token_of_node):
+                token_of_node.append(NO_TOKEN)
+        token_of_node[node] = token_id
+    return Trie(symbols, children, np.array(token_of_node, np.int32))

@@ -1,52 +1,52 @@
 """A WordPiece vocabulary from counted words.
 
 Google never released the learner of the BERT vocabularies. This one works in two stages: byte-pair encoding proposes
-half as many pieces again as are wanted (`tokenizer.merging`), then those are dropped that cost least, by the very rule
-that WordPiece spells with (`tokenizer.pruning`). docs/VOCABULARY.md compares it with others.
+half as many tokens again as are wanted (`tokenizer.merging`). Then those that cost least are dropped, by the rule that
+WordPiece spells with (`tokenizer.pruning`). docs/VOCABULARY.md compares it with others.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 
 from tokenizer.merging import merge_pairs
-from tokenizer.pruning import prune_pieces
+from tokenizer.pruning import prune_tokens
 from tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
 from tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
-# Proposals for each piece that is wanted. On held-out text 1.2 is worse, and 2 no better.
+# Proposals for each token that is wanted. On validation text 1.2 is worse, and 2 no better.
 _SURPLUS = 1.5
-# The released vocabularies have this many reserved pieces between [PAD], which is 0, and [UNK], which is 100.
+# The released vocabularies have this many reserved tokens between [PAD], which is 0, and [UNK], which is 100.
 _RESERVED_BEFORE_UNKNOWN = 99
 
 
 def learn_vocabulary(
     word_counts: Mapping[str, int], vocab_size: int, num_unused: int = 0, alphabet_limit: int = 1000
 ) -> list[str]:
-    """Learns exactly vocab_size pieces; nothing depends on the order of word_counts.
+    """Learn exactly vocab_size tokens; the result does not depend on the order of word_counts.
 
-    In the order of their ids: the special tokens and num_unused reserved pieces as in the released vocabularies
-    (`reserved_pieces`); the alphabet, in the order of code points, "##" after the others; longer pieces, the most used
+    In the order of their ids: the special tokens and num_unused reserved tokens as in the released vocabularies
+    (`reserved_tokens`); the alphabet, in the order of code points, "##" after the others; longer tokens, the most used
     first (by occurrences in the spelling of all words, ties in the order of code points).
 
-    The alphabet is the alphabet_limit most frequent characters, ties going to the lower code point; each is a piece as
-    it starts a word (c) and as it continues one (##c), where seen so. Longer pieces are proposed by
-    `tokenizer.merging.merge_pairs` until there are half as many pieces again as vocab_size, then dropped down to
-    vocab_size by `tokenizer.pruning.prune_pieces`.
+    The alphabet is the alphabet_limit most frequent characters, ties going to the lower code point; each is a token as
+    it starts a word (c) and as it continues one (##c), where seen so. Longer tokens are proposed by
+    `tokenizer.merging.merge_pairs` until there are half as many tokens again as vocab_size, then dropped down to
+    vocab_size by `tokenizer.pruning.prune_tokens`.
 
     Left out: words of more than 200 characters (always "[UNK]"), or with a character outside the alphabet. Memory and
     time grow with the words that are left, less than 1 kB each; `tokenizer.word_counts.most_frequent` bounds both.
 
     Args:
         word_counts: occurrences of each word, as `tokenizer.word_counts.count_words` counts them.
-        vocab_size: number of pieces, all kinds together.
-        num_unused: "[unusedN]" pieces.
+        vocab_size: number of tokens, all kinds together.
+        num_unused: "[unusedN]" tokens.
         alphabet_limit: number of characters.
 
     Raises:
-        VocabularyError: the alphabet and the reserved pieces alone are more than vocab_size, or the words are all
+        VocabularyError: the alphabet and the reserved tokens alone are more than vocab_size, or the words are all
             whole before it is reached.
     """
-    reserved = reserved_pieces(num_unused)
+    reserved = reserved_tokens(num_unused)
     alphabet = set(_characters_by_frequency(word_counts)[:alphabet_limit])
     counted = [
         (word, count)
@@ -59,7 +59,7 @@ def learn_vocabulary(
     continuing = {character: CONTINUATION + character for character in alphabet}
     spellings = [[word[0], *(continuing[character] for character in word[1:])] for word in words]
     # The key puts every "c" before every "##c".
-    characters = sorted({piece for word in spellings for piece in word}, key=lambda piece: (len(piece), piece))
+    characters = sorted({token for word in spellings for token in word}, key=lambda token: (len(token), token))
 
     fixed = len(reserved) + len(characters)
     if fixed > vocab_size:
@@ -70,10 +70,10 @@ def learn_vocabulary(
     # A dictionary, to keep the order.
     candidates: dict[str, None] = {}
     most = int(vocab_size * _SURPLUS) - fixed
-    for piece in merge_pairs(spellings, counts):
+    for token in merge_pairs(spellings, counts):
         if len(candidates) >= most:
             break
-        candidates[piece] = None
+        candidates[token] = None
     wanted = vocab_size - fixed
     if len(candidates) < wanted:
         available = fixed + len(candidates)
@@ -81,11 +81,11 @@ def learn_vocabulary(
             f"the text has words for only {available} pieces, not for --vocab_size {vocab_size}; "
             f"lower --vocab_size to {available} or less, or add text"
         )
-    return [*reserved, *characters, *prune_pieces(words, counts, characters, list(candidates), wanted)]
+    return [*reserved, *characters, *prune_tokens(words, counts, characters, list(candidates), wanted)]
 
 
 def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Return what the limit of the alphabet leaves out, and the limit that would do.
+    """Return what the limit of the alphabet leaves out, and the least limit that leaves out nothing.
 
     Args:
         word_counts: as `learn_vocabulary` takes them.
@@ -118,9 +118,11 @@ def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int
     }
 
 
-def reserved_pieces(num_unused: int) -> list[str]:
-    """The first pieces of a vocabulary, as in the released ones, which have 99 reserved pieces before [UNK] and go on
-    behind [MASK]: [PAD], [unused0] ... [unused98], [UNK], [CLS], [SEP], [MASK], [unused99] ...
+def reserved_tokens(num_unused: int) -> list[str]:
+    """Return the first tokens of a vocabulary, in the order of the released ones.
+
+    Those have 99 reserved tokens before [UNK] and the others after [MASK]: [PAD], [unused0] ... [unused98], [UNK],
+    [CLS], [SEP], [MASK], [unused99] ...
     """
     unused = [f"[unused{number}]" for number in range(num_unused)]
     before, after = unused[:_RESERVED_BEFORE_UNKNOWN], unused[_RESERVED_BEFORE_UNKNOWN:]

@@ -59,7 +59,7 @@ def default_do_lower_case(language: str) -> bool:
 
 @functools.cache
 def _kind(character: str) -> tuple[bool, bool]:
-    """(whether it is a letter or a mark, whether uncased text loses a mark of it)."""
+    """Return whether a character is a letter or a mark, and whether uncased text loses a mark of it."""
     is_letter = unicodedata.category(character)[0] in "LM"
     decomposed = unicodedata.normalize("NFD", character.lower())
     return is_letter, is_letter and any(unicodedata.category(part) == "Mn" for part in decomposed)
@@ -72,7 +72,7 @@ def loses_mark(word: str) -> bool:
 
 @dataclasses.dataclass
 class MarkCounts:
-    """Numbers of a text; those of parts of a text add up.
+    """Counts of a text's letters and lost marks; those of parts of a text add up.
 
     Attributes:
         letters: letters and marks.
@@ -86,12 +86,12 @@ class MarkCounts:
 
     @property
     def example(self) -> str:
-        """The most frequent of the words, the first in the order of code points among equals; "" if there is none."""
+        """Return the most frequent word, the first by code point among equals; "" if there is none."""
         return min(self.words, key=lambda word: (-self.words[word], word), default="")
 
     @property
     def share(self) -> float:
-        """Share of the letters that lose a mark."""
+        """Return the share of the letters that lose a mark."""
         return self.lost / max(self.letters, 1)
 
     def merge(self, other: "MarkCounts") -> None:

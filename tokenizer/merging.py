@@ -1,6 +1,6 @@
-"""Byte-pair encoding (Sennrich et al. 2016, section 3.2) over words that are spelt with "##" pieces.
+"""Byte-pair encoding (Sennrich et al. 2016, section 3.2) over words that are spelled with "##" tokens.
 
-The first of the two stages of `tokenizer.learner`: it proposes pieces.
+The first of the two stages of `tokenizer.learner`: it proposes tokens.
 """
 
 import heapq
@@ -14,17 +14,17 @@ Pair = tuple[str, str]
 
 
 def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterator[str]:
-    """Merges the most frequent pair of neighbouring pieces, again and again, until every word is one piece.
+    """Merge the most frequent pair of neighboring tokens, again and again, until every word is one token.
 
-    Ties go to the pair that is first in the order of code points (left piece, then right). In a word, pairs are merged
+    Ties go to the pair that is first in the order of code points (left token, then right). In a word, pairs are merged
     from left to right.
 
     Args:
-        spellings: the pieces of each word, characters at first; merged in place.
+        spellings: the tokens of each word, characters at first; merged in place.
         counts: occurrences of each word.
 
     Yields:
-        The piece that each merge makes. It may have been made before, from another pair.
+        The token that each merge makes. It may have been made before, from another pair.
     """
     pair_counts: dict[Pair, int] = defaultdict(int)
     # Numbers of the words that have the pair, or had it once.
@@ -61,13 +61,13 @@ def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterat
             elif not pair_counts[changed]:
                 del pair_counts[changed]
                 words_of_pair.pop(changed, None)
-        # Here, as "aaa" has the pair a second time, as a neighbour of the first.
+        # Here, as "aaa" has the pair a second time, as a neighbor of the first.
         pair_counts.pop(pair, None)
         yield merged
 
 
 def _merge_in_word(spelling: list[str], left: str, right: str, merged: str) -> list[tuple[Pair, int]]:
-    """Merges in place; the pairs that the word lost (-1) and got (1)."""
+    """Merge in place; return the pairs that the word lost (-1) and gained (1)."""
     changes = []
     position = 0
     while left in spelling[position:-1]:

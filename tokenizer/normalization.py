@@ -30,12 +30,12 @@ CJK_RANGES = (
 
 
 def is_whitespace(character: str) -> bool:
-    """True for tab, newline, carriage return and the Unicode category Zs (space, no-break space, ...)."""
+    """Return True for tab, newline, carriage return and the Unicode category Zs (space, no-break space, ...)."""
     return character in "\t\n\r" or unicodedata.category(character) == "Zs"
 
 
 def is_control(character: str) -> bool:
-    """True for the categories Cc and Cf, without tab, newline and carriage return, which are whitespace.
+    """Return True for the categories Cc and Cf, without tab, newline and carriage return, which are whitespace.
 
     The last released code names these two categories. Its first version took every category that starts with C, so
     it also removed private-use (Co) and unassigned (Cn) characters, which are kept here.
@@ -44,12 +44,12 @@ def is_control(character: str) -> bool:
 
 
 def is_cjk(character: str) -> bool:
-    """True for an ideograph of the eight blocks in `CJK_RANGES`."""
+    """Return True for an ideograph of the eight blocks in `CJK_RANGES`."""
     return any(first <= ord(character) <= last for first, last in CJK_RANGES)
 
 
 def is_punctuation(character: str) -> bool:
-    """True for the Unicode categories P* and every printable ASCII character that is no letter, digit or space."""
+    """Return True for the categories P* and every printable ASCII character but letters, digits and space."""
     return unicodedata.category(character).startswith("P") or (
         "!" <= character <= "~" and not (character.isalpha() or character.isdigit())
     )
@@ -89,7 +89,7 @@ _WITH_SPACED_PUNCTUATION = _Replacements(_space_punctuation)
 
 
 def split_words(text: str, do_lower_case: bool) -> list[str]:
-    """Splits a text into words, each punctuation character and each ideograph being a word of its own.
+    """Split a text into words, each punctuation character and each ideograph being a word of its own.
 
     Follows `BasicTokenizer.tokenize`: remove U+0000, U+FFFD and control characters; make whitespace plain spaces; set
     ideographs apart; if do_lower_case, lower-case, decompose (NFD) and drop accents (category Mn); set punctuation
@@ -105,12 +105,12 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
 
 
 def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None, bool]:
-    """What becomes of one character, spaces included, wherever it stands.
+    """Return the replacement of one character, spaces included, independent of its context.
 
-    Of characters that need no neighbours, `split_words` of a text is their replacements joined and split at whitespace.
+    Of characters that need no neighbors, `split_words` of a text is their replacements joined and split at whitespace.
 
     Returns:
-        (replacement, whether it is an accent, which `split_words` drops); the replacement is None if the neighbours
+        (replacement, whether it is an accent, which `split_words` drops); the replacement is None if the neighbors
         decide: capital sigma, whose lower case is another at the end of a word, and the few characters that are no
         accents and yet change places in NFD.
     """
@@ -125,7 +125,7 @@ def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None,
 
 
 def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, list[int]]]:
-    """`split_words`, and for each character of each word the index in the text of the character that it comes from."""
+    """Return the words of `split_words` and, for each of their characters, the index of its source in the text."""
     cleaned = [(made, i) for i, character in enumerate(text) for made in _CLEANED[ord(character)]]
     words: list[tuple[str, list[int]]] = []
     for is_space, group in itertools.groupby(cleaned, key=lambda pair: pair[0].isspace()):
@@ -143,8 +143,8 @@ def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, 
 
 
 def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Lower case, NFD and no accents, each character keeping its source."""
-    # What a final sigma becomes hangs on its neighbours, but how many characters a character becomes does not.
+    """Return lower case in NFD without accents, with the source of each character."""
+    # What a final sigma becomes depends on its neighbors, but how many characters a character becomes does not.
     lowered = "".join(character for character, _ in chunk).lower()
     sources = [i for character, i in chunk for _ in character.lower()]
     decomposed = [
@@ -162,14 +162,14 @@ def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]
     return [(character, i) for character, i in ordered if _WITHOUT_ACCENTS[ord(character)]]
 
 
-# `str.split` takes these for whitespace, but the rules remove them as control characters, joining their neighbours.
+# `str.split` takes these for whitespace, but the rules remove them as control characters, joining their neighbors.
 _SPLITTING_CONTROLS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _SPLITTING_CONTROL = re.compile(f"[{_SPLITTING_CONTROLS}]")
 _CJK = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]")
 
 
 def prepare_chunks(texts: Sequence[str]) -> Sequence[str]:
-    """Texts of the same words whose whitespace-separated chunks can be split into words one by one.
+    """Return texts of the same words whose whitespace-separated chunks can be split into words one by one.
 
     For every text, the words of its chunks, one chunk after the other, are the words of the text:
     `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, case)]` equals

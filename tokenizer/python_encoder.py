@@ -1,4 +1,4 @@
-"""The encoder for where the compiled one was not built: the same ids, in Python, a few times slower.
+"""The encoder for machines without the compiled one: the same ids, in Python, a few times slower.
 
 BERT's rules never look past whitespace, and text repeats itself: most chunks between two spaces were met before. So
 each distinct chunk is split once and remembered as the bytes of its int32 ids; the ids of a text are the bytes of its
@@ -22,7 +22,7 @@ Encoded = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class PythonEncoder:
-    """Ids of texts, with offsets if asked; see `tokenizer.tokenizer.Tokenizer`, which calls it.
+    """Encode texts, with offsets if asked; see `tokenizer.tokenizer.Tokenizer`, which calls it.
 
     Not thread-safe. The memory holds at most `MAX_CHUNKS` chunks and as many words, none longer than
     `MAX_CHUNK_CHARACTERS`, plus those of one batch. It has no influence on results.
@@ -34,7 +34,7 @@ class PythonEncoder:
         self.chunks = _Chunks(vocabulary, do_lower_case)
 
     def encode(self, texts: list[str], with_offsets: bool) -> Encoded:
-        """int32 ids of all texts, int64 bounds of each text in them, int32 (start, end) of each piece or None."""
+        """Return int32 ids of all texts, int64 bounds of each text, and int32 (start, end) of each token or None."""
         if with_offsets:
             return self._encode_with_offsets(texts)
         ids_of_chunk = self.chunks.__getitem__
@@ -52,13 +52,13 @@ class PythonEncoder:
         for text in texts:
             for word, sources in split_words_with_sources(text, self.do_lower_case):
                 start = 0
-                for piece in split_word(word, self.ids):
-                    length = len(word) if piece == UNKNOWN else len(piece) - len(CONTINUATION) * (start > 0)
+                for token in split_word(word, self.ids):
+                    length = len(word) if token == UNKNOWN else len(token) - len(CONTINUATION) * (start > 0)
                     covered = sources[start : start + length]
                     end = max(covered) + 1
                     while end < len(text) and replace_character(ord(text[end]), self.do_lower_case)[1]:
                         end += 1
-                    ids.append(self.ids[piece])
+                    ids.append(self.ids[token])
                     offsets.append((min(covered), end))
                     start += length
             row_splits.append(len(ids))
@@ -66,32 +66,32 @@ class PythonEncoder:
         return np.array(ids, np.int32), np.array(row_splits, np.int64), pairs
 
 
-class _Memory(dict[str, bytes]):
-    """From a chunk of text, or a word, to the bytes of its piece ids (int32), worked out when it is first met."""
+class _Cache(dict[str, bytes]):
+    """A cache from a chunk of text, or a word, to the bytes of its token ids (int32), computed on first use."""
 
     def shrink(self) -> None:
-        """Forgets what was met last if there is too much: what is frequent is met early."""
+        """Drop the most recent entries where there are too many: what is frequent comes early."""
         if len(self) > MAX_CHUNKS:
             kept = dict(islice(self.items(), MAX_CHUNKS // 2))
             self.clear()
             self.update(kept)
 
 
-class _Words(_Memory):
+class _Words(_Cache):
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.ids = vocabulary.ids
-        self.longest_piece = max(map(len, vocabulary.pieces))
+        self.longest_token = max(map(len, vocabulary.tokens))
 
     def __missing__(self, word: str) -> bytes:
-        pieces = split_word(word, self.ids, self.longest_piece)
-        encoded = array("i", [self.ids[piece] for piece in pieces]).tobytes()
+        tokens = split_word(word, self.ids, self.longest_token)
+        encoded = array("i", [self.ids[token] for token in tokens]).tobytes()
         if len(word) <= MAX_CHUNK_CHARACTERS:
             self[word] = encoded
         return encoded
 
 
-class _Chunks(_Memory):
+class _Chunks(_Cache):
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
         super().__init__()
         self.do_lower_case = do_lower_case

@@ -1,4 +1,4 @@
-"""Text to piece ids, exactly as google-research/bert's `FullTokenizer`, and back to the places in the text.
+"""Text to token ids, exactly as google-research/bert's `FullTokenizer`, and back to the places in the text.
 
 The rules stand in `normalization.py` and `wordpiece.py` as they are published. Here they run in one compiled pass over
 the text (`_native.c`), or, where that was not built, by a memory of chunks in Python (`python_encoder.py`); the results
@@ -30,20 +30,20 @@ TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
 
 class Tokenizer:
-    """Splits texts into the pieces of a vocabulary.
+    """Split texts into the tokens of a vocabulary.
 
     Not thread-safe: give each thread its own. Pickles small.
 
     Args:
-        vocabulary: the pieces.
+        vocabulary: the tokens.
         do_lower_case: True for uncased models: lower-case and strip accents.
-        never_split: pieces such as "[MASK]" that stand for themselves where they are written in a text, as if with
+        never_split: tokens such as "[MASK]" that stand for themselves where they are written in a text, as if with
             spaces around them. The released tokenizer splits them like other text, and so does this one by default.
         compiled: which encoder to run: the compiled one (True), the Python one (False), the faster that there is
             (None).
 
     Raises:
-        VocabularyError: a piece of never_split is not in the vocabulary.
+        VocabularyError: a token of never_split is not in the vocabulary.
         ImportError: compiled is True where the compiled encoder was not built.
     """
 
@@ -54,9 +54,9 @@ class Tokenizer:
         never_split: Sequence[str] = (),
         compiled: bool | None = None,
     ) -> None:
-        for piece in never_split:
-            if piece not in vocabulary.ids:
-                raise VocabularyError(f"never_split names {piece!r}, which {vocabulary.origin} does not have")
+        for token in never_split:
+            if token not in vocabulary.ids:
+                raise VocabularyError(f"never_split names {token!r}, which {vocabulary.origin} does not have")
         self.vocabulary = vocabulary
         self.do_lower_case = do_lower_case
         self.never_split = tuple(never_split)
@@ -70,7 +70,7 @@ class Tokenizer:
             raise ImportError("tokenizer._native was not built; install a C compiler, then beambert again")
         else:
             self._encoder = _native.Encoder(
-                list(vocabulary.pieces),
+                list(vocabulary.tokens),
                 vocabulary.unk_id,
                 partial(replace_character, do_lower_case=do_lower_case),
                 partial(split_words_with_sources, do_lower_case=do_lower_case),
@@ -78,13 +78,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, do_lower_case: bool | None = None, never_split: Sequence[str] = ()) -> "Tokenizer":
-        """The tokenizer of a released or trained model.
+        """Return the tokenizer of a released or trained model.
 
         Args:
             path: a vocab.txt, or the directory that holds it: an unpacked TF1 release, a Hugging Face model, what
                 `beambert` wrote. A directory without one may have Hugging Face's tokenizer.json.
             do_lower_case: None finds out: from tokenizer_config.json beside the vocabulary (Hugging Face), else the
-                text is lower-cased unless a piece of the vocabulary has a capital letter.
+                text is lower-cased unless a token of the vocabulary has a capital letter.
             never_split: see `Tokenizer`.
 
         Raises:
@@ -93,10 +93,10 @@ class Tokenizer:
         path = Path(path)
         if path.is_dir():
             names = (VOCABULARY_FILE_NAME, TOKENIZER_JSON_FILE_NAME)
-            found = [path / name for name in names if (path / name).is_file()]
-            if not found:
+            paths = [path / name for name in names if (path / name).is_file()]
+            if not paths:
                 raise VocabularyError(f"{path} has no {' and no '.join(names)}; name a BERT model's directory or file")
-            path = found[0]
+            path = paths[0]
         vocabulary = Vocabulary.load(path)
         if do_lower_case is None:
             do_lower_case = _configured_lower_case(path.with_name(TOKENIZER_CONFIG_FILE_NAME))
@@ -109,12 +109,12 @@ class Tokenizer:
         return Tokenizer, (self.vocabulary, self.do_lower_case, self.never_split)
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of a text, "[UNK]" for a word that cannot be spelt; no [CLS] or [SEP] is added."""
-        piece_ids, _ = self.encode_batch([text])
-        return [self.vocabulary.pieces[piece_id] for piece_id in piece_ids]
+        """Return the tokens of a text, "[UNK]" for a word that cannot be spelled; no [CLS] or [SEP] is added."""
+        token_ids, _ = self.encode_batch([text])
+        return [self.vocabulary.tokens[token_id] for token_id in token_ids]
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of many texts, without [CLS] and [SEP]; fastest with some thousands of texts at a time.
+        """Return the ids of many texts, without [CLS] and [SEP]; fastest with some thousands of texts at a time.
 
         Returns:
             ids: int32 [T], the ids of all texts, one text after the other.
@@ -127,15 +127,15 @@ class Tokenizer:
         return ids, row_splits
 
     def encode_batch_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The ids of many texts, and where in its text each piece stands.
+        """Return the ids of many texts, and the place of each token in its text.
 
-        `text[start:end]` is what a piece was made from: with its capitals and accents, and with characters inside that
-        are not in the piece because the rules remove them. Accents that follow are the last character's; "[UNK]" has
-        the whole word. Two pieces share a character that decomposes and falls apart, such as a Hangul syllable.
+        `text[start:end]` is what a token was made from: with its capitals and accents, and with characters inside that
+        are not in the token because the rules remove them. Accents that follow are the last character's; "[UNK]" has
+        the whole word. Two tokens share a character that decomposes and falls apart, such as a Hangul syllable.
 
         Returns:
             ids, row_splits: as `encode_batch` returns them.
-            offsets: int32 [T, 2], start and end of each piece in its text, in characters (code points).
+            offsets: int32 [T, 2], start and end of each token in its text, in characters (code points).
 
         Raises:
             TypeError: texts is one string instead of a sequence of them.
@@ -148,32 +148,32 @@ class Tokenizer:
         if isinstance(texts, str):
             raise TypeError("encode_batch takes a sequence of texts; put the one text into a list")
         if self.never_split:
-            return self._encode_around_whole_pieces(texts, with_offsets)
+            return self._encode_around_whole_tokens(texts, with_offsets)
         encoded = self._encoder.encode(list(texts), with_offsets)
         offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) if with_offsets else None
         return np.frombuffer(encoded[0], np.int32), np.frombuffer(encoded[1], np.int64), offsets
 
-    def _encode_around_whole_pieces(
+    def _encode_around_whole_tokens(
         self, texts: Sequence[str], with_offsets: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        # Of each text: what stands before the first whole piece, that piece, what stands between, ...
+        # Of each text: what stands before the first whole token, that token, what stands between, ...
         split = [self._whole.split(text) for text in texts]
-        parts = [part for pieces in split for part in pieces[::2]]
-        whole = [[self.vocabulary.ids[piece] for piece in pieces[1::2]] for pieces in split]
+        parts = [part for tokens in split for part in tokens[::2]]
+        whole = [[self.vocabulary.ids[token] for token in tokens[1::2]] for tokens in split]
         encoded = self._encoder.encode(parts, with_offsets)
         part_splits = np.frombuffer(encoded[1], np.int64)
-        last_parts = np.cumsum([0, *(len(pieces) + 1 for pieces in whole)])
+        last_parts = np.cumsum([0, *(len(tokens) + 1 for tokens in whole)])
         inserted = np.cumsum([0, *map(len, whole)])
         row_splits = part_splits[last_parts] + inserted
         # After every part but a text's last.
         places = np.delete(part_splits[1:], last_parts[1:] - 1)
         ids = np.insert(
-            np.frombuffer(encoded[0], np.int32), places, np.array([i for pieces in whole for i in pieces], np.int32)
+            np.frombuffer(encoded[0], np.int32), places, np.array([i for tokens in whole for i in tokens], np.int32)
         )
         if not with_offsets:
             return ids, row_splits, None
-        starts = [np.cumsum([0, *map(len, pieces)]) for pieces in split]
-        # Where each part starts in its text, once for every piece of it.
+        starts = [np.cumsum([0, *map(len, tokens)]) for tokens in split]
+        # Where each part starts in its text, once for every token of it.
         part_starts = np.array([place for start in starts for place in start[:-1:2]], np.int32)
         shifts = np.repeat(part_starts, np.diff(part_splits))
         offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) + shifts[:, None]
@@ -182,13 +182,13 @@ class Tokenizer:
         return ids, row_splits, offsets
 
     def align_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of a text given as words, and the first piece of each, for tasks that label words.
+        """Return the ids of a text given as words, and the first token of each, for tasks that label words.
 
         Follows the recipe for `orig_to_tok_map` in the README of google-research/bert, without [CLS] and [SEP].
 
         Returns:
             ids: int32 [T].
-            orig_to_tok_map: int64 [W], place in ids of the first piece of each word; -1 for a word of which the rules
+            orig_to_tok_map: int64 [W], place in ids of the first token of each word; -1 for a word of which the rules
                 leave nothing (a lone control character or accent).
         """
         ids, row_splits = self.encode_batch(words)
@@ -197,14 +197,14 @@ class Tokenizer:
     def encode(
         self, text: str, pair: str | None = None, max_seq_length: int = 512
     ) -> tuple[list[int], list[int], list[int]]:
-        """One text, or a pair of texts, as a model input: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+        """Return one text, or a pair of texts, as a model input: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-        What is too long is cut at the end, of a pair one piece at a time from the longer text, from `pair` if both
-        are as long. A pair without pieces, or with none left, has no [SEP]. Follows `convert_single_example` in
-        google-research/bert, run_classifier.py.
+        A text that is too long is cut at its end. A pair loses one token at a time from the longer text, from `pair` if
+        both are equally long. A pair without tokens, or with none left, has no [SEP]. Follows `convert_single_example`
+        in google-research/bert, run_classifier.py.
 
         Returns:
-            input_ids, input_mask (1 for a piece, 0 for padding) and segment_ids (1 for `pair` and its [SEP]), each of
+            input_ids, input_mask (1 for a token, 0 for padding) and segment_ids (1 for `pair` and its [SEP]), each of
             max_seq_length integers.
 
         Raises:
@@ -229,22 +229,22 @@ class Tokenizer:
         return input_ids + [vocabulary.pad_id] * padding, input_mask + [0] * padding, segment_ids + [0] * padding
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The pieces joined to words, a space between two words; special tokens are shown.
+        """Return the tokens joined to words, a space between two words; special tokens are shown.
 
-        What normalisation took away (case, accents, where the spaces were) does not come back.
+        What normalization took away (case, accents, where the spaces were) does not come back.
 
         Raises:
             VocabularyError: an id outside the vocabulary.
         """
-        pieces = []
-        for piece_id in ids:
-            if not 0 <= piece_id < len(self.vocabulary):
+        tokens = []
+        for token_id in ids:
+            if not 0 <= token_id < len(self.vocabulary):
                 raise VocabularyError(
-                    f"id {piece_id} is not in {self.vocabulary.origin}, which has {len(self.vocabulary)} pieces; "
+                    f"id {token_id} is not in {self.vocabulary.origin}, which has {len(self.vocabulary)} pieces; "
                     "use the vocabulary that made the ids"
                 )
-            pieces.append(self.vocabulary.pieces[piece_id])
-        return " ".join(pieces).replace(f" {CONTINUATION}", "")
+            tokens.append(self.vocabulary.tokens[token_id])
+        return " ".join(tokens).replace(f" {CONTINUATION}", "")
 
 
 def _configured_lower_case(path: Path) -> bool | None:

@@ -1,4 +1,4 @@
-"""The vocabulary file: one piece a line, the line's number (from 0) being the piece's id."""
+"""The vocabulary file: one token a line, the line's number (from 0) being the token's id."""
 
 import codecs
 import hashlib
@@ -40,38 +40,38 @@ class TokenizerJson(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The pieces of a vocabulary in the order of their ids.
+    """The tokens of a vocabulary in the order of their ids.
 
     Attributes:
-        pieces: piece i has id i; those that continue a word start with "##".
-        origin: the file's name, for messages; two vocabularies are equal if their pieces are.
+        tokens: token i has id i; those that continue a word start with "##".
+        origin: the file's name, for messages; two vocabularies are equal if their tokens are.
 
     Raises:
-        VocabularyError: a piece occurs twice, or one of `SPECIAL_TOKENS` is missing.
+        VocabularyError: a token occurs twice, or one of `SPECIAL_TOKENS` is missing.
     """
 
-    pieces: tuple[str, ...] = field(repr=False)
+    tokens: tuple[str, ...] = field(repr=False)
     origin: str = field(default="vocabulary", compare=False)
 
     def __post_init__(self) -> None:
-        if len(self.ids) < len(self.pieces):
+        if len(self.ids) < len(self.tokens):
             first: dict[str, int] = {}
-            for number, piece in enumerate(self.pieces, start=1):
-                if first.setdefault(piece, number) < number:
+            for number, token in enumerate(self.tokens, start=1):
+                if first.setdefault(token, number) < number:
                     raise VocabularyError(
-                        f"{self.origin}: line {number} repeats the piece {piece!r} of line {first[piece]}; "
+                        f"{self.origin}: line {number} repeats the piece {token!r} of line {first[token]}; "
                         "a piece has one id: take the vocabulary from its source again, or remove it if you made it"
                     )
         missing = [token for token in SPECIAL_TOKENS if token not in self.ids]
         if missing:
             raise VocabularyError(
-                f"{self.origin}: no {', '.join(missing)} among its {len(self.pieces)} pieces; a BERT vocabulary has "
+                f"{self.origin}: no {', '.join(missing)} among its {len(self.tokens)} pieces; a BERT vocabulary has "
                 "each on a line of its own: name a BERT model's vocab.txt, or let `beambert build` learn one"
             )
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a local vocabulary file (`from_bytes`) or, by its suffix, a tokenizer.json (`from_tokenizer_json`).
+        """Read a local vocabulary file (`from_bytes`) or, by its suffix, a tokenizer.json (`from_tokenizer_json`).
 
         Raises:
             VocabularyError: it cannot be read or used.
@@ -86,14 +86,14 @@ class Vocabulary:
 
     @classmethod
     def from_tokenizer_json(cls, data: bytes, origin: str) -> "Vocabulary":
-        """Reads the pieces of a WordPiece tokenizer as Hugging Face's `tokenizers` saves it.
+        """Read the tokens of a WordPiece tokenizer as Hugging Face's `tokenizers` saves it.
 
-        Pieces that were added to it later have the ids behind those of the model.
+        Tokens that were added to it later have the ids after those of the model.
 
         Raises:
             VocabularyError: not such a file, another kind of tokenizer, or ids that are not 0, 1, 2, ...
         """
-        # Imported where it is needed: a vocabulary of one piece a line is ready sooner.
+        # Imported where it is needed: a vocabulary of one token a line is ready sooner.
         from beambert_common.typed_json import JsonError, convert, decode, shortened
 
         try:
@@ -107,18 +107,18 @@ class Vocabulary:
         except JsonError as error:
             raise VocabularyError(f"{origin}: {error}; name a BERT model's vocab.txt") from error
         ids.update((added["content"], added["id"]) for added in content.get("added_tokens", ()))
-        pieces = sorted(ids, key=lambda piece: ids[piece])
-        if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+        tokens = sorted(ids, key=lambda token: ids[token])
+        if [ids[token] for token in tokens] != list(range(len(tokens))):
             raise VocabularyError(
                 f"{origin}: the ids of its pieces are not 0, 1, 2, ...; name a BERT model's vocab.txt"
             )
-        return cls(tuple(pieces), origin)._with_text()
+        return cls(tuple(tokens), origin)._with_text()
 
     @classmethod
     def from_bytes(cls, data: bytes, origin: str) -> "Vocabulary":
-        """Reads the content of a vocabulary file.
+        """Read the content of a vocabulary file.
 
-        Repaired without a word: a byte-order mark, CRLF line ends, spaces and tabs around a piece (the released
+        Repaired without a word: a byte-order mark, CRLF line ends, spaces and tabs around a token (the released
         `load_vocab` strips them too), blank lines at the end of the file.
 
         Args:
@@ -126,7 +126,7 @@ class Vocabulary:
             origin: the file's name, for messages.
 
         Raises:
-            VocabularyError: invalid UTF-8, a blank line before the last piece, a piece twice, a special token missing,
+            VocabularyError: invalid UTF-8, a blank line before the last token, a token twice, a special token missing,
                 or no other token.
         """
         data = data.removeprefix(codecs.BOM_UTF8)
@@ -135,16 +135,16 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise VocabularyError(f"{origin}: line {line} is not UTF-8; convert the file to UTF-8") from error
-        # Not str.splitlines: it also breaks at characters that may be pieces, such as U+2028.
-        pieces = [line.strip(" \t\r") for line in text.split("\n")]
-        while pieces and not pieces[-1]:
-            pieces.pop()
-        if "" in pieces:
+        # Not str.splitlines: it also breaks at characters that may be tokens, such as U+2028.
+        tokens = [line.strip(" \t\r") for line in text.split("\n")]
+        while tokens and not tokens[-1]:
+            tokens.pop()
+        if "" in tokens:
             raise VocabularyError(
-                f"{origin}: line {pieces.index('') + 1} is blank, which would shift the id of every piece after it; "
+                f"{origin}: line {tokens.index('') + 1} is blank, which would shift the id of every piece after it; "
                 "take the vocabulary from its source again, or remove the line if no model was trained with it"
             )
-        return cls(tuple(pieces), origin)._with_text()
+        return cls(tuple(tokens), origin)._with_text()
 
     def _with_text(self) -> "Vocabulary":
         """Return the vocabulary, unless every text would be [UNK] in it.
@@ -160,40 +160,45 @@ class Vocabulary:
         return self
 
     def to_bytes(self) -> bytes:
-        """The content of the vocabulary file: UTF-8, each piece followed by a newline."""
-        return "".join(f"{piece}\n" for piece in self.pieces).encode("utf-8")
+        """Return the content of the vocabulary file: UTF-8, each token followed by a newline."""
+        return "".join(f"{token}\n" for token in self.tokens).encode("utf-8")
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.tokens)
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The id of each piece."""
-        return {piece: number for number, piece in enumerate(self.pieces)}
+        """Return the id of each token."""
+        return {token: number for number, token in enumerate(self.tokens)}
 
     @cached_property
     def sha256(self) -> str:
-        """Hexadecimal SHA-256 of `to_bytes()`, so that a file repaired in reading counts as the file it stands for."""
+        """Return the hex SHA-256 of `to_bytes()`, so that a file repaired in reading counts as its repaired form."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @property
     def pad_id(self) -> int:
+        """Return the id of [PAD]."""
         return self.ids["[PAD]"]
 
     @property
     def unk_id(self) -> int:
+        """Return the id of [UNK]."""
         return self.ids["[UNK]"]
 
     @property
     def cls_id(self) -> int:
+        """Return the id of [CLS]."""
         return self.ids["[CLS]"]
 
     @property
     def sep_id(self) -> int:
+        """Return the id of [SEP]."""
         return self.ids["[SEP]"]
 
     @property
     def mask_id(self) -> int:
+        """Return the id of [MASK]."""
         return self.ids["[MASK]"]
 
     def has_capitals(self) -> bool:
@@ -203,14 +208,14 @@ class Vocabulary:
         with it.
         """
         return any(
-            piece != piece.lower() for piece in self.pieces if not (piece.startswith("[") and piece.endswith("]"))
+            token != token.lower() for token in self.tokens if not (token.startswith("[") and token.endswith("]"))
         )
 
     def special_ids(self) -> np.ndarray:
-        """Ids of the pieces that stand for no text: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
-        special = [i for i, piece in enumerate(self.pieces) if piece in SPECIAL_TOKENS or _RESERVED.fullmatch(piece)]
+        """Return the ids of special tokens: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
+        special = [i for i, token in enumerate(self.tokens) if token in SPECIAL_TOKENS or _RESERVED.fullmatch(token)]
         return np.array(special, dtype=np.int32)
 
     def text_ids(self) -> np.ndarray:
-        """Ids of the pieces that stand for text, all but `special_ids`; int32, ascending."""
+        """Return the ids of tokens that stand for text, all but `special_ids`; int32, ascending."""
         return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())

@@ -1,4 +1,4 @@
-"""Words and how often each occurs: what a vocabulary is learnt from."""
+"""Words and their counts: the input of vocabulary learning."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _MAX_CHUNKS = 1_000_000
 
 
 def count_words(texts: Iterable[str], do_lower_case: bool) -> Counter[str]:
-    """How often each word occurs in the texts; words as `tokenizer.normalization.split_words` makes them.
+    """Count each word of the texts; words are those of `tokenizer.normalization.split_words`.
 
     Memory grows with the number of distinct words, not with the amount of text. Counts of parts of a corpus add up to
     the counts of the whole; of a large corpus, `most_frequent` bounds each part's before adding.
@@ -34,7 +34,7 @@ def _add_words(words: Counter[str], chunks: Counter[str], do_lower_case: bool) -
 
 
 def most_frequent(word_counts: Mapping[str, int], limit: int, min_count: int = 1) -> dict[str, int]:
-    """The words to learn from: at most `limit`, the most frequent, ties going to the first in order of code points.
+    """Return at most `limit` words to learn from, the most frequent, equals in the order of code points.
 
     Never a word of more than 200 characters, which is "[UNK]" under every vocabulary, nor one counted less than
     min_count times. Depends on the words and counts alone, not on their order.

@@ -1,4 +1,4 @@
-"""Words to pieces: the rule of `WordpieceTokenizer` in google-research/bert, tokenization.py."""
+"""Words to tokens: the rule of `WordpieceTokenizer` in google-research/bert, tokenization.py."""
 
 from collections.abc import Container
 
@@ -7,29 +7,29 @@ CONTINUATION = "##"
 MAX_WORD_CHARACTERS = 200
 
 
-def split_word(word: str, pieces: Container[str], longest_piece: int = MAX_WORD_CHARACTERS) -> list[str]:
-    """Splits one word, greedily taking the longest piece that matches, then the longest for what is left.
+def split_word(word: str, tokens: Container[str], longest_token: int = MAX_WORD_CHARACTERS) -> list[str]:
+    """Split one word, greedily taking the longest matching token, then the longest for the rest.
 
     Args:
         word: a word as `tokenizer.normalization.split_words` makes it.
-        pieces: the pieces of the vocabulary (its dictionary of ids); those that continue a word start with "##".
-        longest_piece: no piece has more characters than this; a smaller number only saves time.
+        tokens: the tokens of the vocabulary (its dictionary of ids); those that continue a word start with "##".
+        longest_token: no token has more characters than this; a smaller number only saves time.
 
     Returns:
-        The pieces, or ["[UNK]"] if the word has more than 200 characters or cannot be spelt with the pieces.
+        The tokens, or ["[UNK]"] if the word has more than 200 characters or cannot be spelled with the tokens.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return [UNKNOWN]
-    found = []
+    spelling = []
     start = 0
     while start < len(word):
         prefix = CONTINUATION if start else ""
-        for end in range(min(len(word), start + longest_piece), start, -1):
-            piece = prefix + word[start:end]
-            if piece in pieces:
+        for end in range(min(len(word), start + longest_token), start, -1):
+            token = prefix + word[start:end]
+            if token in tokens:
                 break
         else:
             return [UNKNOWN]
-        found.append(piece)
+        spelling.append(token)
         start = end
-    return found
+    return spelling

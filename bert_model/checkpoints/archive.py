@@ -1,4 +1,4 @@
-"""The zip archives in which Google released BERT, unpacked into a folder that is gone when done."""
+"""The zip archives in which Google released BERT, unpacked into a temporary folder."""
 
 import contextlib
 import shutil
@@ -17,7 +17,7 @@ _MOST_FILES = 1000
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A temporary folder with the files of an archive, subfolders left away.
+    """Unpack an archive, subfolders left away, into a temporary folder.
 
     Raises:
         CheckpointError: it is no whole zip archive, holds links or names that lead elsewhere, is too large, or has two

@@ -1,7 +1,7 @@
-"""Models as Hugging Face's transformers keeps them: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
+"""Models of Hugging Face's transformers: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
 
 The names and shapes of the variables come from the table in variable_names.py; here is what else differs: matrices
-called `kernel` lie transposed, and the decoder of the masked-LM head is the word embeddings once more.
+called `kernel` are transposed, and the decoder of the masked-LM head is the word embeddings once more.
 """
 
 import dataclasses
@@ -47,12 +47,12 @@ class _Index:
 
 
 def is_model(directory: Path) -> bool:
-    """Whether a directory holds weights under Hugging Face's names."""
+    """Return whether a directory holds weights under Hugging Face's names."""
     return any((directory / name).is_file() for name in WEIGHTS_FILE_NAMES)
 
 
 def read(directory: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a model by the name it has in a model with heads (`bert.encoder...`), aliases resolved.
+    """Return every tensor of a model by the name it has in a model with heads (`bert.encoder...`), aliases resolved.
 
     Raises:
         CheckpointError: files are missing or damaged, or the decoder is not tied to the word embeddings.
@@ -76,10 +76,10 @@ def read(directory: Path) -> dict[str, StoredTensor]:
 def by_tf1_name(
     tensors: Mapping[str, StoredTensor], names: Iterable[VariableName]
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Tensors of `read` under their TF1 names and in the shapes they have there, and the names that are left over."""
-    found = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
-    renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in found.items()}
-    return renamed, sorted(tensors.keys() - {name.hugging_face for name in found})
+    """Return the tensors of `read` under their TF1 names and in TF1's shapes, and the names that are left over."""
+    stored = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
+    renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in stored.items()}
+    return renamed, sorted(tensors.keys() - {name.hugging_face for name in stored})
 
 
 def write(
@@ -92,13 +92,13 @@ def write(
     names: Iterable[VariableName],
     multi_label: bool = False,
 ) -> list[str]:
-    """Writes `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
+    """Write `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
 
     Args:
         directory: exists.
         config: shape of the model.
         task: the head.
-        num_labels: classes that it tells apart, None where the task has no such number.
+        num_labels: number of its classes, None where the task has no such number.
         labels: names of the classes, None for LABEL_0, LABEL_1, ...
         tensors: by TF1 name.
         names: the table of that task.
@@ -124,7 +124,7 @@ def write(
 
 
 def vocabulary_file(directory: Path) -> Path | None:
-    """`vocab.txt`, or `tokenizer.json`, all that newer versions of transformers write; None if there is neither."""
+    """Return the path of `vocab.txt`, or of `tokenizer.json` where that is missing; None if there is neither."""
     paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
     return next((path for path in paths if path.is_file()), None)
 
@@ -160,7 +160,7 @@ def _reader(name: str) -> Any:
 
 
 def _current_name(name: str) -> str:
-    """Models converted before 2019 have gamma and beta, as in TF1."""
+    """Return the current name of a tensor; models converted before 2019 have gamma and beta, as in TF1."""
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
             return name[: -len(old)] + new

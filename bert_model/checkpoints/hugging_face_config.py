@@ -1,4 +1,4 @@
-"""What Hugging Face's transformers writes about a model: config.json and tokenizer_config.json.
+"""The JSON files of Hugging Face's transformers beside a model: config.json and tokenizer_config.json.
 
 `hidden_act` "gelu" is the erf form there, where the released BERT's "gelu" is the tanh form ("gelu_new" there).
 """
@@ -58,7 +58,7 @@ class TokenizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a `config.json` says.
+    """The content of a `config.json`.
 
     Attributes:
         config: shape of the model.
@@ -74,7 +74,7 @@ class Description:
 
 
 def describe(directory: Path) -> Description:
-    """Reads `config.json`.
+    """Read `config.json`.
 
     Raises:
         CheckpointError: it is missing, no JSON object, or of another architecture than BERT's.
@@ -115,14 +115,14 @@ def describe(directory: Path) -> Description:
         problem == "regression" or (labels is not None and len(labels) == 1 and not multi_label)
     ):
         task = "regression"
-    # LABEL_0, LABEL_1, ... are what transformers puts where nobody named the classes.
+    # LABEL_0, LABEL_1, ... are what transformers writes for classes without names.
     if labels == _numbered(len(labels or ())):
         labels = None
     return Description(config, task, labels, multi_label)
 
 
 def architecture(task: str, tf1_names: Iterable[str]) -> str:
-    """The class of transformers that has a task's head; for pretraining, the heads that are there.
+    """Return the class of transformers that has a task's head; for pretraining, one that has the heads present.
 
     Raises:
         CheckpointError: it has none for the task.
@@ -153,7 +153,7 @@ def config_json(
         config: shape of the model.
         kind: class of transformers, as `architecture` returns it.
         task: the head.
-        num_labels: classes that it tells apart, None where the task has no such number.
+        num_labels: number of its classes, None where the task has no such number.
         labels: names of the classes, None for LABEL_0, LABEL_1, ...
         multi_label: whether a text may have several labels.
     """
@@ -198,7 +198,7 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
-    """The text of a `tokenizer_config.json` for a `vocab.txt` beside it."""
+    """Return the text of a `tokenizer_config.json` for a `vocab.txt` beside it."""
     tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     content = {
         "tokenizer_class": "BertTokenizer",
@@ -210,7 +210,7 @@ def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
 
 
 def do_lower_case(directory: Path) -> bool | None:
-    """Whether `tokenizer_config.json` says that text is lower-cased; None if it does not say.
+    """Return whether `tokenizer_config.json` lower-cases text; None if it does not say so.
 
     Raises:
         CheckpointError: it is no JSON object.

@@ -20,7 +20,7 @@ _PIPELINE_TAGS = {
 
 
 def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
-    """The text of a model card; the same model gives the same text.
+    """Return the text of a model card; the same model gives the same text.
 
     Args:
         config: shape of the model.
@@ -81,6 +81,6 @@ def _lengths(config: BertConfig, record: ModelRecord) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell and is no markup: labels and paths come from other people's files."""
+    """Return a text escaped for a table cell: labels and paths come from other people's files."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
     return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())

@@ -27,13 +27,13 @@ class ModelRecord:
     """The content of `beambert.json`.
 
     Attributes:
-        task: which head, a name of `names.TASKS`.
-        num_labels: classes that it tells apart, None where the task has no such number.
+        task: which head, a name of `variable_names.TASKS`.
+        num_labels: number of its classes, None where the task has no such number.
         labels: names of the classes, None if they have only numbers.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
         max_seq_length: longest sequence the model was trained on, None if not known.
         data_fingerprint: hex digest of the data it was trained on, several with commas between; None if not known.
-        steps: updates it was trained for, None if not known.
+        steps: steps it was trained for, None if not known.
         metrics: of its evaluation.
         origin: what it was converted from, or began its training with; None if neither.
         left_to_right: whether a position sees only itself and those before it, which no other format can say.
@@ -56,7 +56,7 @@ class ModelRecord:
     text_pairs: bool | None = None
 
     def to_json(self) -> str:
-        """Serialises to the text of `beambert.json`, keys sorted."""
+        """Serialize to the text of `beambert.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         # JSON has no number for those of a model whose loss is infinite.
         content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
@@ -108,7 +108,7 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
 
 
 def model_checkpoint(directory: Path) -> Path | None:
-    """The checkpoint that is the model, without `.index`: that of the record's `steps`, else the last; None if none.
+    """Return the path of the model's checkpoint, without `.index`: the record's `steps`, else the last; or None.
 
     Raises:
         CheckpointError: the record cannot be read.
@@ -122,5 +122,5 @@ def model_checkpoint(directory: Path) -> Path | None:
 
 
 def checkpoint(directory: Path) -> Path | None:
-    """The last checkpoint of a model's directory, without `.index`; None if there is none."""
+    """Return the last checkpoint of a model's directory, without `.index`; None if there is none."""
     return tf1.find(directory / CHECKPOINTS_NAME) or tf1.find(directory)

@@ -1,4 +1,4 @@
-"""What is at a path that should hold a model, in words for an error message. Needs nothing but the file system."""
+"""Describe the contents of a path that should hold a model, for an error message; needs only the file system."""
 
 from pathlib import Path
 
@@ -42,5 +42,5 @@ def contents_of(path: Path) -> str:
 
 
 def has_other_files(directory: Path) -> bool:
-    """Return whether a directory is neither empty nor of a kind that `contents_of` knows."""
+    """Return whether a directory is neither empty nor of a kind that `contents_of` names."""
     return directory.is_dir() and contents_of(directory).startswith(_OTHER)

@@ -1,7 +1,7 @@
-"""`pytorch_model.bin`, read without PyTorch and without running what a pickle may ask for.
+"""`pytorch_model.bin`, read without PyTorch and without running code of a pickle.
 
 The format of torch.save since PyTorch 1.6: a zip archive with `NAME/data.pkl`, a pickle of the dictionary of tensors,
-and `NAME/data/KEY`, the numbers of each storage. The pickle is decoded by a reader that knows a handful of names and
+and `NAME/data/KEY`, the numbers of each storage. The pickle is decoded by a reader that accepts a few names and
 gives inert records for them; any other name is refused before it is looked up.
 """
 
@@ -51,13 +51,13 @@ class _Tensor(NamedTuple):
 
 
 class _StorageType(NamedTuple):
-    """Stands for a class such as torch.FloatStorage, which a pickle names and never calls."""
+    """Stand in for a class such as torch.FloatStorage, which a pickle names and never calls."""
 
     dtype: str
 
 
 class _RebuildTensor:
-    """Stands for torch._utils._rebuild_tensor_v2; it has no attribute that a pickle could set."""
+    """Stand in for torch._utils._rebuild_tensor_v2; it has no attribute that a pickle could set."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class _RebuildTensor:
 
 
 class _RebuildParameter:
-    """Stands for torch._utils._rebuild_parameter, whose first argument is the tensor itself."""
+    """Stand in for torch._utils._rebuild_parameter, whose first argument is the tensor itself."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Decodes the dictionary of tensors and nothing else."""
+    """Decode the dictionary of tensors and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -99,7 +99,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a file by its name; weights of 16 bits come as float32.
+    """Return every tensor of a file by its name; weights of 16 bits come as float32.
 
     Raises:
         CheckpointError: the file is damaged, in the format before PyTorch 1.6, or holds anything but named tensors.

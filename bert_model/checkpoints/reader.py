@@ -1,4 +1,4 @@
-"""Opens a checkpoint of any kind: TF1, Hugging Face or native, a directory, a checkpoint's path or a zip archive.
+"""Open a checkpoint of any kind: TF1, Hugging Face or native, a directory, a checkpoint's path or a zip archive.
 
 Whatever the kind, the weights are found under their TF1 names (names.py) and in the shapes they have there.
 """
@@ -33,8 +33,8 @@ class Checkpoint:
         kind: "tf1", "huggingface" or "native".
         path: what was opened, for messages.
         config: shape of the model.
-        task: which head, a name of `names.TASKS`.
-        num_labels: classes that the head tells apart, None where the task has no such number.
+        task: which head, a name of `variable_names.TASKS`.
+        num_labels: number of the head's classes, None where the task has no such number.
         labels: names of the classes, None if they have only numbers.
         vocab_file: `vocab.txt`, or a `tokenizer.json` in its place; None if there is neither.
         do_lower_case: whether text is lower-cased before WordPiece, None if no file says.
@@ -63,18 +63,18 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """Numbers that the weights are, without the optimizer's."""
+        """Return the number of parameters, without the optimizer's."""
         return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
 
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Opens a checkpoint; its files, which a zip archive has only meanwhile, are to be read inside the block.
+    """Open a checkpoint; the files of a zip archive can be read only inside the block.
 
     Args:
         path: a directory, a zip archive as Google released them, a TF1 checkpoint with or without `.index`, or a file
             of weights in a Hugging Face directory.
-        task: which head, where the files do not tell or tell wrongly; None to believe them.
+        task: which head, where the files do not record it or are wrong; None to follow them.
         config: shape of the model, where there is no `bert_config.json` beside a TF1 checkpoint; None to need one.
 
     Raises:
@@ -149,16 +149,16 @@ def _files(path: Path, place: Path, config: BertConfig | None) -> CheckpointFile
         )
     prefix = place.with_suffix("") if place.suffix == ".index" else place
     if place.is_dir():
-        found = native.checkpoint(place)
-        if found:
-            return _named_files(path, place, found, config)
+        last = native.checkpoint(place)
+        if last:
+            return _named_files(path, place, last, config)
     elif Path(f"{prefix}.index").is_file():
         return _named_files(path, directory, prefix, config)
     raise CheckpointError(f"{path} holds no checkpoint: it {contents_of(path)}; {_REMEDY}")
 
 
 def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
-    """A checkpoint with TF1 names; its other files lie beside it or, of a run's checkpoint, one folder up."""
+    """Return the files of a checkpoint with TF1 names; a run's checkpoint has its other files one folder up."""
     if prefix is None:
         raise CheckpointError(f"{path} has {native.FILE_NAME} and no checkpoint yet; train the model first")
     home = directory
@@ -201,7 +201,7 @@ def _open_named(path: Path, files: CheckpointFiles, prefix: Path, task: str | No
     slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
     weights = {name: tensor for name, tensor in tensors.items() if name not in slots}
     expected = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
-    found = {name: weights[name] for name in expected if name in weights}
+    model_weights = {name: weights[name] for name in expected if name in weights}
     return _checked(
         Checkpoint(
             kind=files.kind,
@@ -212,9 +212,9 @@ def _open_named(path: Path, files: CheckpointFiles, prefix: Path, task: str | No
             labels=files.labels,
             vocab_file=files.vocab_file,
             do_lower_case=record.do_lower_case if record else None,
-            tensors=found,
+            tensors=model_weights,
             optimizer=slots,
-            missing=tuple(name for name in expected if name not in found),
+            missing=tuple(name for name in expected if name not in model_weights),
             ignored=tuple(name for name in weights if name not in expected),
             record=record,
             multi_label=record is not None and record.multi_label and task == "classification",
@@ -249,7 +249,7 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
-    """Refuses weights of other shapes than the configuration says, and other files than BERT's."""
+    """Refuse weights of other shapes than the configuration's, and files that are not BERT's."""
     if "bert/embeddings/word_embeddings" not in checkpoint.tensors:
         raise CheckpointError(f"{checkpoint.path} holds no word embeddings of a BERT; give a checkpoint of BERT")
     layers = checkpoint.config.num_hidden_layers
@@ -287,7 +287,7 @@ def _is_optimizer(name: str, tensors: Mapping[str, StoredTensor]) -> bool:
 
 
 def _task_of(tensors: Mapping[str, StoredTensor]) -> str:
-    """The task that the heads of the released code tell of; a classifier of tokens looks as one of texts."""
+    """Return the task that the released code's heads indicate; a token classifier looks like a text classifier."""
     if "cls/squad/output_weights" in tensors:
         return "span"
     if any(name.startswith("bilstm/") for name in tensors):
@@ -306,7 +306,7 @@ def _hugging_face_task_of(tensors: Mapping[str, StoredTensor]) -> str:
 
 
 def _num_labels(path: Path, task: str, head_bias: StoredTensor | None) -> int | None:
-    """How many classes the head tells apart, None for a task that has no such number."""
+    """Return the number of classes of the head, None for a task without such a number."""
     if task not in TASKS or TASKS[task] is not None:
         return None
     if head_bias is None or len(head_bias.shape) != 1:

@@ -33,7 +33,7 @@ class _Entry:
 
 
 def read(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a file by its name; weights of 16 bits come as float32.
+    """Return every tensor of a file by its name; weights of 16 bits come as float32.
 
     Raises:
         CheckpointError: the file is damaged, or has a tensor of an unknown dtype.
@@ -75,7 +75,7 @@ def _require_all_bytes(entries: Mapping[str, _Entry], size: int) -> None:
 
 
 def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """Writes one file that PyTorch's readers take, in the order of the library.
+    """Write one file in the library's own tensor order, which PyTorch's readers accept.
 
     Raises:
         CheckpointError: a tensor cannot be read.

@@ -1,4 +1,4 @@
-"""A tensor that lies in a file, read only when it is asked for; what all readers of checkpoints give."""
+"""Tensors in files, read on demand: the common result of all checkpoint readers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,12 +25,12 @@ class StoredTensor(NamedTuple):
 
 
 def transposed(tensor: StoredTensor) -> StoredTensor:
-    """The transpose of a matrix, rows lying together."""
+    """Return the transpose of a matrix, rows lying together."""
     return StoredTensor(tensor.shape[::-1], tensor.dtype, lambda: np.ascontiguousarray(tensor.read().T))
 
 
 def as_float32(stored: np.ndarray, dtype: str) -> np.ndarray:
-    """Widens weights of 16 bits, which loses nothing; other numbers stay as they are.
+    """Return 16-bit weights as float32, which loses nothing, and other values unchanged.
 
     Args:
         stored: as it lies in the file; bfloat16, which numpy lacks, as its 16 bits in uint16.

@@ -18,7 +18,7 @@ _STEP = re.compile(r"-(\d+)$")
 
 
 def find(directory: Path) -> Path | None:
-    """The checkpoint of a directory, without `.index`: that of the highest step, or the one without a step.
+    """Return a directory's checkpoint, without `.index`: that of the highest step, or the one without a step.
 
     None if there is none. Of several without a step, `bert_model.ckpt`, the released one, comes first.
     """
@@ -32,7 +32,7 @@ def find(directory: Path) -> Path | None:
 
 
 def read(prefix: Path) -> dict[str, StoredTensor]:
-    """Every variable of a checkpoint by its name, sorted.
+    """Return every variable of a checkpoint by its name, sorted.
 
     Raises:
         CheckpointError: the checkpoint is missing, damaged, or of the kind that names objects instead of variables.
@@ -58,7 +58,7 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
 
 
 def write(prefix: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """Writes a checkpoint; every tensor keeps its bytes and its dtype.
+    """Write a checkpoint; every tensor keeps its bytes and its dtype.
 
     Args:
         prefix: path without `.index`, in a directory that exists.

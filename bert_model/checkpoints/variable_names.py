@@ -1,4 +1,4 @@
-"""One table of every variable of a model: here, in TF1 checkpoints of the released code, at Hugging Face.
+"""The names of a model's variables: here, in TF1 checkpoints of the released code, at Hugging Face.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -30,7 +30,7 @@ class VariableName(NamedTuple):
     Attributes:
         ours: attribute path from a `BertForPretraining` or `BertForTask`, an index standing for an element of a list.
         tf1: name in a checkpoint of the released code; also the name in our own checkpoints.
-        hugging_face: name in the state dict of the class of the task, where a `kernel` lies transposed.
+        hugging_face: name in the state dict of the class of the task, where a `kernel` is transposed.
         shape: shape in TF1 checkpoints, and here but for the padding of the vocabulary (`vocabulary_padding.py`).
     """
 
@@ -120,7 +120,7 @@ backward.bias              backward/bias              backward.bias             
 
 
 def label_count(task: str, num_labels: int | None = None) -> int:
-    """The number of labels of a task.
+    """Return the number of labels of a task.
 
     Args:
         task: one of `TASKS`.
@@ -141,12 +141,12 @@ def label_count(task: str, num_labels: int | None = None) -> int:
 
 
 def feature_size(config: BertConfig) -> int:
-    """Numbers of a position that the BiLSTM of the feature-based route reads."""
+    """Return the number of features of a position that the BiLSTM of the feature-based route reads."""
     return min(FEATURE_LAYERS, config.num_hidden_layers) * config.hidden_size
 
 
 def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> list[VariableName]:
-    """Every variable of a model, in the order of the forward pass.
+    """Return every variable of a model, in the order of the forward pass.
 
     206 for the pretraining of base: 5 of the embeddings, 16 a layer, 2 of the pooler, 5 of the masked-LM head, 2 of
     the next-sentence head. A fine-tuned model has 2 of its head instead of the last 7.
@@ -194,7 +194,7 @@ def _numbered(layer: str, index: int) -> str:
 
 
 def variables_by_tf1_name(model: Any) -> dict[str, Any]:
-    """The variables of a `BertForPretraining` or `BertForTask` by their TF1 names, in the order of `variable_names`."""
+    """Return the variables of a `BertForPretraining` or `BertForTask` by TF1 name, ordered as `variable_names`."""
     names = variable_names(model.config, model.task, model.num_labels)
     return {name.tf1: _attribute(model, name.ours) for name in names}
 

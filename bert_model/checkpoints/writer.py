@@ -1,4 +1,4 @@
-"""Writes an open checkpoint as any of the three kinds."""
+"""Write an open checkpoint as any of the three kinds."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ def write(
     do_lower_case: bool,
     keep_optimizer: bool = False,
 ) -> list[str]:
-    """Writes a directory that is whole or not there.
+    """Write a directory that is complete or absent.
 
     Args:
         checkpoint: open.
@@ -115,23 +115,23 @@ def check_destination(destination: Path) -> None:
         raise CheckpointError(f"{destination} is a file; give a new directory")
     if destination.is_dir() and any(destination.iterdir()):
         raise CheckpointError(f"{destination} is there already; give a new directory, or remove it first")
-    there = next(path for path in (destination, *destination.parents) if path.exists())
-    if not there.is_dir():
-        raise CheckpointError(f"{destination} cannot be written: {there} is a file; give a new directory")
+    parent = next(path for path in (destination, *destination.parents) if path.exists())
+    if not parent.is_dir():
+        raise CheckpointError(f"{destination} cannot be written: {parent} is a file; give a new directory")
     if os.path.realpath(destination) == os.path.realpath(Path.cwd()):
         # What is written takes the place of the directory, and the shell would stay in the one that was there.
         raise CheckpointError(f"{destination} is the current directory; give a new directory, such as ./model")
 
 
 def steps(checkpoint: Checkpoint) -> int | None:
-    """Updates that a checkpoint was trained for, None if it does not tell."""
+    """Return the number of steps that a checkpoint was trained for, None if it is not recorded."""
     if GLOBAL_STEP in checkpoint.optimizer:
         return int(checkpoint.optimizer[GLOBAL_STEP].read())
     return checkpoint.record.steps if checkpoint.record else None
 
 
 def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimizer: bool) -> None:
-    """Writes the configuration, and a checkpoint with TF1 names."""
+    """Write the configuration, and a checkpoint with TF1 names."""
     optimizer = checkpoint.optimizer if keep_optimizer else {}
     (directory / native.CONFIG_FILE_NAME).write_text(checkpoint.config.to_json(), encoding="utf-8")
     tf1.write(directory / name, {**checkpoint.tensors, **optimizer})

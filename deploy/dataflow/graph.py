@@ -90,7 +90,7 @@ def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
     size = text_bytes // options.num_buckets
     parts = []
     for split in SPLITS:
-        buckets = options.num_buckets_of(split)
+        buckets = options.num_partitions_of(split)
         names = [f"corpus/{part_name(split, number, options)}.parquet" for number in range(buckets)]
         parts += [Part(name, split, number, buckets, 0, 0, size, "") for number, name in enumerate(names)]
     return Corpus({}, [], {}, {}, parts, {})

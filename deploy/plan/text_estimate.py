@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.instances.instances import TokenizedDocuments, from_sentences
 
 BYTES_A_WORD = 6.27
@@ -128,7 +128,7 @@ def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, ori
         documents=max(1.0, text_bytes / document_bytes),
         files=0,
         stored_bytes=0,
-        num_buckets=choose_num_buckets(round(text_bytes)),
+        num_buckets=choose_num_partitions(round(text_bytes)),
         document_bytes=np.rint(sizes).astype(np.int64),
         document_sentences=sentences,
         sentence_pieces=pieces,

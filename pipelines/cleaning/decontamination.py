@@ -1,6 +1,6 @@
-"""Finds documents that share text with evaluation data: a run of 13 words (Brown et al. 2020, appendix C).
+"""Find documents that share text with evaluation data: a run of 13 words (Brown et al. 2020, appendix C).
 
-Words are compared in lower case, letters and digits alone, so that neither punctuation nor tokenisation hides a match.
+Words are compared in lower case, letters and digits alone, so that neither punctuation nor tokenization hides a match.
 An evaluation text of fewer than 13 words cannot be found.
 """
 
@@ -21,12 +21,12 @@ NGRAM = 13
 
 
 def document_keys(text: str) -> np.ndarray:
-    """Keys of all runs of 13 words of a text: uint64 [max(0, W - 12)]."""
+    """Return the keys of all runs of 13 words of a text: uint64 [max(0, W - 12)]."""
     return ngram_keys(plain_word_hashes(text), NGRAM)
 
 
 def evaluation_keys(texts: Iterable[str]) -> np.ndarray:
-    """Keys of all runs of 13 words of evaluation texts, sorted, none twice: uint64 [N], 8 bytes a run."""
+    """Return the keys of all runs of 13 words of evaluation texts, sorted and unique: uint64 [N]."""
     keys = [document_keys(text) for text in texts]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *keys]))
 
@@ -92,9 +92,9 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def read_evaluation_texts(path: str) -> Iterator[str]:
-    """The texts of an evaluation file on any Beam filesystem, compressed or not.
+    """Return the texts of an evaluation file on any Beam filesystem, compressed or not.
 
-    `.json` (SQuAD's and others): every string in it, wherever it stands. `.jsonl`: the same of every line. `.tsv` and
+    `.json` (SQuAD's and others): every string in it. `.jsonl`: the same of every line. `.tsv` and
     `.csv`-like tables with tabs (GLUE's): every field. Anything else: every block of lines between empty lines.
 
     Raises:
@@ -141,7 +141,7 @@ def load_evaluation(paths: tuple[str, ...]) -> EvaluationFiles:
     of_file = [evaluation_keys(read_evaluation_texts(path)) for path in paths]
     # The first place of each key, in the order of the files.
     keys, first = np.unique(np.concatenate([np.empty(0, np.uint64), *of_file]), return_index=True)
-    files = np.repeat(np.arange(len(paths), dtype=np.int32), [len(found) for found in of_file])[first]
+    files = np.repeat(np.arange(len(paths), dtype=np.int32), [len(keys_of_file) for keys_of_file in of_file])[first]
     if not len(keys):
         raise SourceError(
             f"--decontaminate {' '.join(paths)}: no text of {NGRAM} words or more; give files with longer texts"

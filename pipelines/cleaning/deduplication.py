@@ -1,10 +1,10 @@
-"""Which documents say almost the same, and which paragraphs stand in several: plain functions over arrays of hashes.
+"""Near-duplicate documents (MinHash) and repeated paragraphs: plain functions over arrays of hashes.
 
 Near-duplicates are found by MinHash (Broder 1997) and locality-sensitive hashing: runs of five words, 14 bands of 8
 values, so that two documents meet with a probability of one half where they share about 0.7 of their runs. What meets
 is compared by all 112 values before a document is dropped.
 
-Of documents alike the one with the least identity stays, which depends on the texts alone. A document is dropped for a
+Of near-duplicates the one with the least identity stays, which depends on the texts alone. A document is dropped for a
 similar one with a lesser identity even if that one is dropped for a third: of a chain of similar documents the ends may
 differ, but the least of every cluster always stays.
 """
@@ -18,11 +18,11 @@ SHINGLE_WORDS = 5
 BANDS = 14
 BAND_ROWS = 8
 PERMUTATIONS = BANDS * BAND_ROWS
-# Share of equal values from which on documents are alike.
+# Share of equal values from which on documents are near-duplicates.
 SIMILARITY = 0.7
 # Shorter paragraphs ("See the table below.") may stand in any number of documents.
 MIN_PARAGRAPH_WORDS = 8
-# Of documents with one band in common each is compared with the first of them, and with so many that were unlike it.
+# Of documents with one band in common each is compared with the first of them, and with this many that were unlike it.
 _LEADERS = 16
 
 _GENERATOR = np.random.Generator(np.random.PCG64(20181011))
@@ -33,16 +33,16 @@ _BAND_WEIGHTS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS), np.uint64) * n
 
 
 def _word_hashes(text: str) -> np.ndarray:
-    """Hashes of the words of a text in lower case, without punctuation, an ideograph being a word: uint64 [W]."""
+    """Return word hashes of a text in lower case, without punctuation, an ideograph being a word: uint64 [W]."""
     return plain_word_hashes(prepare_chunks([text])[0])
 
 
 def signature(text: str) -> np.ndarray | None:
-    """The MinHash signature of a text.
+    """Return the MinHash signature of a text.
 
     Returns:
-        uint32 [PERMUTATIONS]; two texts agree in about as large a share of them as the runs of five words they have in
-        common are of all their runs (Jaccard similarity). None for a text of fewer than five words.
+        uint32 [PERMUTATIONS]; two texts agree in a share of them that estimates the Jaccard similarity of their runs of
+        five words. None for a text of fewer than five words.
     """
     shingles = ngram_keys(_word_hashes(text), SHINGLE_WORDS)
     if not len(shingles):
@@ -55,7 +55,7 @@ def signature(text: str) -> np.ndarray | None:
 
 
 def band_keys(signatures: np.ndarray) -> np.ndarray:
-    """A key for each band of each signature; documents with a key in common may be alike.
+    """Return a key for each band of each signature; documents with a key in common may be near-duplicates.
 
     Args:
         signatures: uint32 [D, PERMUTATIONS].
@@ -68,12 +68,12 @@ def band_keys(signatures: np.ndarray) -> np.ndarray:
 
 
 def sketch(signatures: np.ndarray) -> np.ndarray:
-    """The lowest byte of each value, enough to compare by (Li and Koenig 2010): uint8, of the shape of signatures."""
+    """Return the lowest byte of each value (Li and Koenig 2010): uint8, of the shape of signatures."""
     return (signatures & np.uint32(0xFF)).astype(np.uint8)
 
 
 def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some documents are to be dropped for which others, judged by the bands they share.
+    """Return which documents are dropped for which others, judged by the bands they share.
 
     Args:
         keys: uint64 [N], of one document up to BANDS keys.
@@ -106,14 +106,14 @@ def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> 
 
 
 def _run_starts(ordered: np.ndarray) -> np.ndarray:
-    """Where equal neighbours begin."""
+    """Return where runs of equal neighbors begin."""
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return np.flatnonzero(first)
 
 
 def paragraph_key(paragraph: str) -> int | None:
-    """A 64-bit key of the words of a paragraph, the same for case and punctuation; None if it is too short to count."""
+    """Return a 64-bit key of a paragraph's words, ignoring case and punctuation; None if it is too short."""
     hashes = _word_hashes(paragraph)
     if len(hashes) < MIN_PARAGRAPH_WORDS:
         return None
@@ -121,7 +121,7 @@ def paragraph_key(paragraph: str) -> int | None:
 
 
 def repeated_paragraphs(keys: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Which paragraphs stand in another document too, one with a lesser identity, which keeps them.
+    """Return the paragraphs that another document of lesser identity contains too; that document keeps them.
 
     Args:
         keys: uint64 [N], as `paragraph_key` makes them.

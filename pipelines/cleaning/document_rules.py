@@ -1,4 +1,4 @@
-"""Document rules: why a document is left out of the corpus, and the ratios that say so."""
+"""Document rules: the reason why a document is left out of the corpus, and the ratios that decide it."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ _LEAST_WORDS = 20
 
 
 def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str | None:
-    """Why a document is left out of the corpus, or None.
+    """Return the rule that leaves a document out of the corpus, or None.
 
     `DUPLICATE` is found later, where equal texts meet; `LANGUAGE` and `CONTAMINATED` have files of their own.
     """
@@ -47,7 +47,7 @@ def _is_too_short(sentences: Sequence[str], words: int, text: str, options: Clea
 
 
 def symbol_ratio(text: str) -> float:
-    """Hashes and ellipses, of three dots or of one character, for each word."""
+    """Return hashes and ellipses (three dots or one character) per word."""
     symbols = text.count("#") + text.count("...") + text.count("…")
     return symbols / len(text.split()) if symbols else 0.0
 
@@ -59,18 +59,18 @@ _NO_LETTERS = bytes(byte for byte in range(33, 256) if byte not in _LETTERS)
 
 
 def digit_ratio(data: bytes) -> float:
-    """Share of ASCII digits among the bytes of a text in UTF-8 that are no whitespace."""
+    """Return the share of ASCII digits among the bytes of a UTF-8 text other than whitespace."""
     data = data.translate(None, _BLANKS)
     return 1 - len(data.translate(None, _DIGITS)) / len(data) if data else 0.0
 
 
 def non_letter_ratio(data: bytes, words: int) -> float:
-    """Share of the so many words of a text in UTF-8 that hold no letter; characters beyond ASCII count as letters."""
+    """Return the share of a text's N words without a letter; characters beyond ASCII count as letters."""
     return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
 
 
 def repeated_line_ratio(sentences: Sequence[str]) -> float:
-    """Share of the characters that stand in sentences the document already had, however often they come again.
+    """Return the share of the characters that are in repetitions of earlier sentences of the document.
 
     Of the characters, not of the sentences, as in a play every speaker's name is a sentence that comes again.
     """
@@ -83,7 +83,7 @@ _LEAST_WORDS_OF_NGRAMS = 100
 
 
 def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> float:
-    """Share of the bytes of words that lie in runs of ten words that occur more than once; 0 for less than 100 words.
+    """Return the share of word bytes in runs of ten words that occur more than once; 0 below 100 words.
 
     Args:
         data: a text in UTF-8.

@@ -1,4 +1,4 @@
-"""Which language a text is in, by py3langid (BSD licence): its model comes with the package, nothing is downloaded.
+"""Language identification by py3langid (BSD license): its model is part of the package, nothing is downloaded.
 
 It was chosen after a comparison, see docs/CORPUS.md. It is in the extra `[clean]`.
 """
@@ -22,7 +22,7 @@ def _identifier() -> Any:
 
 
 def known_languages() -> list[str]:
-    """ISO 639 codes that `identify` can return.
+    """Return the ISO 639 codes that `identify` can return.
 
     Raises:
         ModuleNotFoundError: py3langid is not installed.
@@ -31,12 +31,12 @@ def known_languages() -> list[str]:
 
 
 def identify(text: str) -> str:
-    """ISO 639 code (two letters where there are such) of the language that most of a text seems to be in."""
+    """Return the ISO 639 code (two letters where there is one) of the language that a text is mostly in."""
     return _identifier().classify(text)[0]
 
 
 def sample(sentences: Sequence[str]) -> str:
-    """About 1,000 characters of a document, from four places, so that a quotation at its head does not decide."""
+    """Return about 1,000 characters of a document from four places, so that its opening does not decide."""
     text = " ".join(sentences)
     if len(text) <= _SAMPLE_CHARACTERS:
         return text
@@ -47,7 +47,7 @@ def sample(sentences: Sequence[str]) -> str:
 
 
 def is_other_language(sentences: Sequence[str], language: str) -> bool:
-    """Whether a document is in another language than `language`; False for less than 200 characters, too few to tell.
+    """Return whether a document is not in `language`; False below 200 characters, too few to decide.
 
     Args:
         sentences: of the document.

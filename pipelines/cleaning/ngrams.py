@@ -15,7 +15,7 @@ _BASE = np.uint64(0xD6E8FEB86659FD93)
 
 
 def _mix(values: np.ndarray) -> np.ndarray:
-    """SplitMix64's finisher (Steele et al. 2014): spreads every bit of uint64 values over all of them."""
+    """Spread every bit of uint64 values over all bits by SplitMix64's finisher (Steele et al. 2014)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -28,14 +28,14 @@ _PLACE_WEIGHTS = _mix(np.arange(1001, 1001 + _PLACES, dtype=np.uint64) * _ODD) |
 
 
 def word_spans(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Where words begin and how many bytes they have: int64 [W] each. Bytes up to 0x20 stand between words."""
+    """Return starts and lengths of words in bytes: int64 [W] each. Bytes up to 0x20 separate words."""
     letters = np.frombuffer(data, np.uint8) > _BLANK
     edges = np.flatnonzero(np.diff(letters, prepend=False, append=False))
     return edges[::2], edges[1::2] - edges[::2]
 
 
 def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each word, the same in every process: uint64 [W].
+    """Return a 64-bit hash of each word, the same in every process: uint64 [W].
 
     Args:
         data: a text in UTF-8.
@@ -49,13 +49,13 @@ def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
     places[starts[0] :] -= np.repeat(starts, np.diff(starts, append=len(values)))
     places &= _PLACES - 1
     values *= _PLACE_WEIGHTS[places]
-    # The blanks behind a word are summed up with it; their share is taken out by setting them to zero.
+    # The blanks after a word are summed up with it; their share is taken out by setting them to zero.
     values[np.frombuffer(data, np.uint8) <= _BLANK] = 0
     return _mix(np.add.reduceat(values, starts) + lengths.astype(np.uint64))
 
 
 def plain_word_hashes(text: str) -> np.ndarray:
-    """Hashes of the words of a text in lower case, letters and digits alone: uint64 [W]."""
+    """Return the word hashes of a text in lower case, letters and digits alone: uint64 [W]."""
     data = _plain(text)
     return word_hashes(data, *word_spans(data))
 
@@ -73,7 +73,7 @@ def _plain(text: str) -> bytes:
 
 
 def ngram_keys(hashes: np.ndarray, length: int) -> np.ndarray:
-    """A 64-bit key of each run of `length` words: equal runs have equal keys, others differ but by chance.
+    """Return a 64-bit key of each run of `length` words: equal runs have equal keys, others differ but by chance.
 
     Args:
         hashes: uint64 [W].

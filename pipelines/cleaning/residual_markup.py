@@ -1,4 +1,4 @@
-"""What extraction from HTML and wikitext leaves in a text, and taking it out."""
+"""Remove the residue that extraction from HTML and wikitext leaves in a text."""
 
 import html
 import re
@@ -92,13 +92,13 @@ def _cut_templates(text: str) -> str:
     kept: list[str] = []
     # Of each brace that is kept: the brace, its index in `kept`, and how many other characters are kept before it.
     braces: list[tuple[str, int, int]] = []
-    others = 0
+    since_brace = 0
     for part in _BRACE.split(text):
         if part not in ("{", "}"):
             kept.append(part)
-            others += len(part)
+            since_brace += len(part)
             continue
-        braces.append((part, len(kept), others))
+        braces.append((part, len(kept), since_brace))
         kept.append(part)
         if part == "}" and len(braces) >= 4:
             (first, start, at), (second, _, at_second), (third, _, at_third), (_, _, at_fourth) = braces[-4:]
@@ -109,7 +109,7 @@ def _cut_templates(text: str) -> str:
                 and at_third - at_second <= _MARKUP_CHARACTERS
             ):
                 del kept[start:], braces[-4:]
-                others = at
+                since_brace = at
     return "".join(kept)
 
 
@@ -177,7 +177,7 @@ def _cut_code(text: str) -> str:
     return _CITATION_FIELDS.sub("", _PARSER_FUNCTION.sub("", _cut_styles(text)))
 
 
-def _holds_code(text: str) -> bool:
+def _has_code(text: str) -> bool:
     if ("#" in text or "{{urlencode:" in text) and _PARSER_FUNCTION.search(text):
         return True
     return "&rft." in text or any(
@@ -186,24 +186,24 @@ def _holds_code(text: str) -> bool:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether what is left of a paragraph of code is worth keeping: a sentence, or many letters."""
+    """Return whether the rest of a paragraph of code is worth keeping: a sentence, or many letters."""
     letters = sum(map(str.isalpha, text))
     return letters >= (_PROSE_LETTERS if SENTENCE_END.search(text.rstrip()) else _PROSE_LETTERS_UNENDED)
 
 
 def unescape_entities(text: str) -> str:
-    """Replace the entities that `remove_residual_markup` knows by their characters."""
+    """Replace the entities of `remove_residual_markup` by their characters."""
     return _ENTITY.sub(lambda match: html.unescape(match.group()), text)
 
 
 def remove_residual_markup(text: str) -> str:
-    """Takes out what extraction from HTML and wikitext leaves behind; the text that the marks stood around stays.
+    """Remove what extraction from HTML and wikitext leaves behind; the text around the marks stays.
 
     Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
     empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)". Of a template's code or a
     style only the code is cut out; a short paragraph with no prose beside it becomes "".
     """
-    code = any(mark in text for mark in ("#", "&rft.", "em;", "px;", "{{urlencode:")) and _holds_code(text)
+    code = any(mark in text for mark in ("#", "&rft.", "em;", "px;", "{{urlencode:")) and _has_code(text)
     short = len(text) <= _CODE_CHARACTERS
     if "<" in text:
         text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _cut_comments(text))))
@@ -216,7 +216,7 @@ def remove_residual_markup(text: str) -> str:
         text = _BRACES.sub(" ", _cut_templates(text))
     if "[[" in text:
         text = _LINK.sub(r"\1", _MEDIA_LINK.sub("", text))
-    # With a double backquote it is the quotation marks of tokenised text.
+    # With a double backquote it is the quotation marks of tokenized text.
     if "''" in text and "``" not in text:
         text = "\n".join(map(_without_quotes, text.split("\n")))
     if text.startswith("=="):

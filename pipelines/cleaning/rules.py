@@ -1,9 +1,9 @@
-"""Cleaning rules: their names, their options, and those over paragraphs; a rule's name is its switch and its counter.
+"""Cleaning rules: their names, their options, and those over paragraphs; a rule's name is also its counter's.
 
 Paragraph rules take a text and return it cleaned, "" where nothing is to stay of it. Document rules, in
-`document_rules.py`, say why a document is left out, or None. Thresholds follow two published recipes where these speak:
-C4 (Raffel et al. 2020, section 2.2) and Gopher's MassiveText (Rae et al. 2021, appendix A.1.1). What they throw away in
-web pages is no fault in a book, so rules that would cut prose are off, and the others stand where prose does not reach.
+`document_rules.py`, say why a document is left out, or None. Thresholds follow C4 (Raffel et al. 2020, section 2.2) and
+Gopher's MassiveText (Rae et al. 2021, appendix A.1.1) where these state them. What they drop from web pages may be
+right in a book. So rules that would cut prose are off, and the thresholds of the others are beyond those of prose.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ SKIPPABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class CleaningOptions:
-    """Which rules run and where they draw the line; all values are JSON's.
+    """The rules that run and their thresholds; all values are JSON's.
 
     Attributes:
         skip_rules: names of `SKIPPABLE` rules that do not run, sorted, joined by commas.
@@ -85,7 +85,7 @@ class CleaningOptions:
     max_repeated_ngrams: float = 0.5
 
     def runs(self, rule: str) -> bool:
-        """Whether a rule is on."""
+        """Return whether a rule is on."""
         if rule == MOJIBAKE:
             return self.fix_mojibake
         if rule == END_PUNCTUATION:
@@ -94,7 +94,7 @@ class CleaningOptions:
 
 
 def fix_mojibake(text: str) -> str:
-    """Repairs text that was encoded in UTF-8 and read as something else, such as "schÃ¶n", with ftfy; all else stays.
+    """Repair text that was encoded in UTF-8 and decoded as something else, such as "schÃ¶n", with ftfy.
 
     Raises:
         ModuleNotFoundError: ftfy is not installed.
@@ -112,19 +112,19 @@ _EDITORIAL = re.compile(
     r"|note \d{1,3}|nb \d{1,3})\]{1,2}",
     re.IGNORECASE,
 )
-# Only right behind a word or a sign: `E[0]` is an index and "silicon [100]" a name.
+# Only right after a word or a sign: `E[0]` is an index and "silicon [100]" a name.
 _REFERENCE_MARK = re.compile(r"""(?:(?<=\w\w)|(?<=[.,;:!?)\]"'”’»]))(?:\[\d{1,3}\])+""")
 
 
 def remove_editorial_marks(text: str) -> str:
-    """Takes out `[edit]`, `[citation needed]` and its like, and the marks of references, `[1]`."""
+    """Remove `[edit]`, `[citation needed]` and the like, and the marks of references, `[1]`."""
     if "[" not in text:
         return text
     return _REFERENCE_MARK.sub("", _EDITORIAL.sub("", text))
 
 
 def normalize_nfc(text: str) -> str:
-    """Unicode's canonical composition, so that equal letters are equal code points."""
+    """Apply Unicode's canonical composition, so that equal letters are equal code points."""
     return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 
@@ -135,12 +135,12 @@ _CONTROL = re.compile(
 
 
 def remove_control_characters(text: str) -> str:
-    """Takes out control characters, soft hyphens, zero-width spaces, byte order marks and direction marks."""
+    """Remove control characters, soft hyphens, zero-width spaces, byte order marks and direction marks."""
     return text if text.isprintable() else _CONTROL.sub("", text)
 
 
 def fold_whitespace(paragraph: str) -> str:
-    """Every run of whitespace, line ends of any kind included, becomes one blank; none is left at the ends."""
+    """Replace every run of whitespace, line ends included, by one blank, and strip both ends."""
     if paragraph.isprintable() and "  " not in paragraph:
         return paragraph.strip()
     return " ".join(paragraph.split())
@@ -166,18 +166,18 @@ _BOILERPLATE = re.compile(
 
 
 def drop_boilerplate(text: str) -> str:
-    """ "" for a paragraph that is nothing but what web pages say of themselves; else the text."""
+    """Return "" for a paragraph of nothing but a web page's boilerplate; else the text."""
     return "" if len(text) <= _BOILERPLATE_CHARACTERS and _BOILERPLATE.fullmatch(text) else text
 
 
 def drop_without_letters(text: str) -> str:
-    """ "" for a paragraph without any letter or digit, such as "* * *"; else the text."""
+    """Return "" for a paragraph without any letter or digit, such as "* * *"; else the text."""
     # Most paragraphs show a letter at once.
     return text if text[:1].isalnum() or any(map(str.isalnum, text)) else ""
 
 
 def require_end_punctuation(text: str) -> str:
-    """ "" for a paragraph that does not end in a full stop, a question or exclamation mark, quotes closed (C4)."""
+    """Return "" for a paragraph without a full stop, question or exclamation mark at its end (C4); else the text."""
     return text if SENTENCE_END.search(text) else ""
 
 
@@ -210,7 +210,7 @@ def clean_paragraphs(
     dropped: list[tuple[str, str]] | None = None,
     lost: Counter[str] | None = None,
 ) -> list[str]:
-    """Applies the paragraph rules.
+    """Apply the paragraph rules.
 
     Args:
         paragraphs: the text of one document.

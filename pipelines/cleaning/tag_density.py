@@ -1,8 +1,8 @@
 """HTML left in documents, by the density of closing tags.
 
-Prose, formulas and program text hold `<`, but hardly `</name>`. Measured on 2026-11-22 at the density below: 180 of 181
-news pages are found, and 2 of 3,957 Wikipedia articles, none of 1,109 chapters of Gutenberg books and 1 of 168 modules
-of Python's standard library.
+Prose, formulas and program text hold `<`, but hardly `</name>`. Measured on 2026-11-22 at the density below, it finds
+180 of 181 news pages. It also finds 2 of 3,957 Wikipedia articles, none of 1,109 chapters of Gutenberg books, and 1 of
+168 modules of Python's standard library.
 """
 
 import re

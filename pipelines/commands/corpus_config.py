@@ -10,7 +10,7 @@ from pipelines.cleaning.language_codes import require_language
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.learn_vocabulary import LANGUAGE_REMEDY
 from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.partitions import choose_num_buckets
+from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
 from pipelines.runner.job_output import absolute
@@ -101,7 +101,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
-        num_buckets=args.num_buckets or choose_num_buckets(_text_bytes(inputs)),
+        num_buckets=args.num_buckets or choose_num_partitions(_text_bytes(inputs)),
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
         identify_language=args.identify_language,

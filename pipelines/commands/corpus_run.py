@@ -68,7 +68,7 @@ def megabytes_read(units: list[FileSplit]) -> Callable[[str], dict[str, float]]:
 
 def _stage(units: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
     """What shows how far job 1 has come: notes of what was read and written, or where there are none the parts."""
-    names = [part_name(split, n, options) for split in SPLITS for n in range(options.num_buckets_of(split))]
+    names = [part_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
     if not work:
         return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "parts")
     read = {f"{unit.name()}.json": float(unit.bytes) for unit in units}

@@ -111,7 +111,7 @@ def first_part(directory: str, manifest: Corpus) -> str:
     if part is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
     require_parts(directory, [part])
-    CorpusReader.of(directory).read_part(part.name)
+    CorpusReader.open(directory).read_part(part.name)
     return f"{directory}/{part.name}"
 
 

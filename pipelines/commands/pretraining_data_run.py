@@ -17,7 +17,7 @@ from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_parts
 from pipelines.corpus.learn_vocabulary import language_factors
 from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
-from pipelines.examples.work_items import deal_passes, note_name, read_note
+from pipelines.examples.work_items import deal_passes, note_name, read_completion_marker
 from pipelines.instances.options import PretrainingDataOptions, require_documents
 from pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, write_atomically
 from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
@@ -230,7 +230,7 @@ def _load(path: str, output: str) -> Dataset | None:
 
 def _amounts(note: str) -> dict[str, float]:
     """What a finished pass has written, for its progress."""
-    finished = read_note(note)
+    finished = read_completion_marker(note)
     shards = finished.shards if finished else []
     return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
 

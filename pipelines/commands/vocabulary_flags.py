@@ -122,7 +122,7 @@ def lower_casing(do_lower_case: bool | None, vocab_file: str | None, language: s
     if not vocab_file:
         return by_language
     vocabulary = _read("--vocab_file", vocab_file)
-    return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.pieces))))
+    return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.tokens))))
 
 
 def mark_warnings(marks: dict[str, Any] | None) -> list[str]:

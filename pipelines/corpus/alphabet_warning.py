@@ -13,13 +13,13 @@ def alphabet_warnings(vocab: Mapping[str, Any], limit: int, unknown: float | Non
 
     Args:
         vocab: of corpus.json; manifests of older versions have no alphabet counts.
-        limit: the alphabet_limit that it was learnt with.
+        limit: the alphabet_limit that it was learned with.
         unknown: share of the tokens that are "[UNK]"; None to judge by the training text alone.
     """
-    learnt_from, alphabet = vocab.get("learnt_from"), vocab.get("alphabet")
-    if not alphabet or not learnt_from or not learnt_from["running_words"]:
+    learned_from, alphabet = vocab.get("learnt_from"), vocab.get("alphabet")
+    if not alphabet or not learned_from or not learned_from["running_words"]:
         return []
-    outside = alphabet["running_words_outside"] / learnt_from["running_words"]
+    outside = alphabet["running_words_outside"] / learned_from["running_words"]
     if outside <= max(_MANY, _CAUSE * unknown if unknown is not None else 0.0):
         return []
     return [

@@ -1,7 +1,7 @@
 """A corpus on disk: `corpus.json`, `corpus/*.parquet` and `rejected/*.jsonl`.
 
-A corpus is stored as the buckets it was grouped into, a Parquet part each, documents in order of their identity.
-The second job reads a part as one bucket and needs no shuffle of its own.
+A corpus is stored as the partitions it was grouped into, a Parquet part each, documents in order of their identity.
+The second job reads a part as one partition and needs no shuffle of its own.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ _ROW_GROUP_DOCUMENTS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One Parquet file, which is one bucket.
+    """One Parquet file, which is one partition.
 
     Attributes:
         name: path relative to the corpus directory.
@@ -95,7 +95,7 @@ class Corpus:
     versions: dict[str, str]
 
     def to_json(self) -> str:
-        """Serialises to the text of `corpus.json`, keys sorted."""
+        """Serialize to the text of `corpus.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -172,7 +172,7 @@ def _require_sums(parts: Sequence[Part], counts: Mapping[str, Any]) -> None:
 
 
 def write_part(path: str, records: Sequence[Record]) -> tuple[int, str]:
-    """Writes documents as Parquet in row groups of bounded size.
+    """Write documents as Parquet in row groups of bounded size.
 
     Args:
         path: the file to make.

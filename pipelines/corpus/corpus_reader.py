@@ -1,4 +1,4 @@
-"""Reads the Parquet files of a corpus, every one checked against the SHA-256 in `corpus.json`.
+"""Read the Parquet files of a corpus, every one checked against the SHA-256 in `corpus.json`.
 
 A job is sent without the checksums, which would be most of its bytes: a worker process reads them from `corpus.json`,
 and knows by the SHA-256 of that file that it is the manifest that the job was started with.
@@ -36,7 +36,7 @@ class CorpusReader:
     manifest_sha256: str
 
     @classmethod
-    def of(cls, directory: str) -> "CorpusReader":
+    def open(cls, directory: str) -> "CorpusReader":
         """Return the reader of a corpus directory as it is now."""
         content = read_bytes(f"{directory}/{corpus_manifest.FILE_NAME}")
         return cls(directory, hashlib.sha256(content).hexdigest())
@@ -51,7 +51,7 @@ class CorpusReader:
         return corpus_manifest.parse(_checked(path, self.manifest_sha256, "what it was when the job started"), path)
 
     def read_part(self, name: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
-        """Read columns of `corpus_files.SCHEMA` of a part.
+        """Read columns of `corpus_manifest.SCHEMA` of a part.
 
         Args:
             name: of the part, relative to the directory.

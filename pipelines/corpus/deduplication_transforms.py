@@ -1,7 +1,7 @@
-"""Finds near-duplicates and repeated paragraphs of the whole corpus: `deduplication.py` carried by Beam.
+"""Find near-duplicates and repeated paragraphs of the whole corpus: `deduplication.py` in Beam.
 
-What is compared travels as arrays, grouped by a share of the hash values; what is found goes to the bucket of the
-document it is about. A share holds about as much as a bucket: there are as many shares as buckets, 64 at least.
+What is compared travels as arrays, grouped by a share of the hash values; what is found goes to the partition of the
+document it is about. A share holds about as much as a partition: there are as many shares as partitions, 64 at least.
 """
 
 from collections import defaultdict
@@ -12,16 +12,16 @@ import apache_beam as beam
 import numpy as np
 
 from pipelines.cleaning import deduplication
-from pipelines.corpus.options import Bucket, CorpusOptions, bucket_of_document
+from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from pipelines.corpus.records import BlockPlace, Record, read_blocks
 
-# What a bucket is grouped with: "blocks", and what these steps found of its documents.
+# What a partition is grouped with: "blocks", and what these steps found of its documents.
 Grouped = dict[str, Iterable[Any]]
 BLOCKS, NEAR_DUPLICATE, REPEATED_PARAGRAPH = "blocks", "near_duplicate", "repeated_paragraph"
 
 
 def precedence(record: Record) -> tuple[Any, ...]:
-    """Return the sort key of a bucket's documents: the first one of equal texts is the copy that stays.
+    """Return the sort key of a partition's documents: the first one of equal texts is the copy that stays.
 
     The copy with the largest weight comes first, then what the file says of the text. The file's name comes after all
     of that, so that a copy is never chosen for its name unless copies differ in nothing else.
@@ -30,12 +30,12 @@ def precedence(record: Record) -> tuple[Any, ...]:
 
 
 def num_shares(options: CorpusOptions) -> int:
-    """Shares that hash values are divided into."""
+    """Return the number of shares that hash values are divided into."""
     return max(64, options.num_buckets)
 
 
 def _to_words(ids: list[bytes]) -> np.ndarray:
-    """Identities of 16 bytes as uint64 [N, 2], which sort alike."""
+    """Return identities of 16 bytes as uint64 [N, 2], which sort in the same order."""
     return np.frombuffer(b"".join(ids), ">u8").reshape(-1, 2).astype(np.uint64)
 
 
@@ -44,9 +44,9 @@ def _to_bytes(words: np.ndarray) -> bytes:
 
 
 def sketch_batches(
-    element: tuple[Bucket, bytes | BlockPlace], shares: int
+    element: tuple[Partition, bytes | BlockPlace], shares: int
 ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """(bucket, block) -> (share, (band keys, identities, sketches)) of its documents, for `find_near_duplicates`."""
+    """Yield (share, (band keys, identities, sketches)) of a block's documents, for `find_near_duplicates`."""
     ids: list[bytes] = []
     signatures: list[np.ndarray] = []
     for record in read_blocks([element[1]]):
@@ -67,18 +67,18 @@ def sketch_batches(
 
 def find_near_duplicates(
     element: tuple[int, Iterable[tuple[np.ndarray, ...]]], options: CorpusOptions
-) -> Iterator[tuple[Bucket, list[tuple[bytes, bytes]]]]:
-    """(share, batches) -> (bucket, [(identity to drop, identity that it is like)])."""
+) -> Iterator[tuple[Partition, list[tuple[bytes, bytes]]]]:
+    """Yield (partition, [(identity to drop, identity it resembles)]) from (share, batches)."""
     keys, ids, sketches = (np.concatenate(column) for column in zip(*element[1], strict=True))
-    found: dict[Bucket, list[tuple[bytes, bytes]]] = defaultdict(list)
+    duplicates: dict[Partition, list[tuple[bytes, bytes]]] = defaultdict(list)
     for dropped, kept in zip(*deduplication.near_duplicates(keys, ids, sketches), strict=True):
         identity = _to_bytes(ids[dropped])
-        found[bucket_of_document(identity, options)].append((identity, _to_bytes(ids[kept])))
-    yield from found.items()
+        duplicates[partition_of_document(identity, options)].append((identity, _to_bytes(ids[kept])))
+    yield from duplicates.items()
 
 
 def near_duplicates_of(grouped: Grouped) -> dict[bytes, bytes]:
-    """{identity to drop: the least identity that it is like} in a bucket."""
+    """Return {identity to drop: the least identity that it resembles} of a partition."""
     like: dict[bytes, bytes] = {}
     for batch in grouped.get(NEAR_DUPLICATE, ()):
         for dropped, kept in batch:
@@ -87,9 +87,9 @@ def near_duplicates_of(grouped: Grouped) -> dict[bytes, bytes]:
 
 
 def paragraph_batches(
-    element: tuple[Bucket, Grouped], shares: int
+    element: tuple[Partition, Grouped], shares: int
 ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-    """(bucket, its blocks) -> (share, (keys, identities, numbers in the document)) of paragraphs that stay so far."""
+    """Yield (share, (keys, identities, numbers in the document)) of a partition's remaining paragraphs."""
     grouped = element[1]
     dropped = near_duplicates_of(grouped)
     keys: list[int] = []
@@ -118,18 +118,18 @@ def paragraph_batches(
 
 def find_repeated_paragraphs(
     element: tuple[int, Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]], options: CorpusOptions
-) -> Iterator[tuple[Bucket, list[tuple[bytes, int]]]]:
-    """(share, batches) -> (bucket, [(identity, number of a paragraph to drop from it)])."""
+) -> Iterator[tuple[Partition, list[tuple[bytes, int]]]]:
+    """Yield (partition, [(identity, number of a paragraph to drop)]) from (share, batches)."""
     keys, ids, numbers = (np.concatenate(column) for column in zip(*element[1], strict=True))
-    found: dict[Bucket, list[tuple[bytes, int]]] = defaultdict(list)
+    repetitions: dict[Partition, list[tuple[bytes, int]]] = defaultdict(list)
     for place in np.flatnonzero(deduplication.repeated_paragraphs(keys, ids)):
         identity = _to_bytes(ids[place])
-        found[bucket_of_document(identity, options)].append((identity, int(numbers[place])))
-    yield from found.items()
+        repetitions[partition_of_document(identity, options)].append((identity, int(numbers[place])))
+    yield from repetitions.items()
 
 
 def repeated_paragraphs_of(grouped: Grouped) -> dict[bytes, set[int]]:
-    """{identity: numbers of the paragraphs to drop} in a bucket."""
+    """Return {identity: numbers of the paragraphs to drop} of a partition."""
     repeated: dict[bytes, set[int]] = defaultdict(set)
     for batch in grouped.get(REPEATED_PARAGRAPH, ()):
         for identity, number in batch:
@@ -138,7 +138,7 @@ def repeated_paragraphs_of(grouped: Grouped) -> dict[bytes, set[int]]:
 
 
 def without_paragraphs(record: Record, numbers: set[int]) -> Record:
-    """The record without some of its paragraphs; it keeps its identity."""
+    """Return the record without the paragraphs of these numbers; its identity stays."""
     texts = record.paragraph_texts()
     kept = [number for number in range(len(texts)) if number not in numbers]
     return record._replace(
@@ -147,8 +147,8 @@ def without_paragraphs(record: Record, numbers: set[int]) -> Record:
     )
 
 
-def group_by_bucket(blocks: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
-    """(bucket, block) -> (bucket, what there is of it), with what is found across the corpus if that is asked for."""
+def group_by_partition(blocks: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
+    """Group blocks by partition, with the findings of corpus-wide deduplication where it is on."""
     together = {BLOCKS: blocks}
     if options.near_duplicates:
         together[NEAR_DUPLICATE] = (

@@ -1,20 +1,20 @@
-"""The vocabulary of a corpus: word counts of its parts, merged by groups of words, and what is learnt from them.
+"""The vocabulary of a corpus: word counts of its parts, merged by groups of words, and what is learned from them.
 
-Memory is bounded by a rule on the text, not by what happens to meet on a worker, so that the words learnt from are the
-same whatever the engine, the workers and the order of files:
+Memory is bounded by a rule on the text, not by what happens to meet on a worker. So the words learned from do not
+depend on the engine, the workers or the order of files:
 
-1. A part is a bucket of documents, chosen by their hashes. Of the training text, it passes on its `WORDS_A_PART` most
-   frequent words (ties: the first in order of code points), and how many running words it withholds.
+1. A part is a partition of documents, chosen by their hashes. Of the training text, it passes on its `WORDS_A_PART`
+   most frequent words (ties: the first in order of code points), and how many running words it withholds.
 2. Words are spread over groups by their CRC-32. The counts of a group are summed (`MergeWordCounts`).
-3. A group keeps the words counted at least min_count times, and of these at most `WORDS_LEARNT_FROM` / groups, the
+3. A group keeps the words counted at least min_count times, and of these at most `WORDS_LEARNED_FROM` / groups, the
    most frequent (ties as above).
-4. The learner sees what all groups keep, at most `WORDS_LEARNT_FROM` words.
+4. The learner sees what all groups keep, at most `WORDS_LEARNED_FROM` words.
 
-With `--language_sampling_exponent` the counts of a language are multiplied, between steps 2 and 3, by how much more or
-less often its documents are to be seen (`language_factors`), and rounded.
+`--language_sampling_exponent` multiplies the counts of a language between steps 2 and 3 by its sampling factor
+(`language_factors`) and rounds them.
 
 Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their part. `corpus.json` says
-how much was left out. Held-out text is only measured, group by group, and passes on all its other words.
+how much was left out. Validation text is only measured, group by group, and passes on all its other words.
 """
 
 import dataclasses
@@ -35,12 +35,12 @@ from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.word_counts import count_words, most_frequent
 
-# A part of 64 MiB of English has some 200,000 distinct words, those behind the first 100,000 once or twice.
+# A part of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.
 WORDS_A_PART = 100_000
 # Less than 1 kB of memory each in the learner.
-WORDS_LEARNT_FROM = 2_000_000
+WORDS_LEARNED_FROM = 2_000_000
 
-# (split, language or "" where languages are not told apart, group of words)
+# (split, language or "" where languages are not distinguished, group of words)
 Group = tuple[str, str, int]
 # (words joined by blanks, the count of each, number of running words withheld)
 Batch = tuple[str, list[int], int]
@@ -50,18 +50,18 @@ GroupCounts = tuple[dict[str, int], int]
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyOptions:
-    """How a vocabulary is made.
+    """The options by which a vocabulary is learned or read.
 
     Attributes:
-        do_lower_case: whether it is learnt from lower-cased text without accents.
-        vocab_size: pieces to learn; 0 where vocab_file is given.
+        do_lower_case: whether it is learned from lower-cased text without accents.
+        vocab_size: tokens to learn; 0 where vocab_file is given.
         vocab_file: a vocabulary to take over instead, or "".
-        num_unused: "[unusedN]" pieces.
+        num_unused: "[unusedN]" tokens.
         alphabet_limit: characters.
-        min_count: words seen fewer times are not learnt from.
-        compare_vocab: a vocabulary to measure on the held-out text too, or "".
+        min_count: words seen fewer times are not learned from.
+        compare_vocab: a vocabulary to measure on the validation text too, or "".
         language_sampling_exponent: see `language_factors`; 1 to take languages as they come.
-        character_rules: what the word counter knows of Unicode; a worker with another Python refuses to take part.
+        character_rules: the word counter's version of Unicode; a worker with another Python refuses to take part.
     """
 
     do_lower_case: bool
@@ -76,7 +76,7 @@ class VocabularyOptions:
 
 
 def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:
-    """How often documents of each language are to be seen, so that small languages are seen more.
+    """Return the factor of each language's word counts, so that small languages are seen more often.
 
     A language with a share p of the text gets a share proportional to p ** exponent; all together stay as much as they
     are. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
@@ -112,7 +112,7 @@ def require_languages(languages: Iterable[str], exponent: float) -> None:
 
 
 def num_word_groups(num_buckets: int) -> int:
-    """Groups that words are merged in: as many as parts, so that a group grows no faster than a part does.
+    """Return the number of groups that words are merged in: one a part, so that groups grow no faster than parts.
 
     At least 64, to have work for a cluster, and at most 1024, as every part has a batch for every group; then a group
     of a corpus of 10 TB has about a million distinct words, some 150 MB.
@@ -128,7 +128,7 @@ def word_batches(
     language: str = "",
     weight: float = 1.0,
 ) -> Iterator[tuple[Group, Batch]]:
-    """Counts the words of a part and spreads them over the groups.
+    """Count the words of a part and distribute them over the groups.
 
     Args:
         split: "train" or "validation". Training text is not counted where a vocabulary is taken over.
@@ -155,31 +155,33 @@ def word_batches(
 
 
 def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
-    """The counts times a factor, rounded; what comes to nothing is left out."""
+    """Return the counts times a factor, rounded; counts that become 0 are left out."""
     if factor == 1.0:
         return word_counts
     return +Counter({word: round(count * factor) for word, count in word_counts.items()})
 
 
 class MergeWordCounts(beam.CombineFn):
-    """Batches of one group -> the sum of its counts. Sums alone, so that the order of merging has no influence."""
+    """Sum the counts of the batches of one group. Sums do not depend on the order of merging."""
 
     def create_accumulator(self) -> GroupCounts:
+        """Return empty counts."""
         return {}, 0
 
     def add_input(self, accumulator: GroupCounts, batch: Batch) -> GroupCounts:
-        """Adds one batch."""
+        """Add one batch."""
         words, counts, withheld = batch
         return self._add(accumulator, zip(words.split(), counts, strict=True), withheld)
 
     def merge_accumulators(self, accumulators: Iterable[GroupCounts]) -> GroupCounts:
-        """Adds all to a new one."""
+        """Add all to a new one."""
         merged = self.create_accumulator()
         for counts, withheld in accumulators:
             merged = self._add(merged, counts.items(), withheld)
         return merged
 
     def extract_output(self, accumulator: GroupCounts) -> GroupCounts:
+        """Return the counts as Beam passes them on."""
         return accumulator
 
     @staticmethod
@@ -192,7 +194,7 @@ class MergeWordCounts(beam.CombineFn):
 
 @dataclasses.dataclass(frozen=True)
 class WordGroup:
-    """What a group of words of the training text contributes.
+    """The contribution of a group of words of the training text.
 
     Attributes:
         words: counts of the words to learn from.
@@ -206,7 +208,7 @@ class WordGroup:
 
 
 def prune_group(counts: GroupCounts, limit: int, min_count: int) -> WordGroup:
-    """Keeps at most `limit` words of a group, each counted at least min_count times."""
+    """Keep at most `limit` words of a group, each counted at least min_count times."""
     word_counts, withheld = counts
     kept = most_frequent(word_counts, limit, min_count)
     return WordGroup(kept, len(word_counts), sum(word_counts.values()) + withheld)
@@ -217,20 +219,20 @@ class Vocabularies:
     """The vocabulary that was made, and what it is compared with.
 
     Attributes:
-        vocab: learnt or taken over.
-        learnt_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
+        vocab: learned or taken over.
+        learned_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
         compared: another vocabulary to measure, or None.
         alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learnt_from.
     """
 
     vocab: Vocabulary
-    learnt_from: dict[str, int] | None
+    learned_from: dict[str, int] | None
     compared: Vocabulary | None
     alphabet: dict[str, int] | None = None
 
 
 def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
-    """Learns the vocabulary or takes it over.
+    """Learn the vocabulary, or read the one that is given.
 
     Raises:
         SourceError: no word to learn from.
@@ -250,15 +252,15 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
             "no document with a word is left to learn a vocabulary from; give files with text, see in "
             "rejected/*.jsonl of the output which rules left it out, or lower --validation_fraction"
         )
-    pieces = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
-    learnt_from = {
+    tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
+    learned_from = {
         "running_words": running,
         "running_words_left_out": running - sum(words.values()),
         "distinct_words": distinct,
         "distinct_words_left_out": distinct - len(words),
     }
     alphabet = alphabet_losses(words, options.alphabet_limit)
-    return Vocabularies(Vocabulary(tuple(pieces)), learnt_from, compared, alphabet)
+    return Vocabularies(Vocabulary(tuple(tokens)), learned_from, compared, alphabet)
 
 
 def _read(path: str) -> Vocabulary:
@@ -266,9 +268,9 @@ def _read(path: str) -> Vocabulary:
 
 
 def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Coverage, Coverage]:
-    """How the vocabulary, and the one it is compared with, spell a group of held-out words."""
+    """Return how the vocabulary, and the one it is compared with, spell a group of validation words."""
     word_counts, withheld = counts
-    # A part of held-out text withholds nothing but words of more than 200 characters.
+    # A part of validation text withholds nothing but words of more than 200 characters.
     too_long = Coverage(words=withheld, unknown=withheld, pieces=withheld)
     compared = vocabularies.compared
     return (
@@ -283,31 +285,31 @@ def write_vocabulary(
     """Write the vocabulary file; return the "vocab" of `corpus.json`.
 
     Raises:
-        DatasetError: the file `mark` is missing: somebody has deleted the directory, and may have put another there.
+        DatasetError: the file `mark` is missing: the directory was deleted and possibly replaced.
     """
     if mark and not FileSystems.exists(mark):
         raise DatasetError(f"{mark} was removed while the command ran; run the same command again")
     own = other = Coverage()
     for measured in coverages:
         own, other = own + measured[0], other + measured[1]
-    held_out = {"vocab": dataclasses.asdict(own)}
+    validation = {"vocab": dataclasses.asdict(own)}
     if vocabularies.compared:
-        held_out["compare_vocab"] = dataclasses.asdict(other)
+        validation["compare_vocab"] = dataclasses.asdict(other)
     with write_atomically(path) as file:
         file.write(vocabularies.vocab.to_bytes())
     return {
         "size": len(vocabularies.vocab),
         "sha256": file.sha256,
-        "learnt_from": vocabularies.learnt_from,
+        "learnt_from": vocabularies.learned_from,
         "alphabet": vocabularies.alphabet,
-        "held_out": held_out,
+        "held_out": validation,
     }
 
 
-def weigh_language(
+def scale_language_counts(
     element: tuple[Group, GroupCounts], totals: Mapping[str, int], exponent: float
 ) -> tuple[Group, Batch]:
-    """A group of words of one language -> a batch of the group for all languages, counts multiplied by its factor."""
+    """Return a group's word counts of one language, multiplied by the language's factor."""
     (split, language, number), (word_counts, withheld) = element
     require_languages(totals, exponent)
     factor = language_factors(totals, exponent)[language]
@@ -323,7 +325,7 @@ def make_vocabulary(
     path: str,
     mark: str = "",
 ) -> beam.PCollection:
-    """Composes the steps from the word counts of parts to the vocabulary file.
+    """Compose the steps from the word counts of parts to the vocabulary file.
 
     Args:
         start: one element, None.
@@ -338,7 +340,7 @@ def make_vocabulary(
         the training text and of those left out; "held_out", the `Coverage` of it and of what it is compared with.
     """
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
-    train, held_out = (
+    train, validation = (
         merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
         for split in SPLITS
     )
@@ -351,13 +353,13 @@ def make_vocabulary(
         train = (
             train
             | "WeighLanguages"
-            >> beam.Map(weigh_language, beam.pvalue.AsDict(totals), options.language_sampling_exponent)
+            >> beam.Map(scale_language_counts, beam.pvalue.AsDict(totals), options.language_sampling_exponent)
             | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
         )
-    train, held_out = train | "TrainCounts" >> beam.Values(), held_out | "ValidationCounts" >> beam.Values()
-    kept = train | "PruneWords" >> beam.Map(prune_group, WORDS_LEARNT_FROM // num_groups, options.min_count)
+    train, validation = train | "TrainCounts" >> beam.Values(), validation | "ValidationCounts" >> beam.Values()
+    kept = train | "PruneWords" >> beam.Map(prune_group, WORDS_LEARNED_FROM // num_groups, options.min_count)
     vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
-    coverages = held_out | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
+    coverages = validation | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
     return start | "WriteVocabulary" >> beam.Map(
         write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path, mark
     )

@@ -1,24 +1,24 @@
-"""What job 1 does."""
+"""The options of job 1."""
 
 import dataclasses
 
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus.learn_vocabulary import VocabularyOptions
 from pipelines.sources import ReadOptions
-from pipelines.sources.documents import bucket_of, is_validation
+from pipelines.sources.documents import is_validation, partition_of
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions(VocabularyOptions):
-    """What job 1 does, its vocabulary included.
+    """The options of job 1, its vocabulary's included.
 
     Attributes:
         read: how files are read.
         language: ISO 639 code, for sentence segmentation.
         segmenter: a name of `pipelines.corpus.segmentation.SEGMENTERS`.
         truncation_noise: share of sentences that are cut off at a random word.
-        num_buckets: parts of the train split; a bucket is sampled and shuffled in memory as a whole.
-        validation_fraction: share of documents held out.
+        num_buckets: parts of the train split; a partition is sampled and shuffled in memory as a whole.
+        validation_fraction: share of documents in the validation split.
         cleaning: which cleaning rules run, and their thresholds.
         identify_language: whether documents in another language than `language` are left out.
         decontaminate: evaluation files whose text is looked for in the documents.
@@ -40,16 +40,16 @@ class CorpusOptions(VocabularyOptions):
     near_duplicates: bool = False
     repeated_paragraphs: bool = False
 
-    def num_buckets_of(self, split: str) -> int:
-        """Parts of a split; those of the held-out documents are about as large as the others."""
+    def num_partitions_of(self, split: str) -> int:
+        """Return the number of partitions of a split; partitions of both splits are about equally large."""
         return self.num_buckets if split == "train" else max(1, round(self.num_buckets * self.validation_fraction))
 
 
 # (split, number within the split)
-Bucket = tuple[str, int]
+Partition = tuple[str, int]
 
 
-def bucket_of_document(document_id: bytes, options: CorpusOptions) -> Bucket:
-    """Where a document belongs, by its identity alone."""
+def partition_of_document(document_id: bytes, options: CorpusOptions) -> Partition:
+    """Return the partition of a document, by its identity alone."""
     split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
-    return split, bucket_of(document_id, options.num_buckets_of(split))
+    return split, partition_of(document_id, options.num_partitions_of(split))

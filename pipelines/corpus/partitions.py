@@ -1,13 +1,13 @@
-"""How many buckets a corpus is grouped into; imports nothing, so that a plan can be made on any machine."""
+"""The number of partitions of a corpus; imports nothing, so that a plan can be made on any machine."""
 
-# Text of a bucket at most, in bytes.
+# Text of a partition at most, in bytes.
 BUCKET_BYTES = 64 << 20
 
 
-def choose_num_buckets(input_bytes: int) -> int:
-    """Buckets for a corpus of so many bytes of text.
+def choose_num_partitions(input_bytes: int) -> int:
+    """Return the number of partitions for a corpus of N bytes of text.
 
-    At most 64 MiB a bucket, so that one fits in memory with its instances; below that up to 16, of at least 2 MiB
+    At most 64 MiB a partition, so that one fits in memory with its instances; below that up to 16, of at least 2 MiB
     each, so that several processes have work while every document still finds many others to be paired with.
     """
     return max(-(-input_bytes // BUCKET_BYTES), min(16, -(-input_bytes // (2 << 20))), 1)

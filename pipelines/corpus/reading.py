@@ -1,4 +1,4 @@
-"""The first half of job 1: a part of an input file -> documents -> cleaned, segmented records -> blocks by bucket."""
+"""The first half of job 1: file splits -> documents -> cleaned, segmented records -> blocks by partition."""
 
 import hashlib
 import itertools
@@ -16,11 +16,11 @@ from pipelines.cleaning.decontamination import find_run, load_evaluation
 from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.cleaning.language_identification import is_other_language
 from pipelines.cleaning.tag_density import HTML_TAGS, has_html
-from pipelines.corpus.options import Bucket, CorpusOptions, bucket_of_document
+from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from pipelines.corpus.records import BlockPlace, Record, read_block_file, to_block, write_block_file
 from pipelines.corpus.removed_text import Loss
 from pipelines.corpus.segmentation import document_sentences, truncate_sentences
-from pipelines.io.manifest_schemas import Split, UnitSummary
+from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.documents import Document, identity
 from pipelines.sources.files import require_unchanged
@@ -38,7 +38,7 @@ class Input(NamedTuple):
     Attributes:
         path, bytes, changed: the file, its size, and when it was last changed.
         origin: the --input pattern that it was found by.
-        weight: how often its documents are to be seen.
+        weight: how often its documents are packed.
     """
 
     path: str
@@ -57,21 +57,21 @@ class FileSplit(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How much of the file it is."""
+        """Return the number of the file's bytes in the split."""
         return (self.input.bytes if self.stop is None else self.stop) - self.start
 
     def name(self) -> str:
-        """Names the unit by what it reads."""
+        """Return a name made of what the split covers."""
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
 def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[FileSplit]:
-    """The units of all files."""
-    return [FileSplit(each, *part[1:]) for each in inputs for part in split_file(each.path, each.bytes, options.read)]
+    """Return the splits of all files."""
+    return [FileSplit(file, *part[1:]) for file in inputs for part in split_file(file.path, file.bytes, options.read)]
 
 
 def to_record(document: Document, options: CorpusOptions, origin: str = "", weight: float = 1.0) -> Record:
-    """Cleans one document and splits it into sentences."""
+    """Clean one document and split it into sentences."""
     if document.rejected:
         return _rejected_record(document, options, origin, weight)
     counts: Counter[str] = Counter()
@@ -80,9 +80,9 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
     paragraphs = rules.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped, lost)
     language = document.language or options.language
     split = [
-        found
+        segmented
         for paragraph in paragraphs
-        if (found := document_sentences([paragraph], language, document.segmented, options.segmenter))
+        if (segmented := document_sentences([paragraph], language, document.segmented, options.segmenter))
     ]
     sentences = list(itertools.chain.from_iterable(split))
     document_id = identity(sentences)
@@ -101,7 +101,7 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
         reported.append(rules.CONTAMINATED)
     if not reason and has_html(document.paragraphs):
         reported.append(HTML_TAGS)
-    # Last, so that noise moves no document to another bucket and hides no duplicate.
+    # Last, so that noise moves no document to another partition and hides no equal document.
     sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
     work = ""
     if counts or reported or contamination:
@@ -124,9 +124,9 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
 
 
 def _rejected_record(document: Document, options: CorpusOptions, origin: str, weight: float) -> Record:
-    """What the list of rejected documents shows of one that its reader rejects; its text is not cleaned."""
+    """Return the entry of a document that its reader rejects; its text is not cleaned."""
     return Record(
-        # It may hold no text: its title spreads it over the buckets.
+        # It may hold no text: its title spreads it over the partitions.
         id=identity([document.rejected, document.title, *document.paragraphs]),
         title=document.title,
         source=document.source,
@@ -143,7 +143,7 @@ def _rejected_record(document: Document, options: CorpusOptions, origin: str, we
 
 
 def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first few texts that each rule dropped from a document, cut to snippets."""
+    """Return the first few texts that each rule dropped from a document, cut to snippets."""
     seen: Counter[str] = Counter()
     sample = []
     for rule, text in dropped:
@@ -153,15 +153,15 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sample
 
 
-def _documents_of(unit: FileSplit, options: ReadOptions) -> Iterator[Document]:
-    """Yields the documents of a unit, and makes sure that the file is still the one that the manifest will describe.
+def _documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
+    """Yield the documents of a split, and check that the file is still the one that the manifest describes.
 
     Raises:
         SourceError: it cannot be read, or changed since the job started.
     """
-    path, size, changed = unit.input[:3]
+    path, size, changed = file_split.input[:3]
     try:
-        yield from read_file(path, options, unit.start, unit.stop)
+        yield from read_file(path, options, file_split.start, file_split.stop)
     except SourceError:
         # A file that is being written looks damaged: report the change instead.
         _require_unchanged(path, size, changed, options)
@@ -174,68 +174,68 @@ def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions)
         require_unchanged(path, size, changed)
 
 
-class ReadUnit(beam.DoFn):
+class ReadSplit(beam.DoFn):
     """Read a file split into (partition, block of records).
 
     Side outputs: the number of documents read, for the manifest, and the text that cleaning removed from its file.
 
     Args:
         options: what to do.
-        work: directory to leave the blocks in, whence only their places are passed on and where a unit that was read
+        work: directory for the blocks, of which only the places are passed on, and where a split that was read
             before is found again; or "", to pass on the blocks themselves.
     """
 
     COUNT = "documents_read"
     LOSSES = "losses"
-    # For whoever watches the job; what the manifest says is counted from the data.
+    # For monitoring the job; the manifest's counts are counted from the data.
     _SO_FAR = Metrics.counter("beambert", "documents_read")
 
     def __init__(self, options: CorpusOptions, work: str) -> None:
         self._options = options
         self._work = work
 
-    def process(self, unit: FileSplit) -> Iterator[Any]:
-        """Reads one unit."""
+    def process(self, file_split: FileSplit) -> Iterator[Any]:
+        """Read one split."""
         summary: dict[str, Any] = {"documents": 0}
         if not self._work:
-            yield from self._blocks(unit, summary)
+            yield from self._blocks(file_split, summary)
         else:
-            path = f"{self._work}/{unit.name()}"
-            found = read_block_file(path)
-            if found is None or not self._fits(*found):
-                write_block_file(path, self._blocks(unit, summary), summary)
-                found = read_block_file(path)
-                assert found is not None
-            places, summary = found
+            path = f"{self._work}/{file_split.name()}"
+            block_file = read_block_file(path)
+            if block_file is None or not self._is_valid(*block_file):
+                write_block_file(path, self._blocks(file_split, summary), summary)
+                block_file = read_block_file(path)
+                assert block_file is not None
+            places, summary = block_file
             yield from (((split, number), place) for (split, number), place in places)
         self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
         # What an older version left unfinished does not say.
         loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
-        is_whole = unit.stop is None and not unit.start
-        yield beam.pvalue.TaggedOutput(self.LOSSES, (unit.input.path, unit.input.origin, is_whole, loss))
+        is_whole = file_split.stop is None and not file_split.start
+        yield beam.pvalue.TaggedOutput(self.LOSSES, (file_split.input.path, file_split.input.origin, is_whole, loss))
 
-    def _fits(self, places: list[tuple[Any, BlockPlace]], summary: dict[str, Any]) -> bool:
+    def _is_valid(self, places: list[tuple[Any, BlockPlace]], summary: dict[str, Any]) -> bool:
         """Return whether keys and summary of a file of blocks are such as `_blocks` gives."""
         try:
             keys = convert([key for key, _ in places], list[tuple[Split, Count]])
-            require(summary, UnitSummary)
+            require(summary, SplitSummary)
         except JsonError:
             return False
-        return all(number < self._options.num_buckets_of(split) for split, number in keys)
+        return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
-    def _blocks(self, unit: FileSplit, summary: dict[str, Any]) -> Iterator[tuple[Bucket, bytes]]:
-        held: dict[Bucket, list[Record]] = {}
+    def _blocks(self, file_split: FileSplit, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
+        pending: dict[Partition, list[Record]] = {}
         loss = Loss()
         characters = 0
-        for document in _documents_of(unit, self._options.read):
-            record = to_record(document, self._options, unit.input.origin, unit.input.weight)
-            held.setdefault(bucket_of_document(record.id, self._options), []).append(record)
+        for document in _documents_of(file_split, self._options.read):
+            record = to_record(document, self._options, file_split.input.origin, file_split.input.weight)
+            pending.setdefault(partition_of_document(record.id, self._options), []).append(record)
             summary["documents"] += 1
             loss.add(record)
             characters += len(record.text)
             if characters > _FLUSH_CHARACTERS:
-                yield from ((bucket, to_block(records)) for bucket, records in held.items())
-                held, characters = {}, 0
+                yield from ((partition, to_block(records)) for partition, records in pending.items())
+                pending, characters = {}, 0
         summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
-        yield from ((bucket, to_block(records)) for bucket, records in held.items())
+        yield from ((partition, to_block(records)) for partition, records in pending.items())

@@ -1,8 +1,8 @@
-"""A document between reading and its bucket, and many of them as bytes.
+"""A document between reading and its partition, and blocks of them as bytes.
 
-Documents reach their bucket in blocks, compressed and many at a time. The engine's own shuffle carries the blocks; or
-they are left in a file, and the engine carries where in it each of them lies. The files serve an engine that would
-hold a shuffle in memory, and hold what a killed job had read already.
+Documents reach their partition in blocks, compressed and many at a time. The engine's own shuffle carries the blocks.
+Or they stay in a file, and the engine carries the place of each. The files serve an engine that would hold a shuffle in
+memory, and they keep what a killed job had read already.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Record(NamedTuple):
         text: its sentences, a line each.
         paragraphs: how many of the sentences each paragraph has.
         origin: the --input pattern that its file was found by.
-        weight: how often it is to be seen, 1.0 unless its input was given another.
+        weight: how often it is packed, 1.0 unless its input was given another.
         reason: why it is rejected, or "".
         work: JSON of what cleaning did to it, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
             "reported": [rule for which it would have been left out]}; of a document that shares text with evaluation
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     source_id: str = ""
 
     def paragraph_texts(self) -> list[str]:
-        """The paragraphs, their sentences joined by line ends."""
+        """Return the paragraphs, their sentences joined by line ends."""
         sentences = iter(self.text.split("\n"))
         return ["\n".join(next(sentences) for _ in range(count)) for count in self.paragraphs]
 
@@ -75,10 +75,10 @@ _SCHEMA = pyarrow.schema(
 
 
 def to_block(records: Iterable[Record]) -> bytes:
-    """Records as a compressed Arrow record batch.
+    """Return records as a compressed Arrow record batch.
 
-    Without the schema, which every reader knows, and compressed as a whole: where buckets are so many that a block
-    holds one document of a few kilobytes, an Arrow stream would weigh as much again as its text.
+    The schema, the same in every reader, is left out, and the batch is compressed as a whole. With many partitions a
+    block holds one document of a few kilobytes: an Arrow stream would double its size.
     """
     columns = zip(*records, strict=True)
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
@@ -89,7 +89,7 @@ def to_block(records: Iterable[Record]) -> bytes:
 
 
 def from_block(block: bytes) -> list[Record]:
-    """The records of `to_block`."""
+    """Return the records of `to_block`."""
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(block), "zstd") as file:
         batch = pyarrow.ipc.read_record_batch(pyarrow.py_buffer(file.read()), _SCHEMA)
     columns = dict(zip(Record._fields, (column.to_pylist() for column in batch.columns), strict=True))
@@ -99,7 +99,7 @@ def from_block(block: bytes) -> list[Record]:
 
 @dataclasses.dataclass(frozen=True)
 class BlockPlace:
-    """Where a block lies: `length` bytes from `offset` of a file."""
+    """The place of a block: `length` bytes from `offset` of a file."""
 
     path: str
     offset: int
@@ -115,7 +115,7 @@ class _BlockFile:
 
 
 def read_blocks(blocks: Iterable[bytes | BlockPlace]) -> Iterator[Record]:
-    """The records of blocks, those that lie in files read from there."""
+    """Return the records of blocks, reading those that are in files."""
     for block in blocks:
         if isinstance(block, BlockPlace):
             with FileSystems.open(block.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
@@ -130,7 +130,7 @@ def read_blocks(blocks: Iterable[bytes | BlockPlace]) -> Iterator[Record]:
 
 
 def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: dict[str, Any]) -> None:
-    """Writes blocks to a file and, last, the JSON beside it without which it does not count.
+    """Write blocks to a file and, last, the JSON beside it that marks it complete.
 
     Args:
         path: the file.
@@ -146,8 +146,10 @@ def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: di
 
 
 def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, Any]] | None:
-    """The keys and places of the blocks that `write_block_file` wrote, and its summary; None if it did not finish,
-    or one of the files was removed or changed since."""
+    """Return the keys and places of the blocks that `write_block_file` wrote, and its summary.
+
+    None if the writing did not finish, or one of the files was removed or changed since.
+    """
     try:
         content = decode(read_bytes(f"{path}.json"), _BlockFile)
         size = FileSystems.get_filesystem(path).size(path)

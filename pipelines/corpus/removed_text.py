@@ -45,13 +45,13 @@ class Loss:
 
     @property
     def share(self) -> float:
-        """Share of the text that is lost."""
+        """Return the share of the text that is lost."""
         lost = self.lost.total()
         return lost / (self.kept + lost) if lost else 0.0
 
     @property
     def is_much(self) -> bool:
-        """Whether more than half of the text is lost."""
+        """Return whether more than half of the text is lost."""
         return self.share > _MUCH
 
 
@@ -90,9 +90,9 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
             lines.append(f"--input {name}: {_described(loss, rejected)}.")
             named.add(name)
     # Where a whole input is lost, its files need no line each.
-    files = [each for each in counts.get("files_mostly_lost", []) if each["input"] not in named]
-    for each in files[:_MOST_FILES_PRINTED]:
-        lines.append(f"{each['file']}: {_described(Loss(each['kept'], Counter(each['lost'])), rejected)}.")
+    files = [file for file in counts.get("files_mostly_lost", []) if file["input"] not in named]
+    for file in files[:_MOST_FILES_PRINTED]:
+        lines.append(f"{file['file']}: {_described(Loss(file['kept'], Counter(file['lost'])), rejected)}.")
     if len(files) > _MOST_FILES_PRINTED:
         more = len(files) - _MOST_FILES_PRINTED
         lines.append(f"{more:,} more files lost more than half of their text; corpus.json names them.")

@@ -1,4 +1,4 @@
-"""Paragraphs to sentences."""
+"""Split paragraphs into sentences."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _WINDOW_CHARACTERS = 1 << 15
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Splits one paragraph into its sentences, whitespace folded, none empty; no character but whitespace is lost.
+    """Split one paragraph into its sentences, whitespace folded, none empty; only whitespace is lost.
 
     A sentence longer than `sentence_boundaries.MAX_SENTENCE_CHARACTERS` is cut after punctuation, or at a blank,
     or anywhere.
@@ -21,7 +21,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     Args:
         text: one paragraph; a sentence never crosses paragraphs.
         language: language code, such as "en", "pt-BR" or "zh_Hans", of which the first subtag counts. One that
-            sentencex does not know is read as a related language, or else as English.
+            sentencex does not support is read as a related language, or else as English.
     """
     folded = fold_whitespace(text)
     code = language.replace("_", "-").lower().split("-")[0]
@@ -34,18 +34,18 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def split_lines(text: str, language: str) -> list[str]:  # noqa: ARG001
-    """Takes every line of a paragraph for a sentence, whitespace folded, none empty."""
+    """Return every line of a paragraph as a sentence, whitespace folded, none empty."""
     return [sentence for sentence in map(fold_whitespace, text.splitlines()) if sentence]
 
 
 def split_with_sentencex(text: str, language: str) -> list[str]:
-    """Splits one paragraph with sentencex alone, whitespace folded, none empty."""
+    """Split one paragraph with sentencex alone, whitespace folded, none empty."""
     folded = map(fold_whitespace, _segment(fold_whitespace(text), language))
     return [sentence for sentence in folded if sentence]
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
-    """Yield what sentencex makes of a text, one longer than a window read by windows.
+    """Yield sentencex's sentences of a text; one longer than a window is read by windows.
 
     sentencex takes time that grows with the square of the text where marks have no partner.
     """
@@ -68,7 +68,7 @@ SEGMENTERS: dict[str, Callable[[str, str], list[str]]] = {
 
 
 def document_sentences(paragraphs: list[str], language: str, segmented: bool, segmenter: str = "rules") -> list[str]:
-    """The sentences of a document in order; paragraphs that are sentences already stay whole."""
+    """Return a document's sentences in order; paragraphs that are sentences already stay whole."""
     if segmented:
         return [sentence for sentence in map(fold_whitespace, paragraphs) if sentence]
     split = SEGMENTERS[segmenter]
@@ -76,7 +76,7 @@ def document_sentences(paragraphs: list[str], language: str, segmented: bool, se
 
 
 def truncate_sentences(sentences: list[str], share: float, document_id: bytes) -> list[str]:
-    """Cuts a share of a document's sentences off at a random word, so that a model also meets text that is none.
+    """Cut a share of a document's sentences off at a random word, so that a model also sees incomplete text.
 
     The released README advises it ("Pre-training with BERT": truncate 2 % of the input segments).
 

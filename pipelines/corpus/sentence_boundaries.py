@@ -1,10 +1,10 @@
-"""Where sentences end: sentencex by language, read through a copy of the text without what misleads it.
+"""Sentence boundaries: sentencex by language, on a copy of the text without what misleads it.
 
-sentencex decides from a terminator's neighbours, its list of abbreviations, and the quotes, brackets and list items
-it finds around it. The last three are where it loses boundaries: an unbalanced quote or bracket pairs with one many
-sentences later, and a list item ends where the next begins. So it is given a copy of the text, character for character
-as long, in which only short pairs that hold a terminator are left, and the boundaries it finds are looked up in the
-text itself. The copy is read in windows, because the engine's time grows faster than a paragraph.
+sentencex decides from a terminator's neighbors, its list of abbreviations, and the quotes, brackets and list items it
+finds around it. The last three are where it loses boundaries: an unbalanced quote or bracket pairs with one many
+sentences later, and a list item ends where the next begins. So it is given a copy of the text of the same length, in
+which only short pairs with a terminator are left. The boundaries in the copy are then looked up in the text. The copy
+is read in windows, because the engine's time grows faster than a paragraph.
 
 docs/CORPUS.md, "Sentences", has the figures.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import sentencex
 
-# A sentence longer than this is cut: about 500 word pieces of English, so that little of it is left over after the
+# A sentence longer than this is cut: about 500 WordPiece tokens of English, so that little of it is left over after the
 # longest sequence, and more than any sentence of the gold text.
 MAX_SENTENCE_CHARACTERS = 2_000
 _WINDOW_CHARACTERS = 2 * MAX_SENTENCE_CHARACTERS
@@ -38,7 +38,7 @@ _PAIRS = (
 _MARKS = "".join(sorted({mark for pair in _PAIRS for mark in pair}))
 _CLOSING = "\"'`»«›”“’」』》〉】)）]}>"
 _CLOSING_AFTER_BLANK = "\"'»›”’」』》〉】)）]}"
-# Used on both sides: which side a mark is shows in its neighbours.
+# Used on both sides: which side a mark is shows in its neighbors.
 _SYMMETRIC = "\"'`"
 _TERMINATORS = ".!?…。！？։։:።၊။।۔؟"
 
@@ -48,7 +48,7 @@ def _character_class(characters: str) -> str:
 
 
 def _lower_case_class() -> str:
-    """The lower-case letters of the Basic Multilingual Plane, as ranges of a regular expression's class."""
+    """Return the lower-case letters of the Basic Multilingual Plane as ranges of a character class."""
     codes = [code for code in range(0x10000) if unicodedata.category(chr(code)) == "Ll"]
     starts = [code for code, before in zip(codes, [-1, *codes], strict=False) if code != before + 1]
     ends = [code for code, after in zip(codes, [*codes[1:], -1], strict=True) if code + 1 != after]
@@ -56,7 +56,7 @@ def _lower_case_class() -> str:
 
 
 def _pair_pattern() -> re.Pattern[str]:
-    """A mark, and what follows up to its partner if that is near."""
+    """Return the pattern of a mark and what follows up to its partner if that is near."""
     alternatives = []
     for opening, closing in ((re.escape(pair[0]), re.escape(pair[1])) for pair in _PAIRS):
         inside = f"[^{opening}{closing}]{{1,{_MAX_PAIR_CHARACTERS}}}{closing}"
@@ -99,18 +99,18 @@ _WORD_AND_PERIOD = re.compile(r"(?<!\S)\W*(\S+)\. ?\Z")
 
 
 def _mask_pair(match: re.Match[str]) -> str:
-    found = match[0]
-    if len(found) == 1:
+    masked = match[0]
+    if len(masked) == 1:
         text, place = match.string, match.start()
-        if found in "\"'’" and text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum():
+        if masked in "\"'’" and text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum():
             # An apostrophe; a Hebrew abbreviation's sign. sentencex takes ' and ’ inside a word for what they are.
-            return "x" if found == '"' else found
+            return "x" if masked == '"' else masked
         return " "
-    inside = found[1:-1]
-    if found[0] == "[" and inside.isdecimal():
+    inside = masked[1:-1]
+    if masked[0] == "[" and inside.isdecimal():
         # A reference, which belongs to the sentence before it.
-        return found
-    bracket = found[0] in "([{（"
+        return masked
+    bracket = masked[0] in "([{（"
     inside = inside.translate(_BLANK_MARKS)
     if _HOLDS_TERMINATOR.search(inside):
         # As marks of two shapes: one whose partner lies in another window must not pair with a third.
@@ -123,23 +123,23 @@ def _letter_for_digit(match: re.Match[str]) -> str:
 
 
 def _mend_continuation(match: re.Match[str]) -> str:
-    """Ends the sentence before a digit, and goes on with it before lower case, where sentencex does not.
+    """End the sentence before a digit, and continue it before lower case, where sentencex does not.
 
     No abbreviation before either has five letters and is unknown to sentencex.
     """
-    found, start = match[0], match.start()
+    matched, start = match[0], match.start()
     word = match.string[max(0, start - 5) : start]
     after_word = len(word) == 5 and word.isalpha()
-    if found[-1].isdigit():
-        return found[:-1] + "A" if after_word else found
-    terminators = len(found) - len(found.lstrip(".!?…"))
-    if after_word and found[:terminators] == ".":
-        return found
-    return "," * terminators + found[terminators:]
+    if matched[-1].isdigit():
+        return matched[:-1] + "A" if after_word else matched
+    terminators = len(matched) - len(matched.lstrip(".!?…"))
+    if after_word and matched[:terminators] == ".":
+        return matched
+    return "," * terminators + matched[terminators:]
 
 
 def _readable(text: str, language: str) -> str:
-    """The copy of the text that sentencex reads: as long as the text, without what misleads it."""
+    """Return the copy of the text that sentencex reads: as long as the text, without what misleads it."""
     text = _CONTINUATION[language in _LOWER_CASE_BEGINS].sub(_mend_continuation, text)
     # Words left out of a quotation stand for words; full stops between lines of verse do not end a line of prose;
     # Dutch newspapers open quotations with two commas.
@@ -151,15 +151,15 @@ def _readable(text: str, language: str) -> str:
     return _PAIR.sub(_mask_pair, text)
 
 
-def _place(text: str, copy: str, found: int) -> int:
-    """Where a boundary lies in the text that sentencex found in the copy, where marks beside it are blanks.
+def _place(text: str, copy: str, boundary: int) -> int:
+    """Return where a boundary of the copy is in the text, where marks beside it are blanks.
 
     At the first blank between the sentences: closing marks before it stay with the first, opening marks go with
     the second. Where there is none, as in Chinese, after the closing marks.
     """
-    if text[found - 1] == " " and copy[found - 2] != " " != copy[found]:
-        return found - 1
-    start = end = found
+    if text[boundary - 1] == " " and copy[boundary - 2] != " " != copy[boundary]:
+        return boundary - 1
+    start = end = boundary
     while start and copy[start - 1] == " ":
         start -= 1
     while end < len(copy) and copy[end] == " ":
@@ -179,14 +179,14 @@ def _is_abbreviation(word: str, language: str, before_number: bool) -> bool:
 
 
 def _ends_in_abbreviation(text: str, end: int, language: str) -> bool:
-    found = _WORD_AND_PERIOD.search(text[max(0, end - 2 * _ABBREVIATION_CHARACTERS) : end])
-    if not found or (len(found[1]) > _ABBREVIATION_CHARACTERS and "." not in found[1]):
+    last_word = _WORD_AND_PERIOD.search(text[max(0, end - 2 * _ABBREVIATION_CHARACTERS) : end])
+    if not last_word or (len(last_word[1]) > _ABBREVIATION_CHARACTERS and "." not in last_word[1]):
         return False
-    return _is_abbreviation(found[1], language, text[end : end + 1].isdigit())
+    return _is_abbreviation(last_word[1], language, text[end : end + 1].isdigit())
 
 
 def _best_cut(text: str, start: int) -> int:
-    """Where to end a sentence that is too long: in its second half after punctuation, or at a blank, or anywhere."""
+    """Return where to cut a long sentence: in its second half after punctuation, or at a blank, or anywhere."""
     half, end = start + MAX_SENTENCE_CHARACTERS // 2, start + MAX_SENTENCE_CHARACTERS
     for characters in (",;:，；：、،؛–—", " "):
         cut = max(text.rfind(character, half, end) for character in characters) + 1
@@ -197,10 +197,10 @@ def _best_cut(text: str, start: int) -> int:
 
 
 def _item_starts(text: str) -> list[int]:
-    """Where the items of lists begin, and 0.
+    """Return where the items of lists begin, and 0.
 
-    Every bullet begins one. A number or letter does where it goes on counting in the same style from the text's first
-    word, from "1)" or "a)", or from "1." after a full stop, unless it stands after a comma or the like.
+    Every bullet begins one. A number or letter begins one where it continues counting in the same style, unless it is
+    after a comma or the like. Counting starts at the text's first word, at "1)" or "a)", or at "1." after a full stop.
     """
     may_hold_list = (
         _ITEM.match(text)
@@ -259,7 +259,7 @@ def _item_boundaries(text: str, language: str) -> Iterator[int]:
 
 
 def boundaries(text: str, language: str) -> Iterator[int]:
-    """Yields where the sentences of a paragraph end, rising, the last at the end of the text.
+    """Yield the ends of a paragraph's sentences in ascending order, the last at the end of the text.
 
     Args:
         text: one paragraph whose only whitespace is single blanks.

@@ -15,22 +15,22 @@ def source_warnings(counts: dict[str, Any]) -> list[str]:
     Args:
         counts: of corpus.json.
     """
-    return [*_of_bad_records(counts), *_of_html(counts)]
+    return [*_bad_record_warnings(counts), *_html_warnings(counts)]
 
 
-def _of_bad_records(counts: dict[str, Any]) -> list[str]:
+def _bad_record_warnings(counts: dict[str, Any]) -> list[str]:
     rejected = counts.get("documents_rejected", {})
-    found = {reason: rejected[reason] for reason in BAD_RECORDS if rejected.get(reason)}
-    if not found:
+    bad_records = {reason: rejected[reason] for reason in BAD_RECORDS if rejected.get(reason)}
+    if not bad_records:
         return []
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in bad_records.items())
     return [
-        f"{sum(found.values()):,} of {counts['documents_read']:,} record(s) were left out because they are bad "
+        f"{sum(bad_records.values()):,} of {counts['documents_read']:,} record(s) were left out because they are bad "
         f"({reasons}); rejected/*.jsonl names file and line."
     ]
 
 
-def _of_html(counts: dict[str, Any]) -> list[str]:
+def _html_warnings(counts: dict[str, Any]) -> list[str]:
     documents, tagged = (
         sum(counts.get("documents", {}).values()),
         counts.get("documents_reported", {}).get(HTML_TAGS, 0),

@@ -1,4 +1,4 @@
-"""The second half of job 1: the blocks of a bucket -> its documents -> a Parquet part, counts, what was rejected."""
+"""The second half of job 1: the blocks of a partition -> its documents -> a Parquet part, counts, rejected lines."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from pipelines.corpus.deduplication_transforms import (
     without_paragraphs,
 )
 from pipelines.corpus.learn_vocabulary import Batch, Group, num_word_groups, word_batches
-from pipelines.corpus.options import Bucket, CorpusOptions
+from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.reading import SNIPPET_CHARACTERS
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
@@ -39,7 +39,7 @@ _REJECTED_A_PART = 1000
 
 
 class _RejectedLines:
-    """What a part leaves out, documents and paragraphs, as JSON lines: at most `_REJECTED_A_PART` of each rule.
+    """The documents and paragraphs that a part leaves out, as JSON lines: at most `_REJECTED_A_PART` of each rule.
 
     Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
     """
@@ -49,6 +49,7 @@ class _RejectedLines:
         self._lines: list[str] = []
 
     def add(self, record: Record, rule: str, text: str, **more: str) -> None:
+        """Add a document or paragraph, unless its rule has enough of them."""
         self._seen[rule] += 1
         if self._seen[rule] <= _REJECTED_A_PART:
             line = {
@@ -64,13 +65,14 @@ class _RejectedLines:
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
 
     def write(self, path: str) -> None:
+        """Write the lines, if there are any."""
         if self._lines:
             write_text(path, "".join(self._lines))
 
 
 @dataclasses.dataclass
 class DeduplicationResult:
-    """The documents of a bucket after all rules, in order of identity.
+    """The documents of a partition after all rules, in order of identity.
 
     Attributes:
         kept: those that stay.
@@ -86,9 +88,9 @@ class DeduplicationResult:
 
 
 def deduplicate(grouped: Grouped) -> DeduplicationResult:
-    """Drops equal texts, near-duplicates and repeated paragraphs."""
+    """Drop equal texts, near-duplicates and repeated paragraphs."""
     like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
-    sifted = DeduplicationResult([], [], like, {})
+    deduplicated = DeduplicationResult([], [], like, {})
     before = b""
     # Sorted, so that the copy that stays does not depend on the order of arrival.
     for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
@@ -101,7 +103,7 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
                 reason = NEAR_DUPLICATE
             elif record.id in repeated:
                 numbers = repeated[record.id]
-                sifted.repeated[record.id] = [
+                deduplicated.repeated[record.id] = [
                     text for number, text in enumerate(record.paragraph_texts()) if number in numbers
                 ]
                 shorter = without_paragraphs(record, numbers)
@@ -110,23 +112,23 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
                 else:
                     reason = REPEATED_PARAGRAPH
         if reason:
-            sifted.rejected.append(record._replace(reason=reason))
+            deduplicated.rejected.append(record._replace(reason=reason))
         else:
-            sifted.kept.append(record)
-    return sifted
+            deduplicated.kept.append(record)
+    return deduplicated
 
 
 def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
-    """The word counts of one part, as `pipelines.corpus.learn_vocabulary.make_vocabulary` takes them."""
+    """Return the word counts of one part for `pipelines.corpus.learn_vocabulary.make_vocabulary`."""
     training = split == "train"
     texts: dict[tuple[str, float], list[str]] = {}
     for record in kept:
         language = record.language if training and options.language_sampling_exponent != 1.0 else ""
-        # Held-out text is measured as it is.
+        # Validation text is measured as it is.
         texts.setdefault((language, record.weight if training else 1.0), []).append(record.text)
     groups = num_word_groups(options.num_buckets)
-    for (language, weight), found in sorted(texts.items()):
-        yield from word_batches(split, found, options, groups, language, weight)
+    for (language, weight), language_texts in sorted(texts.items()):
+        yield from word_batches(split, language_texts, options, groups, language, weight)
 
 
 class CountPart(beam.DoFn):
@@ -142,23 +144,23 @@ class CountPart(beam.DoFn):
         self._options = options
 
     def setup(self) -> None:
-        """Checks, once a worker thread, that it is a worker like the others."""
+        """Check, once per worker thread, that the worker runs the same versions as the others."""
         require_same_rules(self._options.character_rules, "the machine that started the job")
 
-    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
-        """Sifts the bucket and counts the words of what stays."""
+    def process(self, element: tuple[Partition, Grouped]) -> Iterator[Any]:
+        """Deduplicate the partition and count the words of the remaining documents."""
         (split, _), grouped = element
-        sifted = deduplicate(grouped)
-        yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in sifted.rejected)))
-        yield from count_part(split, sifted.kept, self._options)
+        deduplicated = deduplicate(grouped)
+        yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in deduplicated.rejected)))
+        yield from count_part(split, deduplicated.kept, self._options)
         uncased = self._options.do_lower_case
-        marks = count_marks(record.text for record in sifted.kept) if uncased else MarkCounts()
+        marks = count_marks(record.text for record in deduplicated.kept) if uncased else MarkCounts()
         yield beam.pvalue.TaggedOutput(self.MARKS, marks)
 
 
 def part_name(split: str, number: int, options: CorpusOptions) -> str:
-    """How the files of a part are called, before the dot."""
-    return f"{split}-{number:05d}-of-{options.num_buckets_of(split):05d}"
+    """Return the name of a part's files, without suffix."""
+    return f"{split}-{number:05d}-of-{options.num_partitions_of(split):05d}"
 
 
 class FinishedPart(NamedTuple):
@@ -175,7 +177,7 @@ class FinishedPart(NamedTuple):
     words: list[tuple[Group, Batch]]
 
 
-def read_note(path: str) -> FinishedPart | None:
+def read_completion_marker(path: str) -> FinishedPart | None:
     """Return the completion marker of a part; None if there is none, or it is damaged: then the part is made again."""
     try:
         finished = decode(read_bytes(path), FinishedPart)
@@ -193,7 +195,7 @@ def read_note(path: str) -> FinishedPart | None:
 
 
 class WritePart(beam.DoFn):
-    """(bucket, what there is of it) -> its Parquet file, a Part and counts; on the side its word counts by group.
+    """(partition, its blocks and findings) -> its Parquet file, a Part and counts; word counts as side output.
 
     Args:
         output: the corpus directory.
@@ -210,24 +212,24 @@ class WritePart(beam.DoFn):
         self._work = work
 
     def setup(self) -> None:
-        """Checks, once a worker thread, that it is a worker like the others."""
+        """Check, once per worker thread, that the worker runs the same versions as the others."""
         require_same_rules(self._options.character_rules, "the machine that started the job")
 
-    def process(self, element: tuple[Bucket, Grouped]) -> Iterator[Any]:
-        """Writes one part and what was rejected from it, unless that was done before."""
+    def process(self, element: tuple[Partition, Grouped]) -> Iterator[Any]:
+        """Write one part and what was rejected from it, unless that was done before."""
         (split, number), grouped = element
         name = part_name(split, number, self._options)
-        note = f"{self._work}/{name}.json"
-        done = read_note(note) if self._work else None
+        marker = f"{self._work}/{name}.json"
+        done = read_completion_marker(marker) if self._work else None
         if done and done.part and not is_written(f"{self._output}/{done.part.name}", done.part.bytes):
-            # Removed since, by somebody else.
+            # Removed since by another process.
             done = None
         if done is None:
-            sifted = deduplicate(grouped)
-            part, counts = self._write(name, split, number, sifted)
-            words = list(count_part(split, sifted.kept, self._options)) if part else []
+            deduplicated = deduplicate(grouped)
+            part, counts = self._write(name, split, number, deduplicated)
+            words = list(count_part(split, deduplicated.kept, self._options)) if part else []
             if self._work:
-                write_text(note, json.dumps([part and dataclasses.asdict(part), counts, words]))
+                write_text(marker, json.dumps([part and dataclasses.asdict(part), counts, words]))
         else:
             part, counts, words = done.part, done.counts, done.words
         self._SO_FAR.inc()
@@ -236,49 +238,49 @@ class WritePart(beam.DoFn):
         yield part, counts
 
     def _write(
-        self, name: str, split: str, number: int, sifted: DeduplicationResult
+        self, name: str, split: str, number: int, deduplicated: DeduplicationResult
     ) -> tuple[Part | None, dict[str, Any]]:
         lines = _RejectedLines()
-        for record in sifted.rejected:
-            like = sifted.like.get(record.id)
+        for record in deduplicated.rejected:
+            like = deduplicated.like.get(record.id)
             more = {"like": like.hex()} if like and record.reason == NEAR_DUPLICATE else {}
             if record.reason == rules.CONTAMINATED:
                 more = json.loads(record.work)["contamination"]
             lines.add(record, record.reason, record.text, **more)
-        for record in [*sifted.rejected, *sifted.kept]:
+        for record in [*deduplicated.rejected, *deduplicated.kept]:
             work = json.loads(record.work) if record.work else {"dropped": [], "reported": []}
             for rule, snippet in work["dropped"]:
                 lines.add(record, rule, snippet)
             for rule in () if record.reason else work["reported"]:
                 more = work["contamination"] if rule == rules.CONTAMINATED else {}
                 lines.add(record, f"{rule}, kept", record.text, **more)
-        for record in sifted.kept:
-            for text in sifted.repeated.get(record.id, ()):
+        for record in deduplicated.kept:
+            for text in deduplicated.repeated.get(record.id, ()):
                 lines.add(record, REPEATED_PARAGRAPH, text)
         lines.write(f"{self._output}/rejected/{name}.jsonl")
-        counts = count_records(sifted)
+        counts = count_records(deduplicated)
         if self._options.do_lower_case:
-            counts["marks"] = vars(count_marks(record.text for record in sifted.kept))
-        if not sifted.kept:
+            counts["marks"] = vars(count_marks(record.text for record in deduplicated.kept))
+        if not deduplicated.kept:
             return None, counts
         path = f"corpus/{name}.parquet"
-        size, sha256 = corpus_manifest.write_part(f"{self._output}/{path}", sifted.kept)
-        sentences = sum(sum(record.paragraphs) for record in sifted.kept)
-        buckets = self._options.num_buckets_of(split)
-        return Part(path, split, number, buckets, len(sifted.kept), sentences, size, sha256), counts
+        size, sha256 = corpus_manifest.write_part(f"{self._output}/{path}", deduplicated.kept)
+        sentences = sum(sum(record.paragraphs) for record in deduplicated.kept)
+        partitions = self._options.num_partitions_of(split)
+        return Part(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
 
 
-def count_records(sifted: DeduplicationResult) -> dict[str, Any]:
-    """The numbers of a part that go into `corpus.json`: by input, by language and by rule."""
+def count_records(deduplicated: DeduplicationResult) -> dict[str, Any]:
+    """Return the numbers of a part that go into `corpus.json`: by input, by language and by rule."""
     inputs: dict[str, Counter[str]] = {}
     rejected: dict[str, Counter[str]] = {}
     languages: dict[str, Counter[str]] = {}
     cleaned: Counter[str] = Counter()
     reported: Counter[str] = Counter()
     losses: dict[str, Loss] = {}
-    for record in sifted.rejected:
+    for record in deduplicated.rejected:
         rejected.setdefault(record.origin, Counter())[record.reason] += 1
-    for record in sifted.kept:
+    for record in deduplicated.kept:
         size = {
             "documents": 1,
             "sentences": sum(record.paragraphs),
@@ -288,11 +290,11 @@ def count_records(sifted: DeduplicationResult) -> dict[str, Any]:
         }
         inputs.setdefault(record.origin, Counter()).update(size)
         languages.setdefault(record.language, Counter()).update(size)
-        cleaned[REPEATED_PARAGRAPH] += len(sifted.repeated.get(record.id, ()))
+        cleaned[REPEATED_PARAGRAPH] += len(deduplicated.repeated.get(record.id, ()))
         losses.setdefault(record.origin, Loss()).lost[REPEATED_PARAGRAPH] += sum(
-            map(utf8_bytes, sifted.repeated.get(record.id, ()))
+            map(utf8_bytes, deduplicated.repeated.get(record.id, ()))
         )
-    for record in [*sifted.rejected, *sifted.kept]:
+    for record in [*deduplicated.rejected, *deduplicated.kept]:
         losses.setdefault(record.origin, Loss()).add(record)
         if record.work:
             work = json.loads(record.work)

@@ -153,7 +153,7 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
     words: list[str] = []
     glued = False
     for position in positions:
-        original = escape_unprintable(vocab.pieces[example.original_ids[position]])
+        original = escape_unprintable(vocab.tokens[example.original_ids[position]])
         is_continuation = original.startswith(CONTINUATION)
         if not example.is_masked[position]:
             if not words:
@@ -167,7 +167,7 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
         seen = example.input_ids[position]
         same = seen == example.original_ids[position]
         kind = MASK if seen == vocab.mask_id else SAME if same else OTHER
-        instead = "MASK" if kind == MASK else escape_unprintable(vocab.pieces[seen])
+        instead = "MASK" if kind == MASK else escape_unprintable(vocab.tokens[seen])
         spans.append(Span(original, kind, instead, glued=is_continuation and bool(spans)))
     if words:
         spans.append(Span("".join(words), glued=glued))

@@ -11,7 +11,7 @@ from pipelines.dataset import SPLITS, Shard
 from pipelines.examples import shard_writer
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.instances import TokenizedDocuments, from_sentences
-from pipelines.instances.layout import RowPlan, Rows, lay_out, one_a_row
+from pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
 from pipelines.instances.masking import Masked, MaskingVocabulary, mask_rows
 from pipelines.instances.noise import add_noise
 from pipelines.instances.options import PretrainingDataOptions
@@ -72,7 +72,10 @@ def plan_rows(
         return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
     order = rng.permutation(len(lengths))
     bins = np.searchsorted(options.row_lengths, lengths[order])
-    return [(row_length, one_a_row(order[bins == number])) for number, row_length in enumerate(options.row_lengths)]
+    return [
+        (row_length, one_instance_per_row(order[bins == number]))
+        for number, row_length in enumerate(options.row_lengths)
+    ]
 
 
 def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
@@ -116,7 +119,7 @@ def write_shards(
     """
     rng = generator(options.random_seed, part.split, part.bucket, duplicate)
     vocab = tokenizer.vocabulary
-    masking_vocab = MaskingVocabulary.of(vocab)
+    masking_vocab = MaskingVocabulary.from_vocabulary(vocab)
     statistics = Statistics()
     if options.noise and part.split == "train":  # Held-out text is measured as it is.
         documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
@@ -131,7 +134,7 @@ def write_shards(
         with shard_writer.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
             batch_rows = max(1, _BATCH_POSITIONS // row_length)
             for first in range(0, len(plan), batch_rows):
-                some = plan.some(first, min(first + batch_rows, len(plan)))
+                some = plan.slice_rows(first, min(first + batch_rows, len(plan)))
                 rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
                 masked = None
                 if options.masking != "dynamic":

@@ -110,7 +110,7 @@ def write_note(path: str, finished: ShardResult) -> None:
     write_text(path, json.dumps([finished.split, shards, finished.statistics.to_json()]))
 
 
-def read_note(path: str) -> ShardResult | None:
+def read_completion_marker(path: str) -> ShardResult | None:
     """What a note says; None if there is none, or it is damaged: then the pass is made again."""
     try:
         split, shards, content = decode(read_bytes(path), tuple[Split, list[Shard], dict[str, Count | str]])
@@ -124,7 +124,7 @@ def read_note(path: str) -> ShardResult | None:
 
 def find_finished(path: str, output: str) -> ShardResult | None:
     """What a note says of a pass if all its shards are in `output`, of the size they were; else None."""
-    finished = read_note(path)
+    finished = read_completion_marker(path)
     if finished and all(_size(f"{output}/{shard.name}") == shard.bytes for shard in finished.shards):
         return finished
     return None

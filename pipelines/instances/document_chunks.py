@@ -1,15 +1,15 @@
 """Chunks: the runs of whole sentences that a document is packed in, one after the other.
 
-How the released `create_instances_from_document` walks a document is here a function from each sentence to the one
-where the next chunk would start, computed for all sentences of a bucket at once; which sentences do start a chunk is
-then found by doubling the length of the step.
+The released `create_instances_from_document` walks a document. Here that is a function from each sentence to the start
+of the next chunk, computed for all sentences of a partition at once; which sentences do start a chunk is then found by
+doubling the length of the step.
 """
 
 import numpy as np
 
 
 def target_lengths(count: int, max_num_tokens: int, short_seq_prob: float, rng: np.random.Generator) -> np.ndarray:
-    """How many tokens the chunks of each document are to have.
+    """Return the number of tokens that the chunks of each document should have.
 
     Args:
         count: number of documents.
@@ -25,7 +25,7 @@ def target_lengths(count: int, max_num_tokens: int, short_seq_prob: float, rng: 
 
 
 def chunk_starts(document_starts: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """The sentences that start a chunk.
+    """Return the sentences that start a chunk.
 
     Args:
         document_starts: int64 [documents + 1], the first sentence of each document, and the number of sentences S.
@@ -39,10 +39,10 @@ def chunk_starts(document_starts: np.ndarray, following: np.ndarray) -> np.ndarr
     reached = np.zeros(len(following) + 1, bool)
     reached[document_starts] = True
     jump = np.append(following, len(following))
-    found = np.flatnonzero(reached)
+    starts = np.flatnonzero(reached)
     while True:
-        reached[jump[found]] = True
+        reached[jump[starts]] = True
         more = np.flatnonzero(reached)
-        if len(more) == len(found):
-            return found[:-1]
-        found, jump = more, jump[jump]
+        if len(more) == len(starts):
+            return starts[:-1]
+        starts, jump = more, jump[jump]

@@ -15,17 +15,17 @@ from pipelines.instances.ragged import ranges
 def full_sentences(
     documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Instances:
-    """Packs every document's sentences, as many as fit, one instance after the other; no token is lost.
+    """Pack every document's sentences, as many as fit, one instance after the other; no token is lost.
 
     A document's target length is max_seq_length - 2, or with probability short_seq_prob uniform from 2 to that. A
     sentence that does not fit goes to the next instance. One that is longer than the target stands alone; only one
     longer than max_seq_length - 2 is cut, into runs of that length and a rest, which are then taken for sentences.
 
-    Nothing but the target is drawn: in another duplicate a document is packed the same, unless it or the other is
+    Nothing but the target is drawn: in another copy a document is packed the same, unless it or the other is
     short. Duplicates differ by their masks.
 
     Args:
-        documents: the bucket.
+        documents: the partition.
         max_seq_length: including [CLS] and [SEP]; at least 4.
         short_seq_prob: 0 to 1.
         rng: the only source of chance.
@@ -55,7 +55,7 @@ def full_sentences(
 
 
 def _cut_sentences(documents: TokenizedDocuments, longest: int) -> TokenizedDocuments:
-    """The same tokens, every sentence longer than `longest` cut into sentences of that length and a rest."""
+    """Return the same tokens with sentences longer than `longest` cut into sentences of that length and a rest."""
     starts = documents.sentence_starts
     runs = -(-np.diff(starts) // longest)  # of each sentence, rounded up
     place = ranges(np.zeros_like(runs), runs)

@@ -1,4 +1,4 @@
-"""What examples are made from: a bucket's documents as flat arrays, and the instances sampled from them as runs.
+"""The arrays that examples are made from: a partition's documents, and the instances sampled from them as runs.
 
 `sampling.py` makes the one from the other.
 """
@@ -16,7 +16,7 @@ class TokenizedDocuments:
         token_ids: int32 [tokens].
         sentence_starts: int64 [sentences + 1], where each sentence starts in token_ids; the last is their number.
         document_starts: int64 [documents + 1], where each document starts among the sentences.
-        weights: float64 [documents], how often each is to be seen, on average over duplicates.
+        weights: float64 [documents], how often each is packed, on average over copies.
     """
 
     token_ids: np.ndarray
@@ -28,7 +28,7 @@ class TokenizedDocuments:
         return len(self.document_starts) - 1
 
     def document_of_sentence(self) -> np.ndarray:
-        """int64 [sentences]: the number of the document that each sentence is of."""
+        """Return the number of each sentence's document, int64 [sentences]."""
         return np.repeat(np.arange(len(self)), np.diff(self.document_starts))
 
 
@@ -60,14 +60,14 @@ class Instances:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [instances]: tokens with [CLS] and one or two [SEP]."""
+        """Return the tokens of each instance with [CLS] and one or two [SEP], int64 [instances]."""
         return self.a_length + self.b_length + 2 + (self.b_length > 0)
 
 
 def from_sentences(
     token_ids: np.ndarray, token_starts: np.ndarray, sentences: np.ndarray, weights: np.ndarray | None = None
 ) -> TokenizedDocuments:
-    """Builds the arrays, leaving out sentences without tokens and documents without sentences.
+    """Build the arrays, leaving out sentences without tokens and documents without sentences.
 
     Args:
         token_ids: int32 [tokens].

@@ -1,4 +1,4 @@
-"""Lays instances out in rows: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where there is no B, then padding."""
+"""Lay instances out in rows: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where there is no B, then padding."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from tokenizer.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """Which instances stand in which row.
+    """The assignment of instances to rows.
 
     Attributes:
         instances: int64 [instances], their numbers, row after row.
@@ -23,14 +23,14 @@ class RowPlan:
     def __len__(self) -> int:
         return len(self.row_starts) - 1
 
-    def some(self, first: int, last: int) -> "RowPlan":
-        """The rows from `first` up to, but not including, `last`."""
+    def slice_rows(self, first: int, last: int) -> "RowPlan":
+        """Return the rows from `first` up to, but not including, `last`."""
         starts = self.row_starts[first : last + 1]
         return RowPlan(self.instances[starts[0] : starts[-1]], starts - starts[0])
 
 
-def one_a_row(instances: np.ndarray) -> RowPlan:
-    """Every instance in a row of its own, in the given order."""
+def one_instance_per_row(instances: np.ndarray) -> RowPlan:
+    """Return a plan with every instance in a row of its own, in the given order."""
     return RowPlan(instances, np.arange(len(instances) + 1))
 
 
@@ -70,7 +70,7 @@ def lay_out(
     instances_per_row: int,
     vocab: Vocabulary,
 ) -> Rows:
-    """Fills rows.
+    """Fill the rows.
 
     Args:
         token_ids: int32 [tokens], what the instances are runs of.

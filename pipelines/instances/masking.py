@@ -18,12 +18,12 @@ from tokenizer.wordpiece import CONTINUATION
 
 @dataclasses.dataclass(frozen=True)
 class MaskingVocabulary:
-    """What masking needs to know of a vocabulary of V pieces.
+    """The arrays that masking needs of a vocabulary of V tokens.
 
     Attributes:
         mask_id: id of [MASK].
-        replacement_ids: int32 [k], what a random replacement is drawn from: all but special and [unused] pieces.
-        continues_word: bool [V], pieces that begin with "##".
+        replacement_ids: int32 [k], what a random replacement is drawn from: all but special and [unused] tokens.
+        continues_word: bool [V], tokens that begin with "##".
     """
 
     mask_id: int
@@ -32,12 +32,12 @@ class MaskingVocabulary:
 
     @classmethod
     @functools.lru_cache(maxsize=1)
-    def of(cls, vocab: Vocabulary) -> "MaskingVocabulary":
-        """Reads it off the pieces, once for all shards that are made with them."""
+    def from_vocabulary(cls, vocab: Vocabulary) -> "MaskingVocabulary":
+        """Compute the arrays of a vocabulary, once for all shards that are made with it."""
         return cls(
             mask_id=vocab.mask_id,
             replacement_ids=vocab.text_ids(),
-            continues_word=np.array([piece.startswith(CONTINUATION) for piece in vocab.pieces]),
+            continues_word=np.array([token.startswith(CONTINUATION) for token in vocab.tokens]),
         )
 
 
@@ -65,20 +65,20 @@ def mask_rows(
     vocab: MaskingVocabulary,
     rng: np.random.Generator,
 ) -> Masked:
-    """Chooses tokens to predict and replaces them at the rates asked for: 80 % by [MASK], 10 % by a random token.
+    """Choose tokens to predict and replace them at the configured rates: 80 % by [MASK], 10 % by a random token.
 
     A row of `length` positions gets round(length * masked_lm_prob) predictions (Python's rounding; special tokens
     count in the length), at least 1, at most max_predictions_per_seq and what is maskable. Whole words may leave the
     last of them out, where no word of the row is short enough.
 
-    Whether a token becomes [MASK], random or stays is drawn for each piece alone, those of a whole word too (as the
-    released code does), but once for all of a span (SpanBERT, section 3.1); random tokens are always drawn one by one.
+    Whether a token becomes [MASK], random or stays is drawn for each token alone, also within a whole word, as the
+    released code does. For a span it is drawn once (SpanBERT, section 3.1); random tokens are always drawn one by one.
 
     Args:
         rows: not changed; at most 65,536 positions long.
         max_predictions_per_seq: P.
         options: masking, which is not "dynamic", masked_lm_prob and the three rates are read.
-        vocab: the pieces.
+        vocab: the tokens.
         rng: the only source of chance.
     """
     count, width = rows.input_ids.shape
@@ -126,7 +126,7 @@ def mask_rows(
 def _choose_tokens(
     maskable: np.ndarray, maskable_in_row: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """A uniform choice without replacement in every row.
+    """Return a uniform choice without replacement in every row.
 
     Args:
         maskable: int64 [m], places of the flattened rows to choose from, ascending.

@@ -1,4 +1,4 @@
-"""Typing errors, so that a model learns to bear them: swapped, dropped and doubled letters inside words."""
+"""Typing errors, which make a model robust to them: swapped, dropped and doubled letters inside words."""
 
 import dataclasses
 import functools
@@ -19,13 +19,13 @@ _SPACE = ord(" ")
 
 @dataclasses.dataclass(frozen=True)
 class _Spelling:
-    """How the V pieces of a vocabulary are spelt, without the mark of continuation.
+    """The spelling of a vocabulary's V tokens, without the mark of continuation.
 
     Attributes:
         continues_word: bool [V].
-        letters: int64 [V], number of letters; for a piece with anything else, specials too, so little that no word
+        letters: int64 [V], number of letters; for a token with anything else, specials too, so little that no word
             with it has a positive sum.
-        starts: int64 [V], where each piece starts in `characters`.
+        starts: int64 [V], where each token starts in `characters`.
         characters: uint32, code points.
     """
 
@@ -37,29 +37,29 @@ class _Spelling:
 
 @functools.lru_cache(maxsize=1)
 def _spelling(vocabulary: Vocabulary) -> _Spelling:
-    spelt = [piece.removeprefix(CONTINUATION) for piece in vocabulary.pieces]
-    lengths = np.array([len(piece) for piece in spelt], np.int64)
+    spelled = [token.removeprefix(CONTINUATION) for token in vocabulary.tokens]
+    lengths = np.array([len(token) for token in spelled], np.int64)
     return _Spelling(
-        continues_word=np.array([piece.startswith(CONTINUATION) for piece in vocabulary.pieces]),
-        letters=np.where([piece.isalpha() for piece in spelt], lengths, _NO_WORD),
+        continues_word=np.array([token.startswith(CONTINUATION) for token in vocabulary.tokens]),
+        letters=np.where([token.isalpha() for token in spelled], lengths, _NO_WORD),
         starts=np.cumsum(lengths) - lengths,
-        characters=np.frombuffer("".join(spelt).encode("utf-32-le"), np.uint32),
+        characters=np.frombuffer("".join(spelled).encode("utf-32-le"), np.uint32),
     )
 
 
 def add_noise(
     documents: TokenizedDocuments, share: float, tokenizer: Tokenizer, rng: np.random.Generator
 ) -> tuple[TokenizedDocuments, int]:
-    """Puts one typing error into some of the words.
+    """Put one typing error into a share of the words.
 
-    A word is a piece and those that continue it. Each word of at least 4 letters, and nothing but letters, gets an
-    error with probability `share`: two neighbouring letters swapped, a letter dropped, or a letter doubled, each with
+    A word is a token and those that continue it. Each word of at least 4 letters, and nothing but letters, gets an
+    error with probability `share`: two neighboring letters swapped, a letter dropped, or a letter doubled, each with
     probability 1/3; never the first or the last letter. (Where the two to be swapped are equal, the first is doubled.)
-    The word as its pieces spell it, changed, is then split into pieces again. A word is left alone where the
+    The word as its tokens spell it, changed, is then split into tokens again. A word is left alone where the
     vocabulary cannot spell it, before or after.
 
     Args:
-        documents: the bucket; not changed.
+        documents: the partition; not changed.
         share: 0 to 1.
         tokenizer: the one that made `documents`.
         rng: the only source of chance.
@@ -79,9 +79,9 @@ def add_noise(
     word_ends = np.append(word_starts, len(token_ids))[noisy + 1]
     word_starts, letters = word_starts[noisy], letters[noisy]
 
-    pieces = token_ids[ranges(word_starts, word_ends - word_starts)]
-    characters = spelling.characters[ranges(spelling.starts[pieces], spelling.letters[pieces])]
-    new_ids, new_starts = tokenizer.encode_batch(_misspelt(characters, letters, rng))
+    tokens = token_ids[ranges(word_starts, word_ends - word_starts)]
+    characters = spelling.characters[ranges(spelling.starts[tokens], spelling.letters[tokens])]
+    new_ids, new_starts = tokenizer.encode_batch(_misspelled(characters, letters, rng))
     new_lengths = np.diff(new_starts)
     unspellable = np.concatenate([[0], np.cumsum(new_ids == tokenizer.vocabulary.unk_id)])
     kept = unspellable[new_starts[1:]] == unspellable[new_starts[:-1]]
@@ -100,8 +100,8 @@ def add_noise(
     return dataclasses.replace(documents, token_ids=noisy_ids, sentence_starts=noisy_sentences), len(word_starts)
 
 
-def _misspelt(characters: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> list[str]:
-    """Words with one typing error each.
+def _misspelled(characters: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> list[str]:
+    """Return words with one typing error each.
 
     Args:
         characters: uint32, the code points of all words, one word after the other.
@@ -115,10 +115,12 @@ def _misspelt(characters: np.ndarray, lengths: np.ndarray, rng: np.random.Genera
 
     left, right = characters[place], characters[place + 1]
     swapped = (kind == 0) & (left != right)
-    spelt = characters.copy()
-    spelt[place[swapped]], spelt[place[swapped] + 1] = right[swapped], left[swapped]
+    spelled = characters.copy()
+    spelled[place[swapped]], spelled[place[swapped] + 1] = right[swapped], left[swapped]
     times[place[kind == 1]] = 0
     times[place[(kind == 2) | ((kind == 0) & (left == right))]] = 2
-    # A space behind every word, to split them at.
-    spelt = np.insert(np.repeat(spelt, times), np.cumsum(np.add.reduceat(times, np.cumsum(lengths) - lengths)), _SPACE)
-    return spelt.astype("<u4").tobytes().decode("utf-32-le").split(" ")[:-1]
+    # A space after every word, to split them at.
+    spelled = np.insert(
+        np.repeat(spelled, times), np.cumsum(np.add.reduceat(times, np.cumsum(lengths) - lengths)), _SPACE
+    )
+    return spelled.astype("<u4").tobytes().decode("utf-32-le").split(" ")[:-1]

@@ -1,4 +1,4 @@
-"""What job 2 is asked to do: `PretrainingDataOptions`, and what follows from it for every example."""
+"""The options of job 2, `PretrainingDataOptions`, and the properties of examples that follow from them."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ _MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataOptions:
-    """What job 2 does; names and defaults are those of create_pretraining_data.py where it has them.
+    """The options of job 2; names and defaults are those of create_pretraining_data.py where it has them.
 
     Attributes:
         do_lower_case: lower-case and strip accents before WordPiece.
@@ -26,16 +26,16 @@ class PretrainingDataOptions:
         masked_lm_prob: share of tokens to predict.
         mask_rate, random_rate, keep_rate: what becomes of a token to predict: [MASK], a random token, itself; together
             1 (paper, section 3.1; appendix C.2 tries others).
-        masking: what is drawn: "token" single pieces, "whole_word" words with all their pieces, "span" runs of words;
-            "dynamic" nothing, the trainer draws anew whenever it reads.
+        masking: what is drawn: "token" single tokens, "whole_word" words with all their tokens, "span" runs of words;
+            "dynamic" nothing, the trainer draws again whenever it reads.
         objective: "nsp" next sentence prediction, "sop" sentence order prediction (Lan et al. 2019), "mlm" neither:
             whole sentences of one document up to the length (DOC-SENTENCES of Liu et al. 2019).
         balance_next_sentence: draw fewer random next sentences where documents have many forced ones, so that half of
             all pairs are not next.
         short_seq_prob: share of documents packed to a shorter random length.
-        noise: share of the words of 4 letters or more that get a typing error, anew in every duplicate; not in
-            held-out text.
-        dupe_factor: passes over the corpus, each with fresh pairs and masks.
+        noise: share of the words of 4 letters or more that get a typing error, drawn again for every copy; not in
+            the validation split.
+        dupe_factor: copies of the data, each with fresh pairs and masks.
         pack: put several short instances into a row.
         max_instances_per_row: most instances in a packed row; 16 of Wikipedia's sentences one by one fill 98 % of 512.
         length_bins: lengths of rows, ascending, the last max_seq_length; an instance goes to the shortest that holds
@@ -45,8 +45,8 @@ class PretrainingDataOptions:
         feature_names: "bert" as the released code, or "model_garden".
         ragged: leave the padding out of the records.
         random_seed: the same seed, corpus and options give the same bytes.
-        language_factors: how often documents of each language are to be seen; {} for as often as they are there.
-        character_rules: what the tokenizer knows of Unicode; a worker with another Python refuses to take part.
+        language_factors: how often documents of each language are packed; {} for as often as they occur.
+        character_rules: the tokenizer's version of Unicode; a worker with another Python refuses to take part.
 
     Raises:
         DatasetError: a value is out of range, or two options exclude each other.
@@ -126,25 +126,25 @@ class PretrainingDataOptions:
 
     @property
     def instances_per_row(self) -> int:
-        """Room for instances in a row, 1 where rows are not packed."""
+        """Return the room for instances in a row, 1 where rows are not packed."""
         return self.max_instances_per_row if self.pack else 1
 
     @property
     def without_padding(self) -> bool:
-        """Whether the lists of a record end where its content does."""
+        """Return whether the lists of a record end where its content does."""
         return self.ragged or self.format == "parquet"
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Lengths of rows, ascending: one, or one a bin."""
+        """Return the lengths of rows, ascending: one, or one a bin."""
         return self.length_bins or (self.max_seq_length,)
 
     def predictions_in(self, length: int) -> int:
-        """Room for masked tokens in a row of that length: max_predictions_per_seq in proportion, rounded up."""
+        """Return a row's room for masked tokens: max_predictions_per_seq in proportion to its length, rounded up."""
         return math.ceil(self.max_predictions_per_seq * length / self.max_seq_length)
 
     def names_of_features(self) -> dict[str, str]:
-        """The features of a record, and the name each has in the file.
+        """Return the features of a record, and the name of each in the file.
 
         Lengths: input_ids, input_mask, segment_ids, sequence_ids that of the row; masked_lm_* room for masked tokens;
         next_sentence_* room for instances. Parquet has no input_mask and no weights: its lists end where the content

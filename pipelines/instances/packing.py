@@ -1,4 +1,4 @@
-"""Several short instances in a row: which ones share it.
+"""Packing: several short instances share a row.
 
 Best fit, longest first, over counts of instances by length rather than over instances ("longest-pack-first histogram
 packing" of Krell et al. 2021, https://arxiv.org/abs/2107.02027): its time depends on how many lengths there are.
@@ -12,7 +12,7 @@ from pipelines.instances.layout import RowPlan
 
 
 def pack_lengths(counts: dict[int, int], row_length: int, max_instances: int) -> list[tuple[tuple[int, ...], int]]:
-    """Fits lengths into rows.
+    """Fit lengths into rows.
 
     Args:
         counts: how many instances there are of each length, at least one.
@@ -57,7 +57,7 @@ def pack_lengths(counts: dict[int, int], row_length: int, max_instances: int) ->
 
 
 def pack(lengths: np.ndarray, row_length: int, max_instances: int, rng: np.random.Generator) -> RowPlan:
-    """Puts instances into as few rows as best fit finds.
+    """Pack instances into rows by best fit.
 
     Which of the instances of one length stands where, the order of a row's instances and that of the rows are random.
 

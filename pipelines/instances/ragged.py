@@ -4,7 +4,7 @@ import numpy as np
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The numbers of all ranges: start, start + 1, ... of the first, then of the second, and so on.
+    """Return the numbers of all ranges: start, start + 1, ... of the first, then of the second, and so on.
 
     Args:
         starts, lengths: int64 [n].

@@ -1,4 +1,4 @@
-"""Pairs of segments, sampled for all documents of a bucket at once: next sentence, and sentence order prediction.
+"""Sample pairs of segments for all documents of a partition at once: next sentence and sentence order prediction.
 
 Follows `create_instances_from_document` and `truncate_seq_pair` of google-research/bert's create_pretraining_data.py,
 and for sentence order Lan et al. 2019 (ALBERT), section 3.1. A pair is held as two runs of the flat token array, not
@@ -11,7 +11,7 @@ from pipelines.instances.document_chunks import chunk_starts, target_lengths
 from pipelines.instances.instances import Instances, TokenizedDocuments
 from tokenizer.pair_truncation import truncated_lengths
 
-# Halvings of the interval in which the probability lies that balances labels: it is found to 1/1024.
+# Halvings of the interval around the probability that balances labels, to 1/1024.
 _HALVINGS = 10
 
 
@@ -23,20 +23,19 @@ def next_sentence_pairs(
     *,
     balance: bool = False,
 ) -> Instances:
-    """Packs every document's sentences into pairs; label 1 where B is drawn from another document.
+    """Pack every document's sentences into pairs; label 1 where B is drawn from another document.
 
     A document's target length is max_seq_length - 3, or with probability short_seq_prob uniform from 2 to that.
-    Sentences are gathered up to the target; a random number of them are A. With probability 1/2, and always when
-    there is only one, B is gathered from a random sentence on of a random other document, and the sentences that
-    were not A are put back; otherwise they are B. Pairs are cut to fit, each token from a random end.
+    Sentences are gathered up to the target; a random number of them are A. With probability 1/2, and always when there
+    is only one, B starts at a random sentence of a random other document. The sentences that were not A are then put
+    back; otherwise they are B. Pairs are cut to fit, each token from a random end.
 
-    Chunks of one sentence make more than half of the labels 1. `balance` takes another probability than 1/2 for the
-    chunks that leave a choice, one for all of the bucket, such that half of the bucket's labels are 1. Where more
-    than half of the chunks have one sentence only, it cannot: then all others are true pairs, and label 1 stays the
-    more frequent one.
+    Chunks of one sentence make more than half of the labels 1. `balance` replaces the probability 1/2, for the chunks
+    that leave a choice, by one value for the partition such that half of its labels are 1. Where more than half of the
+    chunks have one sentence only, it cannot: then all others are true pairs, and label 1 stays the more frequent one.
 
     Args:
-        documents: the bucket; every other document of it is a candidate for a random B. A single document gives
+        documents: the partition; every other document of it is a candidate for a random B. A single document gives
             true pairs only.
         max_seq_length: including [CLS] and two [SEP]; at least 5.
         short_seq_prob: 0 to 1.
@@ -73,12 +72,12 @@ def next_sentence_pairs(
         dropped = len(every) - len(chunks)
 
     # What is cut from a random B is lost nowhere: that text has its own turn.
-    return _cut_to_fit(
+    return _truncate_pairs(
         a_start=starts[chunks],
         a_end=starts[a_end[chunks]],
         b_start=starts[b_start],
         b_end=starts[b_end],
-        labelled=random_next,
+        labeled=random_next,
         b_has_other_turn=random_next,
         tokens_packed=int(starts[-1]),
         segments_dropped=dropped,
@@ -90,14 +89,14 @@ def next_sentence_pairs(
 def sentence_order_pairs(
     documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Instances:
-    """Packs every document's sentences into pairs of neighbouring segments; label 1 where they are swapped.
+    """Pack every document's sentences into pairs of neighboring segments; label 1 where they are swapped.
 
     Sentences are gathered as for `next_sentence_pairs`; a random number of them, but not all, are one segment and the
     others are the next. A chunk of one sentence is split after a random token; one of a single token is dropped. With
     probability 1/2 the later segment is A. Pairs are cut to fit, each token from a random end.
 
     Args:
-        documents: the bucket.
+        documents: the partition.
         max_seq_length: including [CLS] and two [SEP]; at least 5.
         short_seq_prob: 0 to 1.
         rng: the only source of chance.
@@ -120,12 +119,12 @@ def sentence_order_pairs(
     swapped = draw_swap < 0.5
     enough = end - start >= 2
     start, middle, end, swapped = start[enough], middle[enough], end[enough], swapped[enough]
-    return _cut_to_fit(
+    return _truncate_pairs(
         a_start=np.where(swapped, middle, start),
         a_end=np.where(swapped, end, middle),
         b_start=np.where(swapped, start, middle),
         b_end=np.where(swapped, middle, end),
-        labelled=swapped,
+        labeled=swapped,
         b_has_other_turn=np.zeros(len(start), bool),
         tokens_packed=int(starts[-1]),
         segments_dropped=int(np.count_nonzero(~enough)),
@@ -137,7 +136,7 @@ def sentence_order_pairs(
 def _draw_chunks(
     first_sentence: np.ndarray, a_end: np.ndarray, chunk_end: np.ndarray, draw: np.ndarray, balance: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sentences that start a chunk, and whether its B is random.
+    """Return the sentences that start a chunk, and whether its B is random.
 
     Args:
         first_sentence: int64 [documents + 1].
@@ -150,10 +149,10 @@ def _draw_chunks(
     for _ in range(_HALVINGS if balance else 1):
         probability = (low + high) / 2
         is_random = (a_end == chunk_end) | (draw < probability)
-        found = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
-        too_many = 2 * int(np.count_nonzero(is_random[found])) - len(found)
+        starts = chunk_starts(first_sentence, np.where(is_random, a_end, chunk_end))
+        too_many = 2 * int(np.count_nonzero(is_random[starts])) - len(starts)
         if abs(too_many) < nearest:
-            nearest, chunks, random_next = abs(too_many), found, is_random[found]
+            nearest, chunks, random_next = abs(too_many), starts, is_random[starts]
         if too_many == 0:
             break
         low, high = (low, probability) if too_many > 0 else (probability, high)
@@ -161,24 +160,24 @@ def _draw_chunks(
 
 
 def _end_of_run(starts: np.ndarray, first: np.ndarray, length: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """The first sentence after `first` by which at least `length` (>= 1) tokens have been gathered, at most `limit`."""
+    """Return the first sentence after `first` by which `length` (>= 1) tokens have been gathered, at most `limit`."""
     return np.minimum(np.searchsorted(starts, starts[first] + length, side="left"), limit)
 
 
-def _cut_to_fit(
+def _truncate_pairs(
     *,
     a_start: np.ndarray,
     a_end: np.ndarray,
     b_start: np.ndarray,
     b_end: np.ndarray,
-    labelled: np.ndarray,
+    labeled: np.ndarray,
     b_has_other_turn: np.ndarray,
     tokens_packed: int,
     segments_dropped: int,
     max_num_tokens: int,
     rng: np.random.Generator,
 ) -> Instances:
-    """Cuts each pair's tokens, each from a random end of its segment, and counts those that no other pair has."""
+    """Cut each pair's tokens from random ends of its segments, and count those that no other pair has."""
     a_length, b_length = a_end - a_start, b_end - b_start
     kept_a, kept_b = truncated_lengths(a_length, b_length, max_num_tokens)
     cut_a, cut_b = a_length - kept_a, b_length - kept_b
@@ -187,7 +186,7 @@ def _cut_to_fit(
         a_length=kept_a,
         b_start=b_start + rng.binomial(cut_b, 0.5),
         b_length=kept_b,
-        labels=labelled.astype(np.uint8),
+        labels=labeled.astype(np.uint8),
         tokens_truncated=int(cut_a.sum() + cut_b[~b_has_other_turn].sum()),
         tokens_packed=tokens_packed,
         segments_dropped=segments_dropped,

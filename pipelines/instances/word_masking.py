@@ -1,8 +1,8 @@
-"""Which words to mask, for a batch of rows at once: whole words, and spans of words.
+"""Choose the words to mask in a batch of rows at once: whole words, and spans of words.
 
-A word is a piece and the "##" pieces after it. It never goes on across [SEP] or [CLS], so neither words nor spans cross
-segments, or instances of a packed row; a segment that begins with a "##" piece, because its pair was truncated, begins
-with a word of its own (the released code adds that piece to the last word of the segment before).
+A word is a token and the "##" tokens after it. It never crosses [SEP] or [CLS], so neither words nor spans cross
+segments, or instances of a packed row. A segment that begins with a "##" token, because its pair was truncated, begins
+with a word of its own (the released code adds that token to the last word of the segment before).
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.instances.ragged import ranges
 
 # Span lengths in words (Joshi et al., SpanBERT, 2020, section 3.1): geometric with p = 0.2, cut off at 10 and
-# renormalised, so that the mean is 3.8.
+# renormalized, so that the mean is 3.8.
 LONGEST_SPAN = 10
 _WEIGHTS = 0.2 * 0.8 ** np.arange(LONGEST_SPAN)
 SPAN_LENGTH_PROBABILITIES = _WEIGHTS / _WEIGHTS.sum()
@@ -26,14 +26,14 @@ class Words:
     """The words of n rows, in the order of the rows flattened.
 
     Attributes:
-        starts: int64 [w], the place of the first piece in the flattened rows.
-        pieces: int64 [w], number of pieces.
+        starts: int64 [w], the place of the first token in the flattened rows.
+        tokens: int64 [w], number of tokens.
         segments: int64 [w], number of the run of words without a special token between that it belongs to.
         row_starts: int64 [n + 1], where each row starts among the words.
     """
 
     starts: np.ndarray
-    pieces: np.ndarray
+    tokens: np.ndarray
     segments: np.ndarray
     row_starts: np.ndarray
 
@@ -42,11 +42,11 @@ class Words:
 
     @property
     def words_in_row(self) -> np.ndarray:
-        """int64 [n]."""
+        """Return the number of words of each row, int64 [n]."""
         return np.diff(self.row_starts)
 
     def positions(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The places of all pieces of the chosen words.
+        """Return the positions of all tokens of the chosen words.
 
         Args:
             chosen: bool [w].
@@ -55,19 +55,19 @@ class Words:
             int64 [t], places in the flattened rows, ascending; int64 [t], the number of the word each belongs to.
         """
         numbers = np.flatnonzero(chosen)
-        pieces = self.pieces[numbers]
-        return ranges(self.starts[numbers], pieces), np.repeat(numbers, pieces)
+        tokens = self.tokens[numbers]
+        return ranges(self.starts[numbers], tokens), np.repeat(numbers, tokens)
 
 
 def words_of(ids: np.ndarray, maskable: np.ndarray, width: int, rows: int, continues_word: np.ndarray) -> Words:
-    """Groups pieces into words.
+    """Group tokens into words.
 
     Args:
         ids: int32 [rows * width], the flattened rows.
         maskable: int64 [m], the places that are neither special nor padding, ascending.
         width: L.
         rows: n.
-        continues_word: bool [V], pieces that begin with "##".
+        continues_word: bool [V], tokens that begin with "##".
     """
     begins_segment = np.diff(maskable, prepend=-2) != 1
     row_bounds = np.arange(rows + 1) * width
@@ -82,14 +82,14 @@ def words_of(ids: np.ndarray, maskable: np.ndarray, width: int, rows: int, conti
 def choose_words(
     words: Words, wanted: np.ndarray, rng: np.random.Generator, excluded: np.ndarray | None = None
 ) -> np.ndarray:
-    """Whole word masking, as `create_masked_lm_predictions` does it with do_whole_word_mask.
+    """Choose whole words, as `create_masked_lm_predictions` does with do_whole_word_mask.
 
-    The words of a row come in random order; each is taken if it has no more pieces than are still wanted, and passed
+    The words of a row come in random order; each is taken if it has no more tokens than are still wanted, and passed
     over otherwise.
 
     Args:
         words: all words of n rows.
-        wanted: int64 [n], pieces to choose in each row; never exceeded.
+        wanted: int64 [n], tokens to choose in each row; never exceeded.
         rng: the only source of chance.
         excluded: bool [w], words that are not to be taken; None for none.
 
@@ -109,24 +109,24 @@ def choose_words(
         undrawn[place] = undrawn[next_undrawn[active]]
         next_undrawn[active] += 1
         left[active] -= 1
-        fits = available[word] & (words.pieces[word] <= remaining[active])
+        fits = available[word] & (words.tokens[word] <= remaining[active])
         taken[word[fits]] = True
-        remaining[active[fits]] -= words.pieces[word[fits]]
+        remaining[active[fits]] -= words.tokens[word[fits]]
         active = active[(remaining[active] > 0) & (left[active] > 0)]
     return taken
 
 
 def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Span masking (SpanBERT, section 3.1): runs of whole words, of geometric length, from uniformly drawn words on.
+    """Choose spans (SpanBERT, section 3.1): runs of whole words, of geometric length, from uniformly drawn words.
 
-    A length is drawn, at most as many words as pieces are still wanted, then a word to start from. A span that would
+    A length is drawn, at most as many words as tokens are still wanted, then a word to start from. A span that would
     reach over the end of its segment, into another span, or beyond what is wanted is tried at up to STARTS_TRIED words;
-    the last time, and from then on, it is shortened to the words that fit. After four tries a wanted piece, what is
+    the last time, and from then on, it is shortened to the words that fit. After four tries a wanted token, what is
     left is filled with single words as in `choose_words`, each a span of its own.
 
     Args:
         words: all words of n rows.
-        wanted: int64 [n], pieces to choose in each row; never exceeded.
+        wanted: int64 [n], tokens to choose in each row; never exceeded.
         rng: the only source of chance.
 
     Returns:
@@ -134,10 +134,10 @@ def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> 
     """
     remaining, words_in_row = wanted.copy(), words.words_in_row
     offsets = np.arange(LONGEST_SPAN)
-    # Room behind the last word for a span to reach into, in no segment.
+    # Room after the last word for a span to reach into, in no segment.
     beyond = np.zeros(LONGEST_SPAN, np.int64)
     segments = np.concatenate([words.segments, beyond - 1])
-    ends = np.concatenate([words.starts + words.pieces, beyond])
+    ends = np.concatenate([words.starts + words.tokens, beyond])
     span_of_word = np.concatenate([np.full(len(words), -1), beyond])
     spans = 0
     lengths = np.minimum(_span_lengths(len(wanted), rng), wanted)

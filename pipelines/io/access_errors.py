@@ -1,4 +1,4 @@
-"""How a check of access waits for an answer, and how it words what went wrong."""
+"""Timeouts of access checks, and the words for their errors."""
 
 import queue
 import threading
@@ -14,7 +14,7 @@ def shown(flag: str, path: str) -> str:
     return f"{flag} {path if len(path) <= _LONGEST_PATH else f'{path[: _LONGEST_PATH - 3]}...'}"
 
 
-def within(seconds: float, work: Callable[[], Any]) -> Any:
+def run_within(seconds: float, work: Callable[[], Any]) -> Any:
     """Return what `work` returns, or raise what it raises; it runs in a thread that is abandoned when time is up.
 
     Raises:
@@ -41,14 +41,14 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 def reason_of(error: BaseException) -> str:
     """Return what an error is about, without the layers of libraries around it, in a few words."""
     text = getattr(error, "message", None) or str(error.args[0] if error.args else error) or type(error).__name__
-    for each in _layers(error):
-        if "Timeout" in type(each).__name__ and not isinstance(each, TimeoutError):
+    for layer in _layers(error):
+        if "Timeout" in type(layer).__name__ and not isinstance(layer, TimeoutError):
             text = "no answer in time"
-        elif isinstance(each, OSError) and each.strerror:
+        elif isinstance(layer, OSError) and layer.strerror:
             # The system's own words.
-            text = each.strerror
-        elif isinstance(getattr(each, "exception_details", None), dict):
-            text = "; ".join(map(str, each.exception_details.values())) or text  # type: ignore[attr-defined]
+            text = layer.strerror
+        elif isinstance(getattr(layer, "exception_details", None), dict):
+            text = "; ".join(map(str, layer.exception_details.values())) or text  # type: ignore[attr-defined]
     return cut(str(text))
 
 
@@ -63,8 +63,8 @@ def _layers(error: BaseException) -> Iterator[BaseException]:
     pending: list[Any] = [error]
     seen: list[BaseException] = []
     while pending:
-        each = pending.pop(0)
-        if isinstance(each, BaseException) and each not in seen:
-            seen.append(each)
-            yield each
-            pending += [*each.args, getattr(each, "reason", None), each.__cause__, each.__context__]
+        layer = pending.pop(0)
+        if isinstance(layer, BaseException) and layer not in seen:
+            seen.append(layer)
+            yield layer
+            pending += [*layer.args, getattr(layer, "reason", None), layer.__cause__, layer.__context__]

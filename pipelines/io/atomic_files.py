@@ -17,7 +17,7 @@ TEMPORARY = f"*.{'?' * 32}.tmp"
 
 
 class HashedFile:
-    """A write-only file that knows the size and SHA-256 of what was written to it."""
+    """A write-only file that counts its bytes and computes their SHA-256."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -26,24 +26,24 @@ class HashedFile:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Appends bytes."""
+        """Append bytes."""
         self._raw.write(data)
         self._digest.update(data)
         self.bytes += len(data)
         return len(data)
 
     def flush(self) -> None:
-        """Does nothing: the file is flushed when it is closed."""
+        """Do nothing: the file is flushed when it is closed."""
 
     @property
     def sha256(self) -> str:
-        """Hex digest of all that was written."""
+        """Return the hex digest of all that was written."""
         return self._digest.hexdigest()
 
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Makes what Google's storage library raises in the body an OSError, as every other filesystem raises it."""
+    """Raise the errors of Google's storage library in the body as OSError, as every other filesystem does."""
     try:
         yield
     except Exception as error:
@@ -54,7 +54,7 @@ def storage_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[HashedFile]:
-    """Writes under a temporary name beside `path` and renames at the end; after an error nothing is left.
+    """Write under a temporary name beside `path` and rename at the end; after an error nothing is left.
 
     Where a filesystem's rename is copy and delete (object stores), the object appears whole all the same. The
     temporary name is fresh for every attempt, so that a retried or doubled bundle never writes into another's file.
@@ -68,17 +68,17 @@ def write_atomically(path: str) -> Iterator[HashedFile]:
                 yield HashedFile(raw)
             FileSystems.rename([temporary], [path])
         except BaseException:
-            _give_up(raw)
+            _abandon(raw)
             with suppress(BeamIOError, OSError), storage_errors(temporary):
                 FileSystems.delete([temporary])
             raise
 
 
-def _give_up(raw: BinaryIO | None) -> None:
-    """Ends a file whose closing failed.
+def _abandon(raw: BinaryIO | None) -> None:
+    """Close a file whose closing failed.
 
     Google's writer stays open then, and tries once more whenever it is collected as garbage, in whatever thread: an
-    object would appear that nobody knows of.
+    unexpected object would appear.
     """
     if raw is not None and not raw.closed and hasattr(raw, "terminate"):
         with suppress(Exception):
@@ -86,13 +86,13 @@ def _give_up(raw: BinaryIO | None) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a small UTF-8 file whole."""
+    """Write a small UTF-8 file atomically."""
     with write_atomically(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def read_bytes(path: str) -> bytes:
-    """Reads a small file whole.
+    """Read a small file into memory.
 
     Raises:
         FileNotFoundError: there is none.
@@ -105,7 +105,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def delete_matching(pattern: str) -> int:
-    """Deletes the files that a glob matches and returns their number."""
+    """Delete the files that match a glob and return their number."""
     with storage_errors(pattern):
         paths = [metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list]
         if paths:

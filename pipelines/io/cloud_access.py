@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pipelines.errors import AccessError
 from pipelines.io import google_access
-from pipelines.io.access_errors import reason_of, shown, within
+from pipelines.io.access_errors import reason_of, run_within, shown
 from pipelines.io.google_access import Place
 
 # By scheme: the module that Beam needs, and Beam's extra that installs it.
@@ -37,14 +37,14 @@ def require_access(places: Iterable[Place], beam_flags: Sequence[str] = (), *, c
         credentials: whether credentials are needed even where everybody may read.
 
     Raises:
-        AccessError: no credentials, refused credentials, no network, a silent server, a bucket that does not exist or
-            denies access, a package that is not installed, or a kind of path that is not known.
+        AccessError: missing or refused credentials, no network, a server that does not answer, a missing bucket or one
+            that denies access, a missing package, or an unknown kind of path.
     """
     remote = [place for place in places if "://" in place[1]]
     if not remote and not credentials:
         return
     google: dict[str, Place] = {}
-    others: dict[str, Place] = {}
+    other_places: dict[str, Place] = {}
     for flag, path in remote:
         scheme = path.partition("://")[0].lower()
         if scheme == "gs":
@@ -56,22 +56,22 @@ def require_access(places: Iterable[Place], beam_flags: Sequence[str] = (), *, c
                 google[match[1]] = (flag, path)
         else:
             _require_package(flag, path, scheme)
-            others.setdefault("/".join(path.split("/")[:3]), (flag, path))
-    with _silent():
+            other_places.setdefault("/".join(path.split("/")[:3]), (flag, path))
+    with _silenced_libraries():
         if google or credentials:
             google_access.check_google(google, beam_flags, required=credentials)
-        if others:
-            _check_others(list(others.values()), beam_flags)
+        if other_places:
+            _check_other_filesystems(list(other_places.values()), beam_flags)
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def _silenced_libraries() -> Iterator[None]:
     """Keep the libraries from printing while the body runs; what they would print is in the error."""
-    # For good: of user credentials without a quota project, and of a project that nobody needs.
+    # For good: of user credentials without a quota project, and of a project that is not needed.
     warnings.filterwarnings("ignore", module=r"google\.")
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
-        # For good too: threads of theirs go on after the check.
+        # For good too: threads of theirs continue after the check.
         logger.addHandler(logging.NullHandler())
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -103,7 +103,7 @@ def _require_package(flag: str, path: str, scheme: str) -> None:
         )
 
 
-def _check_others(places: list[Place], beam_flags: Sequence[str]) -> None:
+def _check_other_filesystems(places: list[Place], beam_flags: Sequence[str]) -> None:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -112,7 +112,7 @@ def _check_others(places: list[Place], beam_flags: Sequence[str]) -> None:
     deadline = time.monotonic() + google_access.SECONDS
     for flag, path in places:
         try:
-            within(deadline - time.monotonic(), functools.partial(FileSystems.match, [path], limits=[1]))
+            run_within(deadline - time.monotonic(), functools.partial(FileSystems.match, [path], limits=[1]))
         except Exception as error:
             raise AccessError(
                 f"{shown(flag, path)} cannot be reached ({reason_of(error)}); check its name, the network and the "

@@ -32,35 +32,35 @@ _PATIENCE_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def lock_directory(what: str, directory: Path, choose: str) -> Iterator[None]:
+def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
     """Hold a local directory, made where needed, while the body runs.
 
     The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM; so are directories that were made for
     it and hold nothing else. What a killed process leaves is taken over.
 
     Args:
-        what: how the flag and its value are called in messages, such as "--output DIR".
+        label: how the flag and its value are called in messages, such as "--output DIR".
         directory: to be held. If it holds a file with the name of the lock that is no lock, that file stays.
         choose: the remedy in messages, such as "another --output".
 
     Raises:
         OutputError: another process holds it, or it cannot be written.
     """
-    with released_on_sigterm(hold_file(what, directory / LOCK_NAME, choose)):
+    with released_on_sigterm(hold_file(label, directory / LOCK_NAME, choose)):
         yield
 
 
 @contextlib.contextmanager
-def lock_destination(what: str, destination: Path, choose: str) -> Iterator[None]:
+def lock_destination(label: str, destination: Path, choose: str) -> Iterator[None]:
     """Hold a directory that appears complete by a rename, while the body runs, by a hidden lock file beside it.
 
     Args and Raises as of `lock_directory`.
     """
-    with released_on_sigterm(hold_file(what, destination.with_name(f".{destination.name}.lock"), choose)):
+    with released_on_sigterm(hold_file(label, destination.with_name(f".{destination.name}.lock"), choose)):
         yield
 
 
-def holder() -> str:
+def lock_content() -> str:
     """Return the content of a lock file of this process: who holds the lock, since when."""
     started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     content = {"host": socket.gethostname(), "process": os.getpid(), "started": started}
@@ -74,27 +74,27 @@ class _Holder(TypedDict):
     started: str
 
 
-def in_use(what: str, content: bytes, remedy: str) -> OutputError:
+def in_use_error(label: str, content: bytes, remedy: str) -> OutputError:
     """Return the error of an output that another process holds.
 
     Args:
-        what: how the flag and its value are called.
+        label: how the flag and its value are called.
         content: of the lock file.
         remedy: what to do.
     """
     try:
-        there = decode(content, _Holder)
-        who = f"process {there['process']} on {shortened(there['host'])} since {shortened(there['started'])}"
+        lock = decode(content, _Holder)
+        who = f"process {lock['process']} on {shortened(lock['host'])} since {shortened(lock['started'])}"
     except JsonError:
         who = "another process"
-    return OutputError(f"{what} is in use by {who}; {remedy}")
+    return OutputError(f"{label} is in use by {who}; {remedy}")
 
 
-def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
+def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
     """Lock a file, made where needed with its directory.
 
     Args:
-        what, choose: as of `lock_directory`.
+        label, choose: as of `lock_directory`.
         path: the lock file.
 
     Returns:
@@ -106,10 +106,10 @@ def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
     """
     made: list[Path] = []
     try:
-        descriptor = _lock(what, path, choose, made)
+        descriptor = _lock(label, path, choose, made)
         try:
             os.ftruncate(descriptor, 0)
-            content, written = holder().encode("utf-8"), 0
+            content, written = lock_content().encode("utf-8"), 0
             # On a full disk a part is written first, and the next call says why.
             while written < len(content):
                 written += os.pwrite(descriptor, content[written:], written)
@@ -120,7 +120,7 @@ def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
             raise
     except OSError as error:
         _remove_empty(made)
-        raise OutputError(file_errors.write_line(what, error)) from error
+        raise OutputError(file_errors.write_line(label, error)) from error
     except BaseException:
         _remove_empty(made)
         raise
@@ -145,7 +145,7 @@ def hold_file(what: str, path: Path, choose: str) -> Callable[[], None]:
 def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
     """Release a lock when the body ends, and before SIGTERM, which otherwise ends the process at once.
 
-    A command that handles SIGTERM itself goes on doing so.
+    A command that handles SIGTERM itself continues to do so.
     """
     try:
         with (
@@ -157,7 +157,7 @@ def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
         release()
 
 
-def _lock(what: str, path: Path, choose: str, made: list[Path]) -> int:
+def _lock(label: str, path: Path, choose: str, made: list[Path]) -> int:
     """Open and lock a file; return its descriptor, closing which unlocks it. Raise OutputError or OSError.
 
     The directories that it makes are added to `made`.
@@ -184,16 +184,16 @@ def _lock(what: str, path: Path, choose: str, made: list[Path]) -> int:
                 time.sleep(0.02)
                 continue
             if error.errno in _NO_LOCKS:
-                raise in_use(what, content, f"if that one is dead, remove {path}") from error
+                raise in_use_error(label, content, f"if that one is dead, remove {path}") from error
             if error.errno == errno.EWOULDBLOCK:
-                raise in_use(what, content, f"wait for it, or choose {choose}") from error
+                raise in_use_error(label, content, f"wait for it, or choose {choose}") from error
             raise
         # Whoever held it before may have removed the file between our opening and our locking it.
         if _is_same(descriptor, path):
             if is_lock(os.read(descriptor, _LARGEST_LOCK)):
                 return descriptor
             os.close(descriptor)
-            raise OutputError(f"{what} holds {path.name}, which is not a lock of beambert; give a new directory")
+            raise OutputError(f"{label} holds {path.name}, which is not a lock of beambert; give a new directory")
         os.close(descriptor)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.errors import AccessError
-from pipelines.io.access_errors import cut, reason_of, shown, within
+from pipelines.io.access_errors import cut, reason_of, run_within, shown
 
 # Of the whole check; the command itself takes a second or two to start, and an answer is due within ten.
 SECONDS = 7.0
@@ -35,7 +35,7 @@ Place = tuple[str, str]
 
 
 def lists(flag: str, path: str) -> bool:
-    """Whether the command lists what lies below a path, rather than reading the object of that name."""
+    """Return whether the command lists what is below a path, rather than reading the object of that name."""
     return flag == "--output" or path.endswith("/") or _PATTERN_CHARACTERS.search(path) is not None
 
 
@@ -48,15 +48,15 @@ def check_google(buckets: dict[str, Place], beam_flags: Sequence[str], *, requir
         required: whether credentials are needed even where everybody may read.
 
     Raises:
-        AccessError: no credentials, refused credentials, no network, a silent server, a bucket that does not exist or
-            denies access.
+        AccessError: missing or refused credentials, no network, a server that does not answer, a missing bucket or
+            one that denies access.
     """
     deadline = time.monotonic() + SECONDS
     place = next(iter(buckets.values()), None)
     where = f"{shown(*place)}: " if place else ""
     on_google = _is_on_google()
     try:
-        credentials = within(
+        credentials = run_within(
             _SECONDS_ON_GOOGLE if on_google else _SECONDS_FOR_CREDENTIALS, functools.partial(_credentials, beam_flags)
         )
     except TimeoutError:
@@ -72,11 +72,11 @@ def check_google(buckets: dict[str, Place], beam_flags: Sequence[str], *, requir
     for bucket, (flag, path) in buckets.items():
         _check_bucket(bucket, flag, path, credentials, deadline)
     if credentials is None:
-        _tell_beam_that_there_are_none()
+        _disable_beam_credentials()
 
 
 def _is_on_google() -> bool:
-    """Whether this machine is one of Google's, as its firmware says."""
+    """Return whether this machine is one of Google's, by its firmware."""
     from google.auth.compute_engine import _metadata
 
     return os.environ.get("NO_GCE_CHECK") != "true" and _metadata.detect_gce_residency_linux()
@@ -115,7 +115,7 @@ def _check_token(where: str, credentials: Any, deadline: float) -> None:
     if credentials.valid:
         return
     try:
-        within(deadline - time.monotonic(), lambda: credentials.refresh(Request()))
+        run_within(deadline - time.monotonic(), lambda: credentials.refresh(Request()))
     except (TransportError, TimeoutError) as error:
         raise AccessError(
             f"{where}Google's token service cannot be reached ({reason_of(error)}); {_NETWORK}"
@@ -130,10 +130,10 @@ def _check_bucket(bucket: str, flag: str, path: str, credentials: Any, deadline:
 
     where = shown(flag, path)
     endpoint = _endpoint(credentials)
-    ask = functools.partial(_ask, endpoint, bucket, _name_in(path), credentials, lists=lists(flag, path))
+    ask = functools.partial(_request_status, endpoint, bucket, _name_in(path), credentials, lists=lists(flag, path))
     for last in (False, True):
         try:
-            status, message = within(deadline - time.monotonic(), ask)
+            status, message = run_within(deadline - time.monotonic(), ask)
             break
         except (GoogleAuthError, OSError, ValueError) as error:
             if not last and not isinstance(error, TimeoutError) and time.monotonic() + 2 < deadline:
@@ -170,7 +170,7 @@ def _name_in(path: str) -> str:
     return (match[2] if match else "") or ""
 
 
-def _ask(endpoint: str, bucket: str, name: str, credentials: Any, *, lists: bool) -> tuple[int, str]:
+def _request_status(endpoint: str, bucket: str, name: str, credentials: Any, *, lists: bool) -> tuple[int, str]:
     """Return status and message of a request for the metadata of an object, or for one name below a prefix."""
     import requests
     from google.auth.transport.requests import AuthorizedSession
@@ -190,14 +190,14 @@ def _ask(endpoint: str, bucket: str, name: str, credentials: Any, *, lists: bool
 
 
 def _message(answer: Any) -> str:
-    """Return what an answer of Google's says of an error."""
+    """Return the error message in Google's answer."""
     try:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return str(answer.reason)
 
 
-def _tell_beam_that_there_are_none() -> None:
+def _disable_beam_credentials() -> None:
     """Spare Beam its own search for credentials, which takes half a minute where there are none."""
     from apache_beam.internal.gcp import auth
 

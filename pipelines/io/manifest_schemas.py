@@ -1,4 +1,4 @@
-"""What `corpus.json` and `dataset.json` hold in their nested objects, as types that a manifest is checked against.
+"""Types of the nested objects of `corpus.json` and `dataset.json`, against which a manifest is checked.
 
 A field that is not required here is missing in manifests of older versions; a field that is not listed is allowed.
 This file imports neither Beam nor TensorFlow.
@@ -87,8 +87,8 @@ class MarkedWords(TypedDict):
     words: dict[str, Count]
 
 
-class UnitSummary(TypedDict, total=False):
-    """What `pipelines.corpus.reading.ReadUnit` counts in a piece of an input file."""
+class SplitSummary(TypedDict, total=False):
+    """The counts of `pipelines.corpus.reading.ReadSplit` of a split of an input file."""
 
     documents: Required[Count]
     bytes_kept: Count
@@ -96,7 +96,7 @@ class UnitSummary(TypedDict, total=False):
 
 
 class PartCounts(TypedDict):
-    """What `pipelines.corpus.write_shards.count_records` counts in a part."""
+    """The counts of `pipelines.corpus.write_shards.count_records` of a part."""
 
     inputs: dict[str, dict[str, Count]]
     rejected: dict[str, dict[str, Count]]
@@ -107,8 +107,8 @@ class PartCounts(TypedDict):
     marks: NotRequired[MarkedWords]
 
 
-class LearntFrom(TypedDict):
-    """Words of the training text, and those that the vocabulary was not learnt from."""
+class LearnedFrom(TypedDict):
+    """Words of the training text, and those that the vocabulary was not learned from."""
 
     distinct_words: Count
     distinct_words_left_out: Count
@@ -117,7 +117,7 @@ class LearntFrom(TypedDict):
 
 
 class Alphabet(TypedDict):
-    """What the limit of the alphabet leaves out."""
+    """The characters and words that the limit of the alphabet leaves out."""
 
     characters: Count
     characters_left_out: Count
@@ -146,7 +146,7 @@ class CorpusVocabulary(TypedDict, total=False):
 
     size: Required[Positive]
     sha256: Required[Sha256]
-    learnt_from: Required[LearntFrom | None]
+    learnt_from: Required[LearnedFrom | None]
     held_out: Required[HeldOut]
     alphabet: Alphabet | None
 
@@ -228,7 +228,7 @@ class ExampleCounts(TypedDict, total=False):
 
 
 class TrainingCounts(TypedDict):
-    """Of `ExampleCounts`, those of the train split that are printed, and what they are a share of."""
+    """The fields of `ExampleCounts` that are printed of the train split, and their totals."""
 
     tokens: Positive
     unknown_tokens: Count

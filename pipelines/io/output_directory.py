@@ -46,7 +46,7 @@ _SHOWN_ENTRIES = 4
 _REMEDY = "give a new or empty directory"
 
 
-def is_work(name: str) -> bool:
+def is_work_entry(name: str) -> bool:
     """Return whether an entry of the folder `WORK_NAME` is one that a data job makes there."""
     return name == WORK_FILE_NAME or _WORK_FOLDER.fullmatch(name) is not None
 
@@ -67,17 +67,17 @@ def entries_of(directory: Path) -> set[str]:
         return set()
     except NotADirectoryError as error:
         file = next(path for path in (directory, *directory.parents) if path.exists())
-        what = f"{directory} is" if file == directory else f"{directory} cannot be written: {file} is"
-        raise OutputError(f"{what} a file; choose another directory") from error
+        problem = f"{directory} is" if file == directory else f"{directory} cannot be written: {file} is"
+        raise OutputError(f"{problem} a file; choose another directory") from error
     except OSError as error:
         reason = file_errors.reason_of(error)
         raise OutputError(f"{directory} cannot be listed ({reason}); choose another directory") from error
     if LOCK_NAME in names and _is_lock(directory / LOCK_NAME):
         names.remove(LOCK_NAME)
-    return visible(names)
+    return visible_names(names)
 
 
-def visible(names: Iterable[str]) -> set[str]:
+def visible_names(names: Iterable[str]) -> set[str]:
     """Return the names of a directory without hidden ones and a file system's own."""
     return {name for name in names if not name.startswith(".") and name != "lost+found"}
 
@@ -110,30 +110,30 @@ def kind_of(entries: Collection[str]) -> str | None:
 
 
 def require_own(
-    what: str, entries: Collection[str], command: str, manifests: Collection[str], writes: Collection[str] = ()
+    label: str, entries: Collection[str], command: str, manifests: Collection[str], writes: Collection[str] = ()
 ) -> None:
     """Refuse an output directory that holds anything but what this command wrote there.
 
     Beside the command's own manifest other files may lie, if it replaces none of them.
 
     Args:
-        what: how the flag and its value are called in the message, such as "--output DIR".
+        label: how the flag and its value are called in the message, such as "--output DIR".
         entries: the names in the directory, from `entries_of`.
         command: its name, for the message.
         manifests: the names of the manifests by which a directory is known as the command's own.
         writes: the entries that the command writes, where a manifest of its own does not vouch for all of them.
 
     Raises:
-        OutputError: the directory holds another kind of output, or files of somebody else.
+        OutputError: the directory holds another kind of output, or files of another program.
     """
     foreign = {name for name, _ in _KINDS if name in entries and name not in manifests}
     # A run is a model too, and so has the files of one.
     if RUN_MANIFEST in manifests and RUN_MANIFEST in entries:
         foreign -= {MODEL_MANIFEST, "bert_config.json"}
     if kind := kind_of(foreign):
-        raise OutputError(f"{what} holds {kind}, which is not what beambert {command} writes; {_REMEDY}")
+        raise OutputError(f"{label} holds {kind}, which is not what beambert {command} writes; {_REMEDY}")
     present = [name for name in manifests if name in entries]
-    begun = any(name.startswith(f"{WORK_NAME}/") and is_work(name.partition("/")[2]) for name in entries)
+    begun = any(name.startswith(f"{WORK_NAME}/") and is_work_entry(name.partition("/")[2]) for name in entries)
     if begun and not _VOUCHED.keys().isdisjoint(manifests):
         return
     if present:
@@ -142,7 +142,7 @@ def require_own(
     else:
         names = {name for name in entries if "/" not in name}
     if names:
-        raise OutputError(f"{what} holds {listed(sorted(names))}, which beambert {command} did not write; {_REMEDY}")
+        raise OutputError(f"{label} holds {listed(sorted(names))}, which beambert {command} did not write; {_REMEDY}")
 
 
 def listed(names: list[str]) -> str:

@@ -70,10 +70,10 @@ def check_output_file(
         return
     if status is not None:
         for name, place in inputs:
-            if _is_read(status, place):
-                what = "is the same file as" if _is_same(status, place) else "is a file of"
+            if _is_input_file(status, place):
+                relation = "is the same file as" if _is_same(status, place) else "is a file of"
                 raise OutputFileError(
-                    f"{flag} {path} {what} {name} {_shown(place)}, which would be replaced; give another {flag}"
+                    f"{flag} {path} {relation} {name} {_shown(place)}, which would be replaced; give another {flag}"
                 )
         if not overwrite and not _is_stream(path):
             raise _exists(flag, path, overwrite)
@@ -182,18 +182,18 @@ class OutputFile:
         try:
             os.link(self.path, self._final)
         except FileExistsError as error:
-            raise self._appeared() from error
+            raise self._exists_error() from error
         except FileNotFoundError:
             raise
         except OSError as error:
             # A filesystem without hard links.
             if os.path.lexists(self._final):
-                raise self._appeared() from error
+                raise self._exists_error() from error
             self.path.rename(self._final)
         else:
             self.path.unlink()
 
-    def _appeared(self) -> OutputFileError:
+    def _exists_error(self) -> OutputFileError:
         parent = Path(self._name).parent
         # As the user names it, unless a symbolic link leads elsewhere.
         path = parent / self.path.name if parent.resolve() == self._final.parent else self.path
@@ -262,7 +262,7 @@ def _is_same(output: os.stat_result, place: str) -> bool:
     return status is not None and os.path.samestat(output, status)
 
 
-def _is_read(output: os.stat_result, place: str) -> bool:
+def _is_input_file(output: os.stat_result, place: str) -> bool:
     """Return whether an input is the output, or has it among its files."""
     if _is_same(output, place):
         return True

@@ -16,17 +16,17 @@ from pipelines.errors import DatasetError
 
 _HEADER = 12
 _FOOTER = 4
-# Larger than any example; a length beyond it is damage that its checksum did not show.
+# Larger than any example; a length beyond it is corruption that its checksum did not show.
 _LARGEST_RECORD = 1 << 28
 
 
 class Frames(NamedTuple):
-    """Where the records of a file are.
+    """The places of the records of a file.
 
     Attributes:
         offsets: of each, where it begins; its content is 12 bytes further on.
         lengths: of each, bytes of its content.
-        lost_at: where no record could be made out, so that none behind it can be found; None if the file ends whole.
+        lost_at: where no record could be made out, so that none after it can be found; None if the file ends whole.
     """
 
     offsets: list[int]
@@ -35,16 +35,16 @@ class Frames(NamedTuple):
 
 
 def masked_crc(data: bytes) -> int:
-    """TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
+    """Return TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def find_records(content: bytes) -> Frames:
-    """Finds the records of a whole file in memory; only the checksums of their lengths are compared."""
+    """Find the records of a whole file in memory; only the checksums of their lengths are compared."""
     offsets: list[int] = []
     lengths: list[int] = []
-    known: dict[bytes, int | None] = {}  # Records are much alike: few lengths have to be checked.
+    known: dict[bytes, int | None] = {}  # Records have similar lengths: few lengths have to be checked.
     offset, lost_at = 0, None
     while offset < len(content):
         header = content[offset : offset + _HEADER]
@@ -61,7 +61,7 @@ def find_records(content: bytes) -> Frames:
 
 
 def content_at(content: bytes, offset: int, length: int) -> bytes | None:
-    """The content of a record that `find_records` found, or None if it does not fit its checksum."""
+    """Return the content of a record that `find_records` found, or None if its checksum differs."""
     start = offset + _HEADER
     record = content[start : start + length]
     (checksum,) = struct.unpack_from("<I", content, start + length)
@@ -69,7 +69,7 @@ def content_at(content: bytes, offset: int, length: int) -> bytes | None:
 
 
 def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (where it starts, content) of every record of a stream; both checksums are compared.
+    """Yield (start offset, content) of every record of a stream; both checksums are compared.
 
     Args:
         file: at its beginning, decompressed.
@@ -85,10 +85,10 @@ def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[i
             return
         length = _length(header)
         if len(header) == _HEADER and length is None:
-            what = (
+            problem = (
                 "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
             )
-            raise DatasetError(f"{path}: the length at byte {offset} does not fit its checksum: {what}")
+            raise DatasetError(f"{path}: the length at byte {offset} does not fit its checksum: {problem}")
         body = b"" if length is None else _read(file, length + _FOOTER, path, offset)
         if length is None or len(body) < length + _FOOTER:
             raise DatasetError(
@@ -104,7 +104,7 @@ def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[i
 
 
 def _length(header: bytes) -> int | None:
-    """The length that a record's header gives, or None if it is not whole or does not fit its checksum."""
+    """Return the length in a record's header, or None if it is incomplete or its checksum differs."""
     if len(header) < _HEADER:
         return None
     length, checksum = struct.unpack("<QI", header)

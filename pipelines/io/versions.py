@@ -1,4 +1,4 @@
-"""What a build ran with, for its manifest."""
+"""The versions that a build ran with, for its manifest."""
 
 import importlib.metadata
 import platform
@@ -9,14 +9,14 @@ from tokenizer.normalization import CHARACTER_RULES
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, its Unicode data, and the packages that results can depend on."""
+    """Return the versions of Python, its Unicode data, and the packages that results can depend on."""
     packages = ("beambert", "apache-beam", "numpy", "pyarrow", "sentencex")
-    found = {package: importlib.metadata.version(package) for package in packages}
-    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **found}
+    package_versions = {package: importlib.metadata.version(package) for package in packages}
+    return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **package_versions}
 
 
 def require_same_rules(character_rules: str, made_by: str) -> None:
-    """Raises DatasetError if this Python splits words by other rules than what its result is to be mixed with.
+    """Raise DatasetError if this Python splits words by other rules than the data that its result is mixed with.
 
     Args:
         character_rules: `tokenizer.normalization.CHARACTER_RULES` as it was there.

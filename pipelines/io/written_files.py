@@ -1,4 +1,4 @@
-"""Whether what a data job wrote is still there when it ends: somebody may delete files while it runs."""
+"""Check that the files of a data job still exist when it ends: files may be deleted while it runs."""
 
 from collections.abc import Mapping
 
@@ -27,16 +27,16 @@ def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = 
     """
     folders = sorted({f"{output}/{name}".rpartition("/")[0] for name in sizes})
     listed = FileSystems.match([f"{folder}/*" for folder in folders])
-    there = {file.path: file.size_in_bytes for match in listed for file in match.metadata_list}
+    listed_sizes = {file.path: file.size_in_bytes for match in listed for file in match.metadata_list}
     for name, size in sorted(sizes.items()):
         path = f"{output}/{name}"
         # A folder whose name is a pattern itself is not listed.
-        found = there[path] if path in there else _size(path)
-        if found is None:
+        actual_size = listed_sizes[path] if path in listed_sizes else _size(path)
+        if actual_size is None:
             raise DatasetError(f"{output}/{name} was written and is missing now: it was removed meanwhile; {remedy}")
-        if size is not None and found != size:
+        if size is not None and actual_size != size:
             raise DatasetError(
-                f"{output}/{name} was written with {size:,} bytes and has {found:,} now: it was changed; {remedy}"
+                f"{output}/{name} was written with {size:,} bytes and has {actual_size:,} now: it was changed; {remedy}"
             )
 
 

@@ -1,6 +1,6 @@
-"""What the plots of every report share: axes, labels and round numbers, as inline SVG without scripts.
+"""Axes, labels and round numbers of the plots of every report, as inline SVG without scripts.
 
-A plot is drawn 360 units wide, the width of a phone, and scaled up by the page; its colours come from the style sheet.
+A plot is drawn 360 units wide, the width of a phone, and scaled up by the page; its colors come from the style sheet.
 Nothing here needs Beam or TensorFlow: the reports of data and of training are made with it.
 """
 
@@ -18,7 +18,7 @@ STEPS = (1, 2, 5, 10)
 
 
 def figure(body: list[str], x_label: str, y_label: str, description: str, series: Iterable[str] = ()) -> str:
-    """A plot with its caption; two series have a legend.
+    """Return a plot with its caption; two series have a legend.
 
     Args:
         body: elements of the picture.
@@ -40,7 +40,7 @@ def figure(body: list[str], x_label: str, y_label: str, description: str, series
 
 
 def horizontal(y: float, label: str) -> str:
-    """A grid line with its number on the left."""
+    """Return a grid line with its number on the left."""
     return (
         f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>'
         f'<text x="{LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
@@ -48,7 +48,7 @@ def horizontal(y: float, label: str) -> str:
 
 
 def vertical(x: float, label: str) -> str:
-    """A tick under the picture with its number, which stays within the picture."""
+    """Return a tick under the picture with its number, which stays within the picture."""
     y = HEIGHT - BOTTOM
     middle = min(x, WIDTH - _CHARACTER_WIDTH * len(label) / 2)
     text = f'<text x="{middle:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
@@ -56,7 +56,7 @@ def vertical(x: float, label: str) -> str:
 
 
 def ticks(end: float, start: float = 0.0) -> list[float]:
-    """Three to seven round numbers within a range."""
+    """Return three to seven round numbers within a range."""
     power = 10.0 ** math.floor(math.log10((end - start) / 4))
     step = next(step * power for step in STEPS if step * power >= (end - start) / 6)
     numbers = range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)
@@ -64,7 +64,7 @@ def ticks(end: float, start: float = 0.0) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A round number, short."""
+    """Return a round number, short."""
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:g}{suffix}"

@@ -10,10 +10,11 @@ from pipelines.reporting.figures import figures, histogram, logarithmic_histogra
 from pipelines.reporting.report_content import ROWS_SHOWN, Report
 from pipelines.reporting.tables import quotient, share, table
 
-_TOP_PIECES = 60
+_TOP_TOKENS = 60
 
 
 def sources(report: Report) -> str:
+    """Return the section on the inputs as HTML."""
     counts = report.manifest.counts
     read, documents = counts.get("documents_read", 0), counts.get("documents", {})
     rejected = counts.get("documents_rejected", {})
@@ -36,13 +37,13 @@ def sources(report: Report) -> str:
             ],
         ),
         "<h3>Documents rejected</h3>",
-        _counted(rejected, "reason", "documents", read, "No document was rejected."),
+        _count_table(rejected, "reason", "documents", read, "No document was rejected."),
         "<h3>Paragraphs cleaned</h3>",
-        _counted(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No rule changed a paragraph."),
+        _count_table(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No rule changed a paragraph."),
     ]
     reported = counts.get("documents_reported", {})
     if reported:
-        content += ["<h3>Reported, but kept</h3>", _counted(reported, "rule", "documents", read, "")]
+        content += ["<h3>Reported, but kept</h3>", _count_table(reported, "rule", "documents", read, "")]
     languages = counts.get("languages", {})
     words = sum(size["words"] for size in languages.values())
     content += [
@@ -65,17 +66,18 @@ def sources(report: Report) -> str:
 
 
 def text(report: Report) -> str:
-    train, held_out = report.statistics["train"], report.statistics["validation"]
-    both = {"training": train, "held out": held_out}
-    bins = max(len(train.document_lengths), len(held_out.document_lengths))
+    """Return the section on the lengths of documents and sentences as HTML."""
+    train, validation = report.statistics["train"], report.statistics["validation"]
+    both = {"training": train, "held out": validation}
+    bins = max(len(train.document_lengths), len(validation.document_lengths))
     plots = [
         histogram(
-            {name: _clipped(each.sentence_lengths, 150) for name, each in both.items()},
+            {name: _clipped(split.sentence_lengths, 150) for name, split in both.items()},
             "tokens in a sentence (150: or more)",
             "sentences",
         ),
         logarithmic_histogram(
-            {name: each.document_lengths for name, each in both.items()},
+            {name: split.document_lengths for name, split in both.items()},
             document_bin_start(np.arange(bins + 1)),
             "tokens in a document",
             "documents",
@@ -84,29 +86,30 @@ def text(report: Report) -> str:
     rows = [
         (
             name,
-            f"{each.documents:,}",
-            f"{each.sentences:,}",
-            f"{each.tokens:,}",
-            quotient(each.sentences, each.documents),
-            quotient(each.tokens, each.sentences),
+            f"{split.documents:,}",
+            f"{split.sentences:,}",
+            f"{split.tokens:,}",
+            quotient(split.sentences, split.documents),
+            quotient(split.tokens, split.sentences),
         )
-        for name, each in both.items()
+        for name, split in both.items()
     ]
     header = ("text", "documents", "sentences", "tokens", "sentences a document", "tokens a sentence")
     return table(header, rows) + figures(plots)
 
 
 def vocabulary(report: Report) -> str:
+    """Return the section on the vocabulary as HTML."""
     train = report.statistics["train"]
     counts = train.piece_counts
     if not counts.sum():
         return "<p>There is no text.</p>"
     order = np.argsort(-counts, kind="stable")
     seen, rare = int(np.count_nonzero(counts)), int(np.count_nonzero((counts > 0) & (counts < 10)))
-    continuing = np.array([piece.startswith("##") for piece in report.pieces])
+    continuing = np.array([token.startswith("##") for token in report.tokens])
     top = "".join(
-        f"<li>{escape(report.pieces[i])} <span class='soft'>{share(int(counts[i]), train.tokens)}</span></li>"
-        for i in order[:_TOP_PIECES]
+        f"<li>{escape(report.tokens[i])} <span class='soft'>{share(int(counts[i]), train.tokens)}</span></li>"
+        for i in order[:_TOP_TOKENS]
         if counts[i]
     )
     rows = [
@@ -133,7 +136,7 @@ def vocabulary(report: Report) -> str:
 
 
 def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dict[str, Any]]]:
-    """The first of a group by size, and the sum of the others as one."""
+    """Return the first of a group by size, and the sum of the others as one."""
     ordered = sorted(sizes.items(), key=lambda item: (-item[1].get(unit, 0), item[0]))
     rest = ordered[ROWS_SHOWN:]
     if not rest:
@@ -144,17 +147,17 @@ def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dic
     return [*ordered[:ROWS_SHOWN], (f"{len(rest):,} more", total)]
 
 
-def _counted(counts: dict[str, int], name: str, what: str, of: int, nothing: str) -> str:
+def _count_table(counts: dict[str, int], name: str, header: str, of: int, nothing: str) -> str:
     if not counts:
         return f"<p>{nothing}</p>"
     rows = []
     for key, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         rows.append((key, f"{number:,}", *([share(number, of)] if of else [])))
-    return table((name, what, *(["share"] if of else [])), rows)
+    return table((name, header, *(["share"] if of else [])), rows)
 
 
 def _clipped(counts: np.ndarray, most: int) -> np.ndarray:
-    """A histogram by value whose last bin holds all that is `most` or more."""
+    """Return a histogram by value whose last bin holds all that is `most` or more."""
     if len(counts) <= most:
         return counts
     return np.append(counts[:most], counts[most:].sum())

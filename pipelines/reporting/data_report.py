@@ -1,4 +1,4 @@
-"""`report.html`: one file that tells a person what the training data is like before it is paid for in training time.
+"""`report.html` of a dataset: one file that describes the training data before training is paid for.
 
 It needs nothing from outside, runs no script, and says the same for the same dataset: no date, no machine.
 """
@@ -16,7 +16,7 @@ FILE_NAME = "report.html"
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     sections = (
         ("warnings", "Before you train", lambda report: warning_list(report.manifest.counts["warnings"])),
         ("sources", "Sources, and what was left out", corpus_sections.sources),
@@ -26,19 +26,19 @@ def render(report: Report) -> str:
         ("masks", "Masks", example_sections.masks),
         ("duplicates", "Duplicates and overlap", example_sections.duplicates),
         ("samples", "Samples", lambda report: samples_section(report.samples, report.options)),
-        ("made", "How it was made", _made),
+        ("made", "How it was made", _provenance),
     )
     content = [(name, title, write(report)) for name, title, write in sections]
     return page("Pretraining data", _head(report), content)
 
 
 def _head(report: Report) -> str:
-    train, held_out, options = report.statistics["train"], report.statistics["validation"], report.options
+    train, validation, options = report.statistics["train"], report.statistics["validation"], report.options
     numbers = [
         ("training documents", f"{train.documents:,}"),
         ("training tokens", short(train.tokens)),
         ("training examples", short(train.rows)),
-        ("held-out examples", short(held_out.rows)),
+        ("held-out examples", short(validation.rows)),
         ("[UNK]", share(train.unknown_tokens, train.tokens)),
         (example_sections.padding_name(options), share(train.positions - train.instance_tokens, train.positions)),
     ]
@@ -46,15 +46,15 @@ def _head(report: Report) -> str:
         numbers.append((example_sections.label_name(options), share(train.instances_labelled_1, train.instances)))
     if options.masking != "dynamic":
         numbers.append(("masked", share(train.masked_tokens, train.instance_tokens)))
-    duplicates = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
+    copies = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
     return (
         f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
-        f"{options.max_seq_length} positions, {duplicates}, {len(report.pieces):,} pieces.</p>"
+        f"{options.max_seq_length} positions, {copies}, {len(report.tokens):,} pieces.</p>"
         f"{tiles(numbers)}"
     )
 
 
-def _made(report: Report) -> str:
+def _provenance(report: Report) -> str:
     manifest = report.manifest
     options = [(name, _value(value)) for name, value in sorted(manifest.options.items()) if name != "corpus"]
     corpus = [(name, _value(value)) for name, value in sorted(report.corpus_options.items())]
@@ -63,13 +63,13 @@ def _made(report: Report) -> str:
         for shard in manifest.shards[:ROWS_SHOWN]
     ]
     more = len(manifest.shards) - len(files)
-    note = f'<p class="soft">and {more:,} more in dataset.json</p>' if more else ""
+    more_files = f'<p class="soft">and {more:,} more in dataset.json</p>' if more else ""
     return "".join(
         f"<details><summary>{title}</summary>{content}</details>"
         for title, content in (
             ("Options of the examples", table(("option", "value"), options)),
             ("Options of the corpus", table(("option", "value"), corpus)),
-            ("Files", table(("file", "examples", "bytes", "SHA-256"), files) + note),
+            ("Files", table(("file", "examples", "bytes", "SHA-256"), files) + more_files),
             ("Versions", table(("package", "version"), sorted(manifest.versions.items()))),
         )
     )

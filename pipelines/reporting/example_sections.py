@@ -1,4 +1,4 @@
-"""The report's sections on the examples: their lengths, their masks, duplicates among them."""
+"""The report's sections on the examples: their lengths, their masks, and copies among them."""
 
 from pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.instances.options import PretrainingDataOptions
@@ -7,26 +7,31 @@ from pipelines.reporting.figures import figures, histogram
 from pipelines.reporting.report_content import Report
 from pipelines.reporting.tables import percent, quotient, share, table
 
-# Updates and batch of the published pretraining (paper, appendix A.2).
+# Steps and batch of the published pretraining (paper, appendix A.2).
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
 
 
 def label_name(options: PretrainingDataOptions) -> str:
+    """Return the name of label 1 of the objective."""
     return "swapped pairs" if options.objective == "sop" else "pairs not next"
 
 
 def padding_name(options: PretrainingDataOptions) -> str:
+    """Return the name of the share of padding; unpadded rows are padded when they are read."""
     return "padding, once padded" if options.without_padding else "padding"
 
 
 def examples(report: Report) -> str:
+    """Return the section on the examples and their lengths as HTML."""
     options = report.options
     both = {"training": report.statistics["train"], "held out": report.statistics["validation"]}
-    rows: list[tuple[str, ...]] = [("rows", *(f"{each.rows:,}" for each in both.values()))]
+    rows: list[tuple[str, ...]] = [("rows", *(f"{split.rows:,}" for split in both.values()))]
     if options.pack:
-        rows.append(("instances", *(f"{each.instances:,}" for each in both.values())))
-        rows.append(("instances a row", *(quotient(each.instances, each.rows) for each in both.values())))
-    rows.append(("padding", *(share(each.positions - each.instance_tokens, each.positions) for each in both.values())))
+        rows.append(("instances", *(f"{split.instances:,}" for split in both.values())))
+        rows.append(("instances a row", *(quotient(split.instances, split.rows) for split in both.values())))
+    rows.append(
+        ("padding", *(share(split.positions - split.instance_tokens, split.positions) for split in both.values()))
+    )
     if options.objective != "mlm":
         rows.append((label_name(options), *(share(s.instances_labelled_1, s.instances) for s in both.values())))
     rows += [
@@ -34,7 +39,7 @@ def examples(report: Report) -> str:
             "tokens left out, cut to fit",
             *(share(s.tokens_truncated, s.tokens_packed) for s in both.values()),
         ),
-        ("single segments left out", *(f"{each.segments_dropped:,}" for each in both.values())),
+        ("single segments left out", *(f"{split.segments_dropped:,}" for split in both.values())),
     ]
     plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "positions of an instance", "instances")]
     if options.pack or len(options.row_lengths) > 1:
@@ -59,6 +64,7 @@ def _pair_balance(options: PretrainingDataOptions) -> str:
 
 
 def masks(report: Report) -> str:
+    """Return the section on the masks as HTML."""
     train, options = report.statistics["train"], report.options
     if options.masking == "dynamic":
         return "<p>The trainer draws masks anew whenever it reads an example; there are none in the files.</p>"
@@ -82,6 +88,7 @@ def masks(report: Report) -> str:
 
 
 def duplicates(report: Report) -> str:
+    """Return the section on equal examples and on the overlap of the splits as HTML."""
     manifest, options, train = report.manifest, report.options, report.statistics["train"]
     overlap = Overlap(**manifest.counts["overlap"])
     rejected = manifest.counts.get("documents_rejected", {})

@@ -11,22 +11,22 @@ from pipelines.reporting import axes
 _MOST_BARS = 44
 
 
-def histogram(series: dict[str, np.ndarray], x_label: str, what: str) -> str:
-    """Shares of things by a whole number.
+def histogram(series: dict[str, np.ndarray], x_label: str, things: str) -> str:
+    """Return a histogram of shares by a whole number.
 
     Args:
         series: up to two by name: int64 [n], how many things have each value; one without things is left out.
         x_label: of the axis.
-        what: the things, in the plural.
+        things: the things, in the plural.
 
     Returns:
         A figure, or a sentence where there is nothing to draw.
     """
     series = {name: counts for name, counts in series.items() if counts.sum()}
     if not series:
-        return _nothing(what)
+        return _empty_figure(things)
     last = max(int(np.flatnonzero(counts)[-1]) for counts in series.values())
-    width = max(1, _nice((last + 1) / _MOST_BARS)) if last >= _MOST_BARS else 1
+    width = max(1, _round_up((last + 1) / _MOST_BARS)) if last >= _MOST_BARS else 1
     bins = last // width + 1
     edges = np.arange(bins + 1) * width
     shares = {}
@@ -35,35 +35,37 @@ def histogram(series: dict[str, np.ndarray], x_label: str, what: str) -> str:
         padded[: min(len(counts), bins * width)] = counts[: bins * width]
         shares[name] = padded.reshape(bins, width).sum(axis=1) / counts.sum()
     ticks = axes.ticks(float(edges[-1]))
-    return _bars(edges.astype(float), shares, [(tick, axes.number(tick)) for tick in ticks], x_label, what, lambda x: x)
+    return _bars(
+        edges.astype(float), shares, [(tick, axes.number(tick)) for tick in ticks], x_label, things, lambda x: x
+    )
 
 
-def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_label: str, what: str) -> str:
-    """Shares of things by bins that widen.
+def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_label: str, things: str) -> str:
+    """Return a histogram of shares by bins that widen.
 
     Args:
         series: as for `histogram`, int64 [n or fewer] by bin.
         edges: [n + 1], where the bins start and the last ends; at least 1.
-        x_label, what: as for `histogram`.
+        x_label, things: as for `histogram`.
     """
     series = {name: counts for name, counts in series.items() if counts.sum()}
     if not series:
-        return _nothing(what)
+        return _empty_figure(things)
     used = np.flatnonzero(sum(np.pad(counts, (0, len(edges) - 1 - len(counts))) for counts in series.values()))
     first, last = int(used[0]), int(used[-1])
     shares = {
         name: np.pad(counts, (0, len(edges) - 1 - len(counts)))[first : last + 1] / counts.sum()
         for name, counts in series.items()
     }
-    some = edges[first : last + 2].astype(float)
-    return _bars(some, shares, _decades(some[0], some[-1]), x_label, what, math.log10)
+    shown_edges = edges[first : last + 2].astype(float)
+    return _bars(shown_edges, shares, _decades(shown_edges[0], shown_edges[-1]), x_label, things, math.log10)
 
 
 def rank_plot(counts: np.ndarray, x_label: str, y_label: str) -> str:
-    """Counts, largest first, against their rank, both axes logarithmic (Zipf's law is a falling straight line)."""
+    """Plot counts, largest first, against their rank, both axes logarithmic (Zipf's law is a falling line)."""
     ordered = np.sort(counts[counts > 0])[::-1]
     if len(ordered) < 2:
-        return _nothing("tokens")
+        return _empty_figure("tokens")
     # Points evenly spaced on the axis.
     ranks = np.unique(np.geomspace(1, len(ordered), 120).round().astype(np.int64))
     x_end, y_start, y_end = math.log10(len(ordered)), math.log10(ordered[-1]), math.log10(ordered[0])
@@ -87,7 +89,7 @@ def _bars(
     shares: dict[str, np.ndarray],
     ticks: list[tuple[float, str]],
     x_label: str,
-    what: str,
+    things: str,
     scale: Callable[[float], float],
 ) -> str:
     start, end = scale(edges[0]), scale(edges[-1])
@@ -125,21 +127,21 @@ def _bars(
                 f'<rect class="bar" x="{lefts[i]:.1f}" y="{y_of(share):.1f}" width="{width:.1f}" height="{height:.1f}">'
                 f"<title>{span}: {share:.2%}</title></rect>"
             )
-    return axes.figure(body, x_label, f"share of {what}", f"Share of {what} by {x_label}", shares)
+    return axes.figure(body, x_label, f"share of {things}", f"Share of {things} by {x_label}", shares)
 
 
-def _nothing(what: str) -> str:
-    return f'<p class="nothing">No {escape(what)} to draw.</p>'
+def _empty_figure(things: str) -> str:
+    return f'<p class="nothing">No {escape(things)} to draw.</p>'
 
 
-def _nice(value: float) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
+def _round_up(value: float) -> int:
+    """Return the least of 1, 2, 5, 10, 20, ... that is not below a value."""
     power = 10 ** math.floor(math.log10(max(value, 1)))
     return int(next(step * power for step in axes.STEPS if step * power >= value))
 
 
 def _decades(start: float, end: float) -> list[tuple[float, str]]:
-    """Powers of ten within a range; with 2 and 5 times them where they are few."""
+    """Return the powers of ten within a range; with 2 and 5 times them where they are few."""
     factors = (1,) if end / start > 1000 else (1, 2, 5)
     powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
     values = [factor * 10**power for power in powers if power >= 0 for factor in factors]

@@ -1,4 +1,4 @@
-"""The page that every report is: one file that needs nothing from outside and runs no script."""
+"""The page of every report: one file that needs nothing from outside and runs no script."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,7 +7,7 @@ from pipelines.reporting.style import STYLE
 
 
 def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:
-    """A whole page.
+    """Return a whole page.
 
     Args:
         title: its name.
@@ -28,7 +28,7 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style:
 
 
 def tiles(pairs: Sequence[tuple[str, str]]) -> str:
-    """The numbers that matter most: names and values, escaped."""
+    """Return the numbers that matter most as HTML: names and values, escaped."""
     return (
         '<dl class="tiles">'
         + "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
@@ -37,7 +37,7 @@ def tiles(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def warning_list(warnings: Sequence[str]) -> str:
-    """What to look at first; a sentence where there is nothing."""
+    """Return the warnings as a list, or a sentence where there are none."""
     if not warnings:
         return '<p class="fine">Nothing unusual was found.</p>'
     return '<ul class="warnings">' + "".join(f"<li>{escape(text)}</li>" for text in warnings) + "</ul>"

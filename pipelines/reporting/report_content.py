@@ -1,4 +1,4 @@
-"""What the report on the training data is made from."""
+"""The content of the report on the training data."""
 
 import dataclasses
 from typing import Any
@@ -14,14 +14,14 @@ ROWS_SHOWN = 20
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What the report is made from.
+    """The content of the report.
 
     Attributes:
         manifest: the dataset; its counts hold those of the corpus, "overlap" and "warnings" too.
         options: what the examples were made with.
         statistics: "train" and "validation".
         corpus_options: what the corpus was made with.
-        pieces: the vocabulary.
+        tokens: the vocabulary.
         samples: some instances of the training data.
     """
 
@@ -29,5 +29,5 @@ class Report:
     options: PretrainingDataOptions
     statistics: dict[str, Statistics]
     corpus_options: dict[str, Any]
-    pieces: tuple[str, ...]
+    tokens: tuple[str, ...]
     samples: list[InstanceText]

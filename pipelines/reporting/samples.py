@@ -13,14 +13,14 @@ _SAMPLES = 8
 
 
 def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
-    """The first instances of a shard."""
+    """Return the first instances of a shard."""
     examples = (inspection.decode(features, len(vocab)) for features in read_examples(path))
     texts = (text for example in examples for text in inspection.as_text(example, vocab))
     return list(itertools.islice(texts, _SAMPLES))
 
 
 def samples_section(samples: list[InstanceText], options: PretrainingDataOptions) -> str:
-    """The samples as HTML; every piece of text is escaped."""
+    """Return the samples as HTML; every piece of text is escaped."""
     names = inspection.LABELS.get(options.objective, ("", ""))
     legend = (
         "<p>Each masked token shows the original, struck through, and what the model sees in its place: "

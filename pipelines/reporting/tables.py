@@ -8,7 +8,7 @@ _NO_NUMBER = ("none", "")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; every cell is escaped. Columns of numbers are set to the right."""
+    """Return a table; every cell is escaped. Columns of numbers are set to the right."""
     rows = list(rows)
     classes = [
         ' class="number"' if all(row[column][:1].isdigit() or row[column] in _NO_NUMBER for row in rows) else ""
@@ -24,22 +24,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def percent(number: float) -> str:
-    """A share as a reader wants it: one decimal, two below 1%."""
+    """Return a share in percent: one decimal, two below 1%."""
     return f"{number:.2%}" if 0 < number < 0.01 else f"{number:.1%}"
 
 
 def share(part: int, whole: int) -> str:
-    """A part of a whole in percent."""
+    """Return a part of a whole in percent."""
     return percent(part / whole) if whole else _NO_NUMBER[0]
 
 
 def quotient(first: int, second: int) -> str:
-    """A mean with one decimal."""
+    """Return a mean with one decimal."""
     return f"{first / second:,.1f}" if second else _NO_NUMBER[0]
 
 
 def short(number: int) -> str:
-    """A number in millions or billions where it is large."""
+    """Return a number in millions or billions where it is large."""
     for limit, unit in ((1e9, "billion"), (1e6, "million")):
         if number >= limit:
             return f"{number / limit:.3g} {unit}"

@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from beambert_common.argument_parser import words
+from beambert_common.argument_parser import parse_words
 from beambert_common.flags import WholeNumber, fraction, shortened
 from pipelines.errors import DatasetError, EngineError
 
@@ -150,7 +150,7 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
 
 def _wrong(parser: _Parser, flags: list[str]) -> str:
     """Return the name of the first flag with a wrong value."""
-    for word in words(parser, flags):
+    for word in parse_words(parser, flags):
         try:
             parser.parse_known_args(flags[word.start : word.start + 1 + len(word.values)])
         except Exception:

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from pipelines.errors import AccessError
-from pipelines.io.access_errors import within
+from pipelines.io.access_errors import run_within
 from pipelines.runner.beam_flags import EMBEDDED_JOB_SERVER
 from pipelines.runner.flink_rest import FlinkCluster, listens
 
@@ -60,7 +60,7 @@ def _require_job_server(endpoint: str, seconds: float) -> None:
 
     with grpc.insecure_channel(endpoint) as channel:
         try:
-            within(seconds + 1, lambda: grpc.channel_ready_future(channel).result(timeout=seconds))
+            run_within(seconds + 1, lambda: grpc.channel_ready_future(channel).result(timeout=seconds))
         except (grpc.FutureTimeoutError, TimeoutError) as error:
             raise AccessError(
                 f"--job_endpoint {endpoint} does not answer as a Beam job server within {seconds:.0f} s; {_REMEDY}"

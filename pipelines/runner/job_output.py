@@ -23,9 +23,9 @@ from pipelines.io.output_directory import (
     WORK_NAME,
     entries_of,
     is_lock,
-    is_work,
+    is_work_entry,
     require_own,
-    visible,
+    visible_names,
 )
 from pipelines.io.versions import versions
 
@@ -71,7 +71,7 @@ def _remote_entries(folder: str) -> set[str]:
     if LOCK_NAME in names:
         with suppress(FileNotFoundError):
             names -= {LOCK_NAME} if is_lock(read_bytes(f"{folder}/{LOCK_NAME}")) else set()
-    return visible(names)
+    return visible_names(names)
 
 
 def work_directory(output: str, content: list[Any]) -> str:
@@ -127,13 +127,13 @@ def delete_work(output: str) -> None:
     if "://" in output:
         with storage_errors(folder):
             found = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-            own = [path for path in found if is_work(path.removeprefix(f"{folder}/").split("/")[0])]
+            own = [path for path in found if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])]
             if own:
                 FileSystems.delete(own)
         return
     local = Path(folder)
     for path in list(local.iterdir()) if local.is_dir() else []:
-        if is_work(path.name):
+        if is_work_entry(path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with suppress(OSError):
         local.rmdir()

@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import delete_matching, read_bytes, storage_errors, write_text
-from pipelines.io.directory_lock import hold_file, holder, in_use, released_on_sigterm
+from pipelines.io.directory_lock import hold_file, in_use_error, lock_content, released_on_sigterm
 from pipelines.io.output_directory import LOCK_NAME
 from pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
@@ -80,7 +80,7 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
     from apache_beam.io.gcp.gcsio import parse_gcs_path
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
-    ours = holder().encode("utf-8")
+    ours = lock_content().encode("utf-8")
     remedy = f"if that one is dead, remove {path}"
     # With the options and credentials of all that is read and written there.
     client = FileSystems.get_filesystem(path)._gcsIO().client
@@ -107,9 +107,9 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
             generation = there.generation
             break
         if content:
-            raise in_use(f"--output {output}", content, remedy)
+            raise in_use_error(f"--output {output}", content, remedy)
     else:
-        raise in_use(f"--output {output}", b"", remedy)
+        raise in_use_error(f"--output {output}", b"", remedy)
     released = threading.Event()
 
     def release() -> None:
@@ -124,10 +124,10 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
 
 def _hold_object(output: str, path: str) -> Callable[[], None]:
     """Hold an output in another object store; two that begin at the same moment are told apart by who wrote last."""
-    ours = holder()
+    ours = lock_content()
     remedy = f"if that one is dead, remove {path}"
     with suppress(FileNotFoundError):
-        raise in_use(f"--output {output}", read_bytes(path), remedy)
+        raise in_use_error(f"--output {output}", read_bytes(path), remedy)
     try:
         write_text(path, ours)
     except (OSError, ValueError, BeamIOError) as error:
@@ -135,7 +135,7 @@ def _hold_object(output: str, path: str) -> Callable[[], None]:
     content = read_bytes(path)
     if content != ours.encode("utf-8"):
         # Another wrote at the same moment, after us.
-        raise in_use(f"--output {output}", content, remedy)
+        raise in_use_error(f"--output {output}", content, remedy)
     released = threading.Event()
 
     def release() -> None:

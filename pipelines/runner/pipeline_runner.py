@@ -205,7 +205,7 @@ def _file_error(name: str, message: str, output: str) -> str | None:
         and not (isinstance(kind, type) and issubclass(kind, OSError))
     ):
         return None
-    number = file_errors.number_in(message)
+    number = file_errors.errno_in(message)
     if number is not None and file_errors.cannot_write(number):
         return file_errors.write_line(f"--output {output}", number)
     return file_errors.line_of(OSError(message), f"--output {output}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         check_file,
         is_one_document,
         read_file,
-        recognise,
+        recognize_format,
         split_file,
     )
 else:
@@ -35,7 +35,7 @@ else:
             "check_file": "pipelines.sources.readers",
             "is_one_document": "pipelines.sources.readers",
             "read_file": "pipelines.sources.readers",
-            "recognise": "pipelines.sources.readers",
+            "recognize_format": "pipelines.sources.readers",
             "split_file": "pipelines.sources.readers",
         },
     )
@@ -50,6 +50,6 @@ __all__ = [
     "check_file",
     "is_one_document",
     "read_file",
-    "recognise",
+    "recognize_format",
     "split_file",
 ]

@@ -1,4 +1,4 @@
-"""BookCorpus as it is passed around: one sentence a line, books one after the other or a book a file."""
+"""BookCorpus in its usual form: one sentence a line, books one after the other or a book a file."""
 
 import io
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _LONGEST_BOOK = 20_000
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields the books of one file: runs of lines between empty lines, of at most 20,000 sentences each.
+    """Yield the books of one file: runs of lines between empty lines, of at most 20,000 sentences each.
 
     Books as running text, one a file, are `--input_format text`.
     """

@@ -33,7 +33,7 @@ class Document:
 
 
 def identity(sentences: Sequence[str]) -> bytes:
-    """The 16 bytes that stand for a text: blake2b of its cleaned sentences.
+    """Return the 16 bytes that identify a text: blake2b of its cleaned sentences.
 
     Equal texts are one document wherever they were found, so that neither file names nor their order show in results.
     """
@@ -41,10 +41,10 @@ def identity(sentences: Sequence[str]) -> bytes:
 
 
 def is_validation(document_id: bytes, validation_fraction: float) -> bool:
-    """Whether a document is held out. Decided by its text alone: adding documents never moves one across."""
+    """Return whether a document is in the validation split, by its text alone: adding documents moves none."""
     return int.from_bytes(document_id[8:12], "big") < validation_fraction * 2**32
 
 
-def bucket_of(document_id: bytes, num_buckets: int) -> int:
-    """The bucket of a document, uniform over `num_buckets`."""
+def partition_of(document_id: bytes, num_buckets: int) -> int:
+    """Return the partition of a document, uniform over `num_buckets`."""
     return int.from_bytes(document_id[:8], "big") % num_buckets

@@ -1,4 +1,4 @@
-"""Records with fields (JSON, CSV, Parquet) as documents, and what becomes of the bad ones.
+"""Records with fields (JSON, CSV, Parquet) as documents, and the handling of bad ones.
 
 A bad record ends the job (`--on_bad_record stop`), or is left out, counted and listed (`skip`).
 """
@@ -28,7 +28,7 @@ _REMEDY = "leave such records out with --on_bad_record skip"
 
 
 def language_code(value: object) -> str:
-    """What a file states as a document's language, if that is a code such as "en" or "pt-BR"; else ""."""
+    """Return a file's stated language of a document if it is a code such as "en" or "pt-BR"; else ""."""
     return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
@@ -73,7 +73,7 @@ def type_name(value: object) -> str:
 
 
 class FieldReader:
-    """Makes the records of one file documents.
+    """Convert the records of one file to documents.
 
     Args:
         path: the file, for messages.
@@ -119,7 +119,7 @@ class FieldReader:
         else:
             problem = f"field {field!r} is {type_name(text)}"
             if isinstance(text, list):
-                problem += f" that holds {next(type_name(each) for each in text if not isinstance(each, str))}"
+                problem += f" that holds {next(type_name(item) for item in text if not isinstance(item, str))}"
             return self.bad(NOT_TEXT, problem, place, number, raw, identifier)
         title = record.get("title")
         return Document(

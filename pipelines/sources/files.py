@@ -1,4 +1,4 @@
-"""What every reader needs: finding files, undoing compression, decoding lines, and errors that name the place."""
+"""Files for every reader: finding them, undoing compression, decoding lines, and errors that name the place."""
 
 import codecs
 import dataclasses
@@ -24,10 +24,10 @@ DEFAULT_TEXT_FIELD = "text"
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """How to read.
+    """The options of reading.
 
     Attributes:
-        input_format: one of `pipelines.sources.FORMATS`; "auto" recognises each file from its content.
+        input_format: one of `pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
         encoding: of text files; any that extends ASCII.
         text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
         language_field: the field or column that states a document's language; "" for "language" where there is one.
@@ -59,7 +59,7 @@ class ReadOptions:
 
 
 def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:
-    """Expands globs into files, sorted by path, none twice; empty files and directories are left out.
+    """Expand globs into files, sorted by path, none twice; empty files and directories are left out.
 
     Args:
         patterns: of local files or of any Beam filesystem.
@@ -72,27 +72,27 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
     for pattern in patterns:
         try:
             with storage_errors(pattern):
-                found = FileSystems.match([pattern])[0].metadata_list
+                matches = FileSystems.match([pattern])[0].metadata_list
         except (BeamIOError, OSError, ValueError) as error:
             raise SourceError(f"{flag} {pattern} cannot be listed ({error}); check the path and your access") from error
-        if _is_directory(pattern, found):
+        if _is_directory(pattern, matches):
             raise SourceError(
                 f"{flag} {pattern} is a directory; give a quoted pattern such as '{pattern.rstrip('/')}/*' "
                 "(files of all its folders: '**')"
             )
-        if not found:
+        if not matches:
             raise SourceError(
                 f"{flag} {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
             )
-        if not any(metadata.size_in_bytes for metadata in found):
+        if not any(metadata.size_in_bytes for metadata in matches):
             raise SourceError(f"{flag} {pattern} matches only empty files; give files that hold text")
-        for metadata in found:
+        for metadata in matches:
             if not _is_utf8(metadata.path):
                 raise SourceError(
                     f"{flag} {pattern} matches {ascii(metadata.path)[1:-1]}, a name that is not valid UTF-8; "
                     "rename the file, or give a pattern that does not match it"
                 )
-        files.update((metadata.path, metadata) for metadata in found if metadata.size_in_bytes)
+        files.update((metadata.path, metadata) for metadata in matches if metadata.size_in_bytes)
     return [files[path] for path in sorted(files)]
 
 
@@ -105,11 +105,11 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _is_directory(pattern: str, found: list[FileMetadata]) -> bool:
-    """Whether a pattern is the path of a directory, or in an object store a prefix that objects lie below."""
+def _is_directory(pattern: str, matches: list[FileMetadata]) -> bool:
+    """Return whether a pattern is the path of a directory, or in an object store a prefix of objects."""
     if "://" not in pattern:
         return os.path.isdir(pattern)  # noqa: PTH112
-    if any(metadata.size_in_bytes for metadata in found) or any(mark in pattern for mark in "*?["):
+    if any(metadata.size_in_bytes for metadata in matches) or any(mark in pattern for mark in "*?["):
         return False
     try:
         with storage_errors(pattern):
@@ -138,19 +138,19 @@ def require_unchanged(path: str, size: int, changed: Any) -> None:
             "run the same again when no other program writes there"
         ) from error
     if now.size_in_bytes != size or now.last_updated_in_seconds != changed:
-        what = (
+        change = (
             f"{size:,} bytes when the job started, {now.size_in_bytes:,} now"
             if now.size_in_bytes != size
             else "its modification time is another one"
         )
         raise SourceError(
-            f"{path} changed while the job read it ({what}); run the same again when no other program writes to it"
+            f"{path} changed while the job read it ({change}); run the same again when no other program writes to it"
         )
 
 
 @contextmanager
 def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.BufferedReader]:
-    """Opens a file for reading bytes, decompressed by its suffix.
+    """Open a file for reading bytes, decompressed by its suffix.
 
     Args:
         path: on any Beam filesystem.
@@ -183,7 +183,7 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
 def decode_lines(
     stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
 ) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
+    """Yield (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
 
     Raises:
         SourceError: a line is not valid in `encoding`, and `errors` is "strict".

@@ -1,7 +1,7 @@
-"""Project Gutenberg's plain text: licence, credits and contents out, hard-wrapped lines joined, chapters on demand.
+"""Project Gutenberg's plain text: license, credits and contents out, hard-wrapped lines joined, chapters on demand.
 
 Three layouts are known: the header of 1991-2003 that ends with the "SMALL PRINT", today's with the text between START
-and END lines, and those between with the START line in front and the small print behind.
+and END lines, and those between with the START line in front and the small print after it.
 """
 
 import codecs
@@ -21,7 +21,7 @@ _MODERN_START = re.compile(r"\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", r
 _MODERN_END = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 _HEADER_LINES = 60
 _FOOTER = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|\*{3,}START\*\*.*SMALL PRINT", re.IGNORECASE)
-# The last line of older books; where much follows, the file goes on with another book.
+# The last line of older books; where much follows, the file continues with another book.
 _END_LINE = re.compile(r"(?:The )?(?:End of|Ende)\b.*\bProje[ck]t Gutenb[eu]rg", re.IGNORECASE)
 _SHORT_REST_LINES = 15
 
@@ -84,14 +84,14 @@ _TITLE = re.compile(
 
 
 def is_gutenberg(head: bytes) -> bool:
-    """Whether the first few thousand bytes of a file are those of one of Project Gutenberg's books."""
+    """Return whether the first few thousand bytes of a file are those of one of Project Gutenberg's books."""
     return bool(re.search(rb"gutenberg(?:'s)?[^\n]{0,60}\be-?(?:text|book)|gutenberg-tm", head, re.IGNORECASE)) or bool(
         re.search(rb"proje[ck]t gutenberg(?:'s)? [^\n]{0,80}, by ", head, re.IGNORECASE)
     )
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Text of a book: the encoding that is asked for, else UTF-8 (as its mark or its validity says), else cp1252.
+    """Return the text of a book: in the encoding given, else UTF-8 if marked or valid, else cp1252.
 
     cp1252 holds Latin-1's letters and the quotes and dashes that many "Latin-1" books really use.
     """
@@ -106,12 +106,12 @@ def decode(data: bytes, encoding: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines without their ends, be they LF, CRLF, CR or CR CR LF, and without blanks at their ends."""
+    """Return lines without their ends (LF, CRLF, CR or CR CR LF) and without blanks at their ends."""
     return [line.rstrip() for line in _LINE_END.sub("\n", text).expandtabs().split("\n")]
 
 
 def find_title(lines: list[str]) -> str:
-    """The book's title as the header names it, or ""."""
+    """Return the book's title as the header names it, or ""."""
     for line in lines[:60]:
         if line.startswith("Title: "):
             return line[7:].strip()
@@ -127,7 +127,7 @@ def find_title(lines: list[str]) -> str:
 def split_books(lines: list[str]) -> list[list[str]]:
     """Cut a file into its books where it holds several, one after the other, as `cat *.txt` makes it.
 
-    Only the modern marks are looked for: without them `strip_licence` keeps what follows the end of a book.
+    Only the modern marks are looked for: without them `strip_license` keeps what follows the end of a book.
     """
     books, first = [], 0
     end = None
@@ -142,14 +142,14 @@ def split_books(lines: list[str]) -> list[list[str]]:
     return [*books, lines[first:]]
 
 
-def strip_licence(lines: list[str]) -> list[str]:
-    """The lines of the book itself, without Project Gutenberg's header, footer and credits; the table of contents too.
+def strip_license(lines: list[str]) -> list[str]:
+    """Return the lines of the book itself: no Project Gutenberg header, footer, credits or table of contents.
 
     A file without any of the known marks keeps all lines but the blocks that name Project Gutenberg.
     """
     start = 0
     for number, line in enumerate(lines):
-        # The small print may lie at the end of the file, behind the text.
+        # The small print may lie at the end of the file, after the text.
         if start and number > start + 400:
             break
         if _HEADER_END.match(line.lstrip()):
@@ -175,7 +175,7 @@ def strip_licence(lines: list[str]) -> list[str]:
 
 
 def _gap_after(lines: list[str], number: int, limit: int) -> int | None:
-    """Index of the first of two or more empty lines at or after `number`, at most `limit` lines further, or None."""
+    """Return the index of the first of two or more empty lines within `limit` lines from `number`, or None."""
     for index in range(number, min(number + limit, len(lines) - 1)):
         if not lines[index] and not lines[index + 1]:
             return index
@@ -183,7 +183,7 @@ def _gap_after(lines: list[str], number: int, limit: int) -> int | None:
 
 
 def _without_production_notes(lines: list[str]) -> list[str]:
-    """Cuts all up to the last note of the file's makers among the first lines, the title page before it included."""
+    """Cut all up to the last note of the file's makers among the first lines, with the title page before it."""
     last = max((number for number, line in enumerate(lines[:_FRONT_LINES]) if _PRODUCTION.search(line)), default=None)
     if last is None:
         return lines
@@ -194,7 +194,7 @@ def _without_production_notes(lines: list[str]) -> list[str]:
 
 
 def _without_title_page(lines: list[str], header: str) -> list[str]:
-    """Cuts the first blocks as far as they repeat the header's title and author, or say who translated the book."""
+    """Cut the first blocks that repeat the header's title and author, or name the translator."""
     kept = [block for block in blocks_of(lines) if any(block)]
     signature = [line for line in kept[0] if line] if kept else []
     if len(signature) == 1 and _SIGNATURE.match(signature[0]) and signature[0].casefold() not in header:
@@ -208,7 +208,7 @@ def _without_title_page(lines: list[str], header: str) -> list[str]:
 
 
 def _without_insertions(lines: list[str]) -> list[str]:
-    """Drops what names Project Gutenberg or gives a mail address in the midst of a book, and notes of transcribers."""
+    """Drop notes of transcribers and lines that name Project Gutenberg or give a mail address within a book."""
     text = "\n".join(lines).casefold()
     if not any(hint in text for hint in ("gutenb", "@", "transcriber")):
         return lines
@@ -222,7 +222,7 @@ def _without_insertions(lines: list[str]) -> list[str]:
 
 
 def _without_contents(lines: list[str]) -> list[str]:
-    """Cuts the table of contents: from its heading to the first gap behind its entries, or to the first empty line.
+    """Cut the table of contents: from its heading to the first gap after its entries, or to the first empty line.
 
     Only what is no prose is cut.
     """
@@ -242,7 +242,7 @@ def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
 
 
 def _clean(paragraph: str) -> str:
-    """Without notes of the file's makers, illustrations' places and underscores of emphasis; "" if no word is left."""
+    """Remove makers' notes, places of illustrations and underscores of emphasis; return "" if no word is left."""
     cleaned = paragraph
     if "[" in cleaned or "ranscriber" in cleaned or "TRANSCRIBER" in cleaned:
         cleaned = _INSERTED.sub("", cleaned)
@@ -256,7 +256,7 @@ def _clean(paragraph: str) -> str:
 
 
 def is_chapter_head(block: list[str]) -> bool:
-    """Whether a block (its empty lines included) is the heading of a chapter, a book or an act."""
+    """Return whether a block (its empty lines included) is the heading of a chapter, a book or an act."""
     lines = [line.strip() for line in block if line]
     if not 1 <= len(lines) <= _CHAPTER_HEAD_LINES:
         return False
@@ -264,7 +264,7 @@ def is_chapter_head(block: list[str]) -> bool:
 
 
 def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Cuts a book at its headings into (heading, lines with the heading); text before the first has the heading "".
+    """Cut a book at its headings into (heading, lines with the heading); text before the first has the heading "".
 
     What holds little text, as a heading that is followed by another one, goes with what follows it; no line is lost.
     """
@@ -286,14 +286,14 @@ def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields each book of the file, or with `options.document_unit` "chapter" a document for each of its chapters."""
+    """Yield each book of the file, or with `options.document_unit` "chapter" a document for each chapter."""
     for lines in split_books(split_lines(decode(stream.read(), options.encoding))):
         yield from _documents_of(lines, path, options)
 
 
 def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator[Document]:
     title = find_title(lines)
-    body = strip_licence(lines)
+    body = strip_license(lines)
     joiner = Joiner(body)
     chapters = split_chapters(body) if options.document_unit == "chapter" else []
     if not chapters:

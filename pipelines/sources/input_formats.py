@@ -1,4 +1,4 @@
-"""What the flags of commands that read text need of the readers, without importing them.
+"""The formats that commands need for their flags, without importing the readers.
 
 This file imports neither Beam nor pyarrow, so that `--help` does not wait for them.
 """

@@ -1,6 +1,6 @@
-"""JSON that is no JSON lines: an array of objects, or objects that extend over several lines.
+"""JSON beyond JSON lines: an array of objects, or objects that extend over several lines.
 
-The file is read piece by piece, so that an array may be larger than memory. A syntax error ends the reading: nothing
+The file is read chunk by chunk, so that an array may be larger than memory. A syntax error ends the reading: nothing
 says where the next object would start.
 """
 
@@ -18,7 +18,7 @@ from pipelines.sources.files import ReadOptions, invalid_byte
 from pipelines.sources.jsonl import json_problem
 
 _PIECE_BYTES = 256 << 10
-# A value that is cut off by the end of a piece is an error at most so far before it, or an open string.
+# A value that is cut off by the end of a chunk is an error at most so far before it, or an open string.
 _CUT_CHARACTERS = 16
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # An array whose first item is an object, or an object that continues on the next line.
@@ -29,7 +29,7 @@ _OBJECT_OVER_LINES = re.compile(rb'\{(?:[^\n]*[{\[][ \t]*\r?\n|[^\n]*,[ \t]*\r?\
 
 
 def is_json(stem: str, start: bytes) -> bool:
-    """Whether a file holds JSON values that are not a line each.
+    """Return whether a file holds JSON values that are not a line each.
 
     Args:
         stem: its name without the suffix of a compression.
@@ -44,7 +44,7 @@ def is_json(stem: str, start: bytes) -> bool:
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document for each object, or item of a top-level array.
+    """Yield a document for each object, or item of a top-level array.
 
     Raises:
         SourceError: the file is not JSON, or an object holds no text in its field and such records stop the job.
@@ -71,18 +71,18 @@ class _Values:
         self._ended = False
 
     def items(self) -> Iterator[tuple[int, Any, str]]:
-        """Yields (line that it begins in, value, value as it is written)."""
-        while self._next():
-            if self._next() != "[":
+        """Yield (number of its first line, value, value as it is written)."""
+        while self._peek():
+            if self._peek() != "[":
                 yield self._value()
                 continue
             self._advance(1)
-            if self._next() == "]":
+            if self._peek() == "]":
                 self._advance(1)
                 continue
             while True:
                 yield self._value()
-                mark = self._next()
+                mark = self._peek()
                 if mark not in (",", "]"):
                     self._fail("neither a comma nor a bracket after an item" if mark else "the array is cut off")
                 self._advance(1)
@@ -90,18 +90,18 @@ class _Values:
                     break
 
     def _value(self) -> tuple[int, Any, str]:
-        self._next()
+        self._peek()
         line, start = self._line, self._position
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._position)
             except (ValueError, RecursionError) as error:
-                if self._may_be_cut(error) and self._more():
+                if self._may_be_cut(error) and self._read_more():
                     start = self._position
                     continue
                 self._fail(json_problem(error), error)
-            # A number may go on in the next piece.
-            if end == len(self._text) and self._more():
+            # A number may continue in the next chunk.
+            if end == len(self._text) and self._read_more():
                 start = self._position
                 continue
             raw = self._text[start:end]
@@ -113,29 +113,29 @@ class _Values:
             return False
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _CUT_CHARACTERS
 
-    def _next(self) -> str:
-        """The next character that is no blank, or "" at the end; it is not taken."""
+    def _peek(self) -> str:
+        """Return the next character that is no blank, or "" at the end, without consuming it."""
         while True:
             end = _BLANKS.match(self._text, self._position).end()  # type: ignore[union-attr]
             self._advance(end - self._position)
             if self._position < len(self._text):
                 return self._text[self._position]
-            if not self._more():
+            if not self._read_more():
                 return ""
 
     def _advance(self, characters: int) -> None:
         self._line += self._text.count("\n", self._position, self._position + characters)
         self._position += characters
 
-    def _more(self) -> bool:
-        """Reads at least as much as is held, so that a long value is not parsed once a piece; False at the end."""
+    def _read_more(self) -> bool:
+        """Read at least as much as is buffered, so that parsing a long value stays linear; return False at the end."""
         if self._ended:
             return False
-        held = self._text[self._position :]
-        data = self._stream.read(max(_PIECE_BYTES, len(held)))
+        buffered = self._text[self._position :]
+        data = self._stream.read(max(_PIECE_BYTES, len(buffered)))
         self._ended = not data
         try:
-            self._text = held + self._bytes.decode(data, final=self._ended)
+            self._text = buffered + self._bytes.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
             raise SourceError(
                 f"{self._path}, after line {self._line}: {invalid_byte(error, self._encoding)}; "

@@ -1,5 +1,7 @@
-"""JSON lines: an object a line, its text in a field (`--text_field`, "text"), its title and language in "title" and
-"language" if they are there."""
+"""JSON lines: an object a line, its text in a field (`--text_field`, "text").
+
+Title and language come from "title" and "language" if they are there.
+"""
 
 import io
 import json
@@ -11,7 +13,7 @@ from pipelines.sources.files import ReadOptions, invalid_byte, raw_lines
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document a line; every line of the text is a paragraph, a list of texts is a list of sentences.
+    """Yield a document a line; every line of the text is a paragraph, a list of texts is a list of sentences.
 
     Raises:
         SourceError: a line is not a JSON object or its field holds no text, and such records stop the job.

@@ -1,4 +1,4 @@
-"""Kinds of files that hold no text as they are: archives, office documents, images, databases, web pages, XML.
+"""Kinds of files that are not text: archives, office documents, images, databases, web pages, XML.
 
 They are recognized by their first bytes, and by name only where the bytes are ambiguous. Ordinary text must never be
 taken for one of them, whatever character it starts with.
@@ -17,7 +17,7 @@ _AS_TEXT = "or read it as it is with --input_format text"
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a file is, and what to do with it.
+    """A kind of file, and the remedy for it.
 
     Attributes:
         name: with its article, such as "a zip archive".
@@ -149,7 +149,7 @@ def _zip_kind(stem: str, head: bytes) -> Kind:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether the first 512 bytes are a tar header: by its mark, or in the oldest format by its checksum."""
+    """Return whether the first 512 bytes are a tar header: by its mark, or in the oldest format by its checksum."""
     if head[257:262] == b"ustar":
         return True
     digits = head[148:156].strip(b" \0")

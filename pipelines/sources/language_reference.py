@@ -16,7 +16,7 @@ _UNDERLINE = re.compile(r"^([*=\-~^\"])\1{2,}$")
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:  # noqa: ARG001
-    """Yields a document for each topic; a block between empty lines is a paragraph. The stream is not read."""
+    """Yield a document for each topic; a block between empty lines is a paragraph. The stream is not read."""
     from pydoc_data.topics import topics
 
     for name in sorted(topics):

@@ -40,7 +40,7 @@ def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecode
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document a row: every line of a text is a paragraph; a list of texts is a list of sentences.
+    """Yield a document a row: every line of a text is a paragraph; a list of texts is a list of sentences.
 
     A row whose text is not UTF-8 is a bad record. A row whose text is null is a rejected document and never stops the
     job: the column's type has been checked.
@@ -75,12 +75,12 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         raise SourceError(
             f"{path}: no column {language_field!r} (found: {', '.join(schema.names)}); name it with --language_field"
         )
-    others = [
+    metadata_columns = [
         name
         for name in ("title", language_field)
         if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
     ]
-    columns_read = sorted({options.text_field, *others, *filter(None, [options.id_field])})
+    columns_read = sorted({options.text_field, *metadata_columns, *filter(None, [options.id_field])})
     fields = FieldReader(path, options)
     try:
         batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=columns_read)
@@ -95,10 +95,10 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             identifier = source_id(row[options.id_field]) if options.id_field else ""
             lines = text if listed else (text or "").splitlines()
             paragraphs = [line for line in lines or [] if line]
-            title = row["title"] or "" if "title" in others else ""
+            title = row["title"] or "" if "title" in metadata_columns else ""
             language = (
                 stated_language(row[language_field], options, f"{path}, row {number}")
-                if language_field in others
+                if language_field in metadata_columns
                 else ""
             )
             yield Document(

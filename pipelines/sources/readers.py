@@ -42,12 +42,12 @@ _WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
 # Those whose reader itself says what is wrong with a file of another kind.
 _CHECKED_BY_READER = ("parquet", "wikipedia")
 
-# Bytes looked at to recognise a format; old Gutenberg books begin with a page about their letters.
+# Bytes looked at to recognize a format; old Gutenberg books begin with a page about their letters.
 _PEEK = 4096
 
 
-def recognise(name: str, head: bytes) -> str:
-    """The format of a file from its name and its first decompressed bytes; "text" when nothing else fits."""
+def recognize_format(name: str, head: bytes) -> str:
+    """Return the format of a file from its name and its first decompressed bytes; "text" when nothing else fits."""
     stem = stem_of(name)
     if head.startswith(b"PAR1"):
         return "parquet"
@@ -70,16 +70,16 @@ def recognise(name: str, head: bytes) -> str:
 
 
 def _format_of(path: str, head: bytes, options: ReadOptions) -> str:
-    """The format that a file is read as.
+    """Return the format that a file is read as.
 
     Raises:
         SourceError: it is of a kind that holds no text as it is; the message says which, and what to do.
     """
-    asked = options.input_format
-    input_format = recognise(path, head) if asked == "auto" else asked
+    requested = options.input_format
+    input_format = recognize_format(path, head) if requested == "auto" else requested
     kind = kind_of(path, head) if input_format not in _CHECKED_BY_READER else None
     # Who names a format has decided how text is read; no name makes text of an image.
-    if kind and (kind.binary or asked == "auto"):
+    if kind and (kind.binary or requested == "auto"):
         raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
     return input_format
 
@@ -101,7 +101,7 @@ def check_file(path: str, options: ReadOptions) -> bool:
 
 
 def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
-    """Parts (path, start, stop) of a file, for several workers to read with `read_file`.
+    """Return the splits (path, start, stop) of a file, for several workers to read with `read_file`.
 
     Goes by the name alone: a part but the first of a file that turns out to be no Wikipedia dump is empty.
 
@@ -116,7 +116,7 @@ def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, in
 
 
 def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-    """Reads the documents of one file, or of one of the parts that `split_file` makes of it.
+    """Read the documents of one file, or of one split of `split_file`.
 
     Args:
         path: a path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` are undone.
@@ -155,5 +155,5 @@ def is_one_document(path: str, options: ReadOptions) -> bool:
     input_format = options.input_format
     if input_format == "auto":
         with open_decompressed(path) as stream:
-            input_format = recognise(path, stream.peek(_PEEK))
+            input_format = recognize_format(path, stream.peek(_PEEK))
     return input_format == "text"

@@ -8,7 +8,7 @@ from pipelines.sources.files import ReadOptions, decode_lines
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields the documents of one file. Several empty lines, or lines of blanks, count as one; none is a document."""
+    """Yield the documents of one file. Several empty or blank lines count as one; no document is empty."""
     lines: list[str] = []
     first = 0
     for number, line in decode_lines(stream, path, options.encoding):

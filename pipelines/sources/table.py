@@ -26,7 +26,7 @@ def delimiter_of(header: str) -> str:
 
 
 def read_csv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document a row of CSV; fields with separators, line ends or quotation marks are quoted (RFC 4180).
+    """Yield a document a row of CSV; fields with separators, line ends or quotation marks are quoted (RFC 4180).
 
     Raises:
         SourceError: no column of that name, a quotation mark that is never closed, or a bad row and such rows stop
@@ -40,7 +40,7 @@ def read_csv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
 
 
 def read_tsv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document a line of tab-separated fields, a quotation mark being a character like others.
+    """Yield a document a line of tab-separated fields, a quotation mark being a character like others.
 
     A field that is quoted as in CSV loses its quotes, as pandas and spreadsheets write it.
 
@@ -57,7 +57,7 @@ def read_tsv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
 
 
 class _Lines:
-    """Lines with their ends, which a quoted field may hold; those of the row that is read are kept."""
+    """Lines with their ends, which a quoted field may contain; those of the current row are kept."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
@@ -65,7 +65,7 @@ class _Lines:
         self.row: list[str] = []
 
     def header(self) -> str:
-        """The first line that is not blank, still to be read."""
+        """Return the first line that is not blank, without consuming it."""
         for _, line in self._lines:
             self._ahead.append(f"{line}\n")
             if line.strip():
@@ -137,9 +137,9 @@ def _columns(header: list[str] | str, path: str, options: ReadOptions) -> list[s
     for flag, name in {**fields, "--language_field": options.language_field}.items():
         if name and names.count(name) != 1:
             problem = f"no column {name!r} in the first line" if name not in names else f"two columns {name!r}"
-            found = ", ".join(map(repr, names[:20]))
+            columns = ", ".join(map(repr, names[:20]))
             raise SourceError(
-                f"{path}: {problem} (found: {found[:500]}); name the column with {flag}, or read a file that is no "
+                f"{path}: {problem} (found: {columns[:500]}); name the column with {flag}, or read a file that is no "
                 "table with --input_format text"
             )
     return names

@@ -8,7 +8,7 @@ from pipelines.sources.files import ReadOptions, decode_lines
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields the one document of a file.
+    """Yield the one document of a file.
 
     Empty lines separate paragraphs and the lines between them belong together, as in hard-wrapped text; a file
     without any empty line has one paragraph a line. Yields the document even when it is empty, so that it is counted.

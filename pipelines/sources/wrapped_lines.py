@@ -1,4 +1,4 @@
-"""Hard-wrapped text, as books and mails have it: blocks of lines to paragraphs."""
+"""Hard-wrapped text, as in books and mails: blocks of lines to paragraphs."""
 
 import itertools
 import re
@@ -11,7 +11,7 @@ _LEAST_WIDTH = 45
 
 
 def blocks_of(lines: list[str]) -> Iterator[list[str]]:
-    """Cuts lines into blocks: a run of lines with text and the empty lines that follow it."""
+    """Cut lines into blocks: a run of lines with text and the empty lines that follow it."""
     block: list[str] = []
     for line in lines:
         if line and block and not block[-1]:
@@ -23,13 +23,13 @@ def blocks_of(lines: list[str]) -> Iterator[list[str]]:
 
 
 def is_prose(block: list[str]) -> bool:
-    """Whether lines are hard-wrapped prose of five lines or more, rather than verse, a list or a heading."""
+    """Return whether lines are hard-wrapped prose of five lines or more, rather than verse, a list or a heading."""
     lines = [line.strip() for line in block if line]
     return len(lines) >= 5 and _wrapped_share(lines) > 0.6
 
 
 def _wrapped_share(lines: list[str]) -> float:
-    """Share of line ends that wrapping explains: the next line's first word had no room in the block's width."""
+    """Return the share of line ends that wrapping explains: the next line's first word did not fit."""
     width = max(_LEAST_WIDTH, *map(len, lines))
     # A tenth of slack: books were wrapped by hand, or with blanks after a full stop that are gone.
     wrapped = sum(
@@ -39,7 +39,7 @@ def _wrapped_share(lines: list[str]) -> float:
 
 
 def _split_by_indent(lines: list[str]) -> list[list[str]]:
-    """Cuts a block where its lines are indented like its first one, while others are not: speeches, paragraphs."""
+    """Cut a block where its lines are indented like its first one, while others are not: speeches, paragraphs."""
     indents = [len(line) - len(line.lstrip()) for line in lines]
     if indents[0] <= min(indents):
         return [lines]
@@ -52,7 +52,7 @@ def _split_by_indent(lines: list[str]) -> list[list[str]]:
 
 
 def _broken_word(line: str, following: str) -> tuple[str, str] | None:
-    """The two parts of a word that a line's end breaks at a hyphen, or None. Both lines are stripped."""
+    """Return both parts of a word that a line's end breaks at a hyphen, or None. Both lines are stripped."""
     if not line.endswith("-"):
         return None
     left = re.search(r"(?<!\w)(\w++)-$", line)
@@ -61,7 +61,7 @@ def _broken_word(line: str, following: str) -> tuple[str, str] | None:
 
 
 class Joiner:
-    """Joins wrapped lines; a hyphen at a line's end stays or goes as the book itself writes the word elsewhere."""
+    """Join wrapped lines; a hyphen at a line's end stays or goes as the book itself writes the word elsewhere."""
 
     def __init__(self, lines: list[str]) -> None:
         stripped = [line.strip() for line in lines]
@@ -71,7 +71,7 @@ class Joiner:
         self._hyphenates = sum("".join(parts) in self._words for parts in broken) > with_hyphen
 
     def join(self, lines: list[str]) -> str:
-        """One paragraph of stripped lines, whitespace folded."""
+        """Join stripped lines to one paragraph, whitespace folded."""
         pieces = [lines[0]]
         for line, following in itertools.pairwise(lines):
             parts = _broken_word(line, following)
@@ -92,11 +92,11 @@ class Joiner:
 
 
 def join_paragraphs(lines: list[str], joiner: Joiner | None = None) -> list[str]:
-    """Paragraphs of hard-wrapped lines.
+    """Return the paragraphs of hard-wrapped lines.
 
     A block between empty lines is one paragraph; so is a stanza, so that its sentences stay whole. Lines that neither
-    wrapping nor punctuation ties together (lists, the names of a play) stay paragraphs of their own, and lines
-    indented like the first of their block begin a new one (speeches).
+    wrapping nor punctuation ties together (lists, the names of a play) stay paragraphs of their own. Lines indented
+    like the first of their block begin a new one (speeches).
     """
     joiner = joiner or Joiner(lines)
     paragraphs: list[str] = []

@@ -99,7 +99,7 @@ def test_every_number_has_a_reason_and_a_remedy(name):
     assert file_errors.write_line("f", error).startswith("f cannot be written (")
     assert file_errors.read_line("f", error).startswith("f ")
     # What a worker process prints of it.
-    assert file_errors.number_in(f"x: {error} [while running 'y']") == NUMBERS[name]
+    assert file_errors.errno_in(f"x: {error} [while running 'y']") == NUMBERS[name]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_numbers_are_taken_out_of_messages(text, expected):
     ],
 )
 def test_temporary_names_are_those_the_user_knows(temporary, name):
-    assert file_errors.known_name(temporary) == name
+    assert file_errors.without_temporary_suffix(temporary) == name
 
 
 @given(st.text())
 def test_any_text_is_searched_without_an_error(text):
-    file_errors.number_in(text)
+    file_errors.errno_in(text)
     file_errors.without_numbers(text)
     file_errors.line_of(OSError(text))
 

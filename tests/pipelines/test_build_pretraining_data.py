@@ -22,7 +22,7 @@ def test_every_shard_has_draws_of_its_own_and_always_the_same():
 
 def test_a_random_replacement_is_never_special_or_unused():
     vocab = Vocabulary(("[PAD]", "[unused0]", "a", "[UNK]", "[CLS]", "##b", "[SEP]", "[MASK]", "[unused17]", "[x]"))
-    assert MaskingVocabulary.of(vocab).replacement_ids.tolist() == [2, 5, 9]
+    assert MaskingVocabulary.from_vocabulary(vocab).replacement_ids.tolist() == [2, 5, 9]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def assert_same_words_and_ids(texts: list[str], do_lower_case: bool, encoders: l
     flat = [word if len(word) <= 200 else "[UNK]" for text in expected for word in text]
     for compiled in encoders:
         ids, row_splits = Tokenizer(vocabulary, do_lower_case, compiled=compiled).encode_batch(texts)
-        assert [vocabulary.pieces[i] for i in ids] == flat, compiled
+        assert [vocabulary.tokens[i] for i in ids] == flat, compiled
         assert np.diff(row_splits).tolist() == [len(text) for text in expected], compiled
 
 
@@ -50,7 +50,7 @@ def assert_same_offsets(texts: list[str], do_lower_case: bool, encoders: list[bo
     for text, (first, last) in zip(texts, pairwise(row_splits), strict=True):
         for piece_id, (start, end) in zip(ids[first:last], results[0][first:last].tolist(), strict=True):
             assert 0 <= start < end <= len(text)
-            piece = vocabulary.pieces[piece_id]
+            piece = vocabulary.tokens[piece_id]
             if piece == "[UNK]":
                 continue
             # Not what looks beyond the slice: final sigma, and one character that falls apart into several words.
@@ -144,7 +144,7 @@ def test_generated_vocabularies(encoders: list[bool], text: str, pieces: set[str
     vocabulary = Vocabulary(
         tuple(dict.fromkeys([*SPECIAL_TOKENS, *sorted(pieces), *(f"##{p}" for p in sorted(pieces))]))
     )
-    known = set(vocabulary.pieces)
+    known = set(vocabulary.tokens)
     expected = [piece for word in published_words(text, True) for piece in published_pieces(word, known)]
     for compiled in encoders:
         assert Tokenizer(vocabulary, compiled=compiled).tokenize(text) == expected, compiled

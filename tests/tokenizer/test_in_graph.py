@@ -54,7 +54,7 @@ def assert_same_ids(in_graph: InGraphTokenizer, exact: Tokenizer, texts: list[st
     assert found.dtype == tf.int32
     if not np.array_equal(found.row_splits, row_splits) or not np.array_equal(found.flat_values, ids):
         for text, row in zip(texts, found, strict=True):
-            assert [exact.vocabulary.pieces[i] for i in row] == exact.tokenize(text), ascii(text)
+            assert [exact.vocabulary.tokens[i] for i in row] == exact.tokenize(text), ascii(text)
         pytest.fail("rows are equal, the whole is not")
 
 
@@ -138,7 +138,7 @@ def test_a_sigma_at_the_end_of_a_word(
     # Two texts side by side know nothing of each other.
     for texts in ([text], ["\u0391", text, "\u0391"]):
         row = in_graph(texts)[len(texts) // 2]
-        assert exact.vocabulary.pieces[row[-1]][-1] == sigma
+        assert exact.vocabulary.tokens[row[-1]][-1] == sigma
 
 
 def test_words_of_200_characters_and_more() -> None:

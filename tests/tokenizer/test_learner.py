@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenizer.coverage import coverage
-from tokenizer.learner import learn_vocabulary, reserved_pieces
+from tokenizer.learner import learn_vocabulary, reserved_tokens
 from tokenizer.merging import merge_pairs
-from tokenizer.pruning import prune_pieces
+from tokenizer.pruning import prune_tokens
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from tokenizer.word_counts import count_words
 from tokenizer.wordpiece import split_word
@@ -104,7 +104,7 @@ def test_pruning_against_respelling(word_counts: dict[str, int], data: st.DataOb
     )
     candidates = data.draw(st.lists(st.sampled_from(parts), unique=True, max_size=25)) if parts else []
     keep = data.draw(st.integers(0, len(candidates)))
-    fast = prune_pieces(list(word_counts), list(word_counts.values()), alphabet, candidates, keep)
+    fast = prune_tokens(list(word_counts), list(word_counts.values()), alphabet, candidates, keep)
     assert fast == respelt_pruning(word_counts, alphabet, candidates, keep)
 
 
@@ -183,9 +183,9 @@ def test_learnt_vocabulary_is_a_vocabulary_and_spells_the_text(shared_data: Path
 
 def test_reserved_pieces_are_laid_out_as_released(shared_data: Path) -> None:
     released = (shared_data / "tokenizer/bert-base-uncased-vocab.txt").read_text(encoding="utf-8").split("\n")
-    assert reserved_pieces(994) == released[:999]
-    assert reserved_pieces(0) == list(SPECIAL_TOKENS)
-    assert reserved_pieces(2) == ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert reserved_tokens(994) == released[:999]
+    assert reserved_tokens(0) == list(SPECIAL_TOKENS)
+    assert reserved_tokens(2) == ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_merges_by_hand() -> None:
@@ -197,13 +197,13 @@ def test_merges_by_hand() -> None:
 
 def test_pruning_by_hand() -> None:
     def kept(candidates: list[str], keep: int) -> list[str]:
-        return prune_pieces(["abcd", "ab"], [5, 1], ["a", "##b", "##c", "##d"], candidates, keep)
+        return prune_tokens(["abcd", "ab"], [5, 1], ["a", "##b", "##c", "##d"], candidates, keep)
 
     # "abcd" is abc ##d or, without abc, ab ##cd: neither abc nor the unused ##cd costs anything; the last goes.
     assert kept(["abc", "##cd", "ab"], 2) == ["abc", "ab"]
     assert kept(["##cd", "abc", "ab"], 2) == ["ab", "##cd"]
     # Greedy abc leads to three pieces (abc ##d ##e), ab to two (ab ##cde): abc costs -5, and goes before all else.
-    assert prune_pieces(["abcde"], [5], ["a", "##b", "##c", "##d", "##e"], ["abc", "ab", "##cde"], 2) == [
+    assert prune_tokens(["abcde"], [5], ["a", "##b", "##c", "##d", "##e"], ["abc", "ab", "##cde"], 2) == [
         "##cde",
         "ab",
     ]

@@ -117,7 +117,7 @@ def test_offsets_by_hand(compiled: bool) -> None:
 
     def places(text: str) -> list[tuple[str, str]]:
         ids, _, offsets = tokenizer.encode_batch_with_offsets([text])
-        return [(SMALL.pieces[i], text[start:end]) for i, (start, end) in zip(ids, offsets, strict=True)]
+        return [(SMALL.tokens[i], text[start:end]) for i, (start, end) in zip(ids, offsets, strict=True)]
 
     assert places("UNw\u00c1nt\u00c9d, lowest") == [
         ("un", "UN"),
@@ -176,7 +176,7 @@ def test_align_words() -> None:
     """The example of google-research/bert's README, and a word of which nothing is left."""
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "john", "johan", "##son", "'", "s", "house"))
     ids, orig_to_tok_map = Tokenizer(vocabulary).align_words(["John", "Johanson", "'s", "\u200b", "house"])
-    assert [vocabulary.pieces[i] for i in ids] == ["john", "johan", "##son", "'", "s", "house"]
+    assert [vocabulary.tokens[i] for i in ids] == ["john", "johan", "##son", "'", "s", "house"]
     assert (orig_to_tok_map.dtype, orig_to_tok_map.tolist()) == (np.int64, [0, 1, 3, -1, 5])
     ids, orig_to_tok_map = Tokenizer(vocabulary).align_words([])
     assert (ids.tolist(), orig_to_tok_map.tolist()) == ([], [])
@@ -218,7 +218,7 @@ def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
     theirs.add_tokens(["covid"])
     theirs.save(str(tmp_path / "tokenizer.json"))
     loaded = Tokenizer.load(tmp_path)
-    assert loaded.vocabulary.pieces == (*pieces, "covid")
+    assert loaded.vocabulary.tokens == (*pieces, "covid")
     assert loaded.tokenize("Unwanted covid") == ["un", "##want", "##ed", "covid"]
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE", "continuing_subword_prefix": ""}}')
     with pytest.raises(VocabularyError, match=r"is of a BPE tokenizer, not of BERT's"):
@@ -310,6 +310,6 @@ def test_against_tensorflow_text(released: Vocabulary, sentences: list[str]) -> 
     ]
     assert len(ordinary) > 0.95 * len(sentences)
     assert sum(not text.isascii() for text in ordinary) > 500
-    theirs = tensorflow_text.FastBertTokenizer(list(released.pieces), lower_case_nfd_strip_accents=True)
+    theirs = tensorflow_text.FastBertTokenizer(list(released.tokens), lower_case_nfd_strip_accents=True)
     ids, row_splits = Tokenizer(released).encode_batch(ordinary)
     assert rows(ids, row_splits) == theirs.tokenize(ordinary).to_list()

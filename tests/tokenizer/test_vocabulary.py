@@ -13,7 +13,7 @@ PLAIN = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##s\n"
 
 def test_plain_file() -> None:
     vocabulary = Vocabulary.from_bytes(PLAIN, "v.txt")
-    assert vocabulary.pieces == (*SPECIAL_TOKENS, "the", "##s")
+    assert vocabulary.tokens == (*SPECIAL_TOKENS, "the", "##s")
     assert vocabulary.ids["##s"] == 6
     assert len(vocabulary) == 7
     assert vocabulary.to_bytes() == PLAIN
@@ -50,7 +50,7 @@ def test_repaired(data: bytes) -> None:
 def test_only_newlines_end_a_piece() -> None:
     odd = ("\u2028", "a\x85b", "\u3000", "\x0b")
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *odd))
-    assert Vocabulary.from_bytes(vocabulary.to_bytes(), "v.txt").pieces[5:] == odd
+    assert Vocabulary.from_bytes(vocabulary.to_bytes(), "v.txt").tokens[5:] == odd
 
 
 @pytest.mark.parametrize(

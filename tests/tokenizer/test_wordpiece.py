@@ -53,7 +53,7 @@ def test_against_all_spellings(word: str, starts: set[str], data: st.DataObject)
             spelling = [parts[0], *("##" + part for part in parts[1:])]
             if all(piece in pieces for piece in spelling):
                 spellings.append(spelling)
-    found = split_word(word, pieces, longest_piece=3)
+    found = split_word(word, pieces, longest_token=3)
     assert found == split_word(word, pieces)
     if found == ["[UNK]"]:
         # Somewhere the longest match led nowhere: no spelling takes the longest piece at every step.

@@ -40,7 +40,7 @@ def write_model(
 
     Args:
         directory: made.
-        task: of `names.TASKS`, or "pretraining".
+        task: of `variable_names.TASKS`, or "pretraining".
         labels: for classes.
         without: starts of the TF1 names of weights to leave out.
         left_to_right, multi_label: as of `ModelRecord`.

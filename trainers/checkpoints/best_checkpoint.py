@@ -1,4 +1,4 @@
-"""`best.json`: which checkpoint evaluated best so far, so that it is kept and found.
+"""`best.json`: the checkpoint with the best evaluation so far.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -18,7 +18,7 @@ LOWER_IS_BETTER = ("loss", "error", "perplexity")
 HIGHER_IS_BETTER = ("accuracy", "f1", "precision", "recall", "exact", "exact_match", "pearson", "spearman", "matthews")
 
 
-class Best(NamedTuple):
+class BestCheckpoint(NamedTuple):
     """The content of `best.json`.
 
     Attributes:
@@ -39,7 +39,7 @@ class _BestFields(TypedDict):
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a metric is the better the lower it is: by the last word of its name, of the two lists above.
+    """Return whether lower values of a metric are better, by the last word of its name.
 
     Raises:
         TrainingError: the name ends in no word of either list.
@@ -53,8 +53,8 @@ def lower_is_better(metric: str) -> bool:
     )
 
 
-def best(directory: Path) -> Best | None:
-    """The best checkpoint by the record in its directory; None if there is no record or no such checkpoint any more.
+def best(directory: Path) -> BestCheckpoint | None:
+    """Return the best checkpoint by the record in its directory; None without a record or its checkpoint.
 
     Raises:
         TrainingError: the record cannot be read.
@@ -66,12 +66,12 @@ def best(directory: Path) -> Best | None:
         return None
     except JsonError as error:
         raise TrainingError(f"{path}: {error}; remove it, the next evaluation writes it") from error
-    record = Best(content["step"], content["metric"], float(content["value"]))
+    record = BestCheckpoint(content["step"], content["metric"], float(content["value"]))
     return record if (directory / f"model.ckpt-{record.step}.index").exists() else None
 
 
-def better(directory: Path, step: int, metric: str, value: float) -> bool:
-    """Records a checkpoint as the best if its evaluation was better than the best before; of equals, the first stays.
+def record_if_improved(directory: Path, step: int, metric: str, value: float) -> bool:
+    """Record a checkpoint as the best if its evaluation improved on the best before; of equals, the first stays.
 
     Args:
         directory: of the checkpoints; that of `step` is there already.
@@ -95,6 +95,6 @@ def better(directory: Path, step: int, metric: str, value: float) -> bool:
         improved = value < before.value if lower else value > before.value
         if not improved:
             return False
-    content = json.dumps(Best(step, metric, value)._asdict(), indent=2) + "\n"
+    content = json.dumps(BestCheckpoint(step, metric, value)._asdict(), indent=2) + "\n"
     write_atomic(directory / FILE_NAME, content.encode())
     return True

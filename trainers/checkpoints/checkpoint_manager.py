@@ -1,7 +1,7 @@
 """Checkpoints: variables under their TF1 names, in the format that the released BERT's own checkpoints have.
 
 `model.ckpt-<step>.index` and `.data-00000-of-00001` hold every weight, `<name>/adam_m`, `<name>/adam_v` and
-global_step, readable by `tf.train.load_checkpoint`; `.state.json` holds what else a run goes on from. The index is put
+global_step, readable by `tf.train.load_checkpoint`; `.state.json` holds what else a run resumes from. The index is put
 in place last and removed first: a checkpoint is whole if and only if its index is there.
 """
 
@@ -27,28 +27,28 @@ _UNFINISHED = ".unfinished"
 
 
 class Checkpoint(NamedTuple):
-    """A whole checkpoint: the step it was saved after, and its path without `.index`."""
+    """A complete checkpoint: the step it was saved after, and its path without `.index`."""
 
     step: int
     prefix: Path
 
     @property
     def index_file(self) -> Path:
-        """The file whose being there makes the checkpoint whole."""
+        """Return the file whose presence makes the checkpoint complete."""
         return Path(f"{self.prefix}.index")
 
     @property
     def state_file(self) -> Path:
-        """The file of `state_of`, which need not be there."""
+        """Return the file of `state_of`, which may be missing."""
         return Path(f"{self.prefix}.state.json")
 
 
 class RetentionPolicy(NamedTuple):
-    """Which checkpoints stay.
+    """The rule for which checkpoints are kept.
 
     Attributes:
-        last: so many of the newest, 0 for all.
-        every_hours: beside them, the first one after each so many hours of training; None for none.
+        last: number of the newest, 0 for all.
+        every_hours: beside them, the first one after each such number of hours of training; None for none.
     """
 
     last: int = 5
@@ -56,7 +56,7 @@ class RetentionPolicy(NamedTuple):
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
-    """The whole checkpoints of a directory, oldest first; empty if there is no such directory."""
+    """Return the complete checkpoints of a directory, oldest first; empty if there is no such directory."""
     matches = [(path, _FILE_NAME.fullmatch(path.name)) for path in directory.glob("model.ckpt-*.index")]
     return sorted(Checkpoint(int(match[2]), path.with_suffix("")) for path, match in matches if match)
 
@@ -68,17 +68,17 @@ def save(
     vocab_size: int | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Writes a checkpoint; killed at any moment, also by a power failure, it leaves those of other steps usable.
+    """Write a checkpoint; killed at any moment, also by a power failure, it leaves those of other steps usable.
 
-    What an earlier save or removal left behind when it was killed is removed. Of several hosts that train together,
+    The remains of an earlier save or removal that was killed are removed. Of several hosts that train together,
     one alone may call this.
 
     Args:
         directory: made if need be.
-        step: number of updates made so far. If it was saved before, that checkpoint is lost until this one is whole.
+        step: number of steps made so far. If it was saved before, that checkpoint is lost until this one is whole.
         variables: by the name each is saved under.
-        vocab_size: rows to save of variables with a row for every piece, and of their slots; None for all.
-        state: what else the run goes on from, of JSON's types; None for nothing.
+        vocab_size: rows to save of variables with a row for every token, and of their slots; None for all.
+        state: what else the run resumes from, of JSON's types; None for nothing.
 
     Raises:
         StorageError: the checkpoint cannot be written.
@@ -109,7 +109,7 @@ def save(
         raise StorageError(
             f"checkpoint {final.prefix} cannot be written ({file_errors.reason_of(error)}); it takes "
             f"{bytes_needed(variables, vocab_size):,} bytes, {_free_bytes(directory):,} are free there; free some "
-            f"space, or make the directory writable, and start again: {_goes_on_from(directory)}"
+            f"space, or make the directory writable, and start again: {_resume_step(directory)}"
         ) from error
     return final
 
@@ -121,7 +121,7 @@ class _TimedState(TypedDict, total=False):
 
 
 def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any]:
-    """The state saved with a checkpoint; empty if there is none.
+    """Return the state saved with a checkpoint; empty if there is none.
 
     Args:
         checkpoint: whole.
@@ -143,13 +143,13 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
 
 
 def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> int:
-    """What the tensors of one checkpoint take on the disk; index and state are small beside them."""
+    """Return the bytes that one checkpoint's tensors take on the disk; index and state are small beside them."""
     total = 0
     for name, variable in variables.items():
-        rows, *others = variable.shape.as_list() or [1]
+        rows, *other_sizes = variable.shape.as_list() or [1]
         if vocab_size is not None and is_padded(name):
             rows = vocab_size
-        for size in others:
+        for size in other_sizes:
             rows *= size
         total += rows * variable.dtype.size
     return total
@@ -158,7 +158,7 @@ def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = 
 def space_warning(
     directory: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None, retention: RetentionPolicy
 ) -> str | None:
-    """One line if the disk has no room for the newest checkpoints that a run keeps, None if it has.
+    """Return a line if the disk has no room for the newest checkpoints that a run keeps, None if it has.
 
     While one more is saved, all those to be kept are still there. The best and the hourly ones are not reckoned with.
     """
@@ -173,7 +173,7 @@ def space_warning(
 
 
 def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | None) -> None:
-    """Removes the checkpoints that need not stay.
+    """Remove the checkpoints that the policy does not retain.
 
     Hours are those trained, `seconds` in a checkpoint's state, whatever the clock said; a checkpoint without them is
     none of the hourly ones.
@@ -208,12 +208,12 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
 
 
 def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> None:
-    """Assigns the values of a checkpoint.
+    """Assign the values of a checkpoint.
 
     Args:
         prefix: path of the checkpoint without `.index`.
         variables: by the name each was saved under; the checkpoint may hold more.
-        vocab_size: rows that the checkpoint has of variables with a row for every piece, and of their slots, the rest
+        vocab_size: rows that the checkpoint has of variables with a row for every token, and of their slots, the rest
             being filled with zeros; None for all.
 
     Raises:
@@ -261,7 +261,7 @@ def _write(
 
 
 def _remove(checkpoint: Checkpoint) -> None:
-    """Removes a checkpoint, or what is there of it, the index first."""
+    """Remove a checkpoint's remaining files, the index first."""
     if checkpoint.index_file.exists():
         checkpoint.index_file.unlink()
         synchronize(checkpoint.index_file.parent)
@@ -271,7 +271,7 @@ def _remove(checkpoint: Checkpoint) -> None:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Removes what a killed save was writing, and files of checkpoints whose index is not there."""
+    """Remove the files of a killed save, and files of checkpoints whose index is missing."""
     if (directory / _UNFINISHED).exists():
         shutil.rmtree(directory / _UNFINISHED)
     for path in directory.iterdir():
@@ -284,7 +284,7 @@ def _seconds_trained(checkpoint: Checkpoint) -> float:
     try:
         return float(state_of(checkpoint).get("seconds", 0.0))
     except TrainingError:
-        # Training need not stop because of an old checkpoint that nobody reads.
+        # Training need not stop because of an old checkpoint that is not read.
         return 0.0
 
 
@@ -293,7 +293,7 @@ def _free_bytes(directory: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def _goes_on_from(directory: Path) -> str:
+def _resume_step(directory: Path) -> str:
     whole = checkpoints(directory)
     return f"the same command resumes from {whole[-1].prefix}" if whole else "no checkpoint had been saved before"
 

@@ -1,4 +1,4 @@
-"""`--init_checkpoint`: the weights of any checkpoint, as far as a model has the same ones."""
+"""`--init_checkpoint`: the weights of any checkpoint that a model has too."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ _SHOWN_NAMES = 6
 
 
 class LoadedWeights(NamedTuple):
-    """What became of the weights, by TF1 name but for `ignored`, which has the names of the file.
+    """The weights that were loaded or not, by TF1 name; `ignored` has names of the file.
 
     Attributes:
         loaded: taken from the checkpoint.
@@ -28,23 +28,23 @@ class LoadedWeights(NamedTuple):
     ignored: tuple[str, ...]
 
     def lines(self, shown: int = _SHOWN_NAMES) -> list[str]:
-        """A line for each of the three that is not empty, with at most so many names."""
+        """Return a line for each of the three that is not empty, with at most N names."""
         rows = [(f"{word} {len(names)}", names) for word, names in zip(self._fields, self, strict=True) if names]
         return [count if count.startswith("loaded") else f"{count}: {listed(names, shown)}" for count, names in rows]
 
     def to_text(self) -> str:
-        """Every name, a line each."""
+        """Return every name, a line each."""
         return "".join(f"{word} {name}\n" for word, names in zip(self._fields, self, strict=True) for name in names)
 
 
 def listed(names: Sequence[str], shown: int = _SHOWN_NAMES) -> str:
-    """Names in one line: all, or the first and how many more."""
+    """Return names in one line: all, or the first and how many more."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def check_same_model(checkpoint: Checkpoint, config: BertConfig) -> None:
-    """Refuses a checkpoint whose weights would mean something else in a model of that configuration.
+    """Refuse a checkpoint whose weights would mean something else in a model of that configuration.
 
     Raises:
         TrainingError: a value differs; the message names every one that does.
@@ -62,7 +62,7 @@ def check_same_model(checkpoint: Checkpoint, config: BertConfig) -> None:
 
 
 def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any], leave: Collection[str] = ()) -> LoadedWeights:
-    """Assigns what a checkpoint and a model have in common.
+    """Assign what a checkpoint and a model have in common.
 
     Args:
         checkpoint: open.

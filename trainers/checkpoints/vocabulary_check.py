@@ -1,4 +1,4 @@
-"""The vocabulary of an open checkpoint, and whether its text is lower-cased, which not every kind of file says.
+"""The vocabulary of an open checkpoint, and whether its text is lower-cased, which not every format records.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -16,7 +16,7 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
         vocab_file: the value of --vocab_file, None to take the checkpoint's.
 
     Raises:
-        CheckpointError: there is none, or its pieces are not as many as the model's rows.
+        CheckpointError: it is missing, or its number of tokens differs from the model's rows.
         VocabularyError: the file is no vocabulary.
     """
     path = vocab_file or checkpoint.vocab_file
@@ -24,7 +24,7 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
         raise CheckpointError(f"{checkpoint.path} has no vocab.txt; give the model's with --vocab_file")
     vocabulary = Vocabulary.load(path)
     rows = checkpoint.config.vocab_size
-    # Some models at Hugging Face have rows that no piece uses, to round their number up.
+    # Some models at Hugging Face have rows that no token uses, to round their number up.
     if len(vocabulary) > rows or (len(vocabulary) < rows and checkpoint.kind != "huggingface"):
         raise CheckpointError(
             f"{path} has {len(vocabulary)} pieces, the model has vocab_size {rows}; give the model's own vocabulary"
@@ -33,5 +33,5 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
 
 
 def lower_casing_of(checkpoint: Checkpoint, vocabulary: Vocabulary) -> bool:
-    """Whether text is lower-cased: as the checkpoint says, or where it is silent, as the vocabulary shows."""
+    """Return whether text is lower-cased: by the checkpoint's record or, without one, by the vocabulary."""
     return not vocabulary.has_capitals() if checkpoint.do_lower_case is None else checkpoint.do_lower_case

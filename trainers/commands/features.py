@@ -198,7 +198,7 @@ class FeatureExtractor:
             counted = list(opened.layers)
         model_loading.check_max_seq_length(max_seq_length, opened.config, least=3)
         self.max_seq_length, self.batch_size = max_seq_length, batch_size
-        self.layout = Layout(layers, opened.config.hidden_size, opened.vocabulary.pieces, pooled=pooling != "none")
+        self.layout = Layout(layers, opened.config.hidden_size, opened.vocabulary.tokens, pooled=pooling != "none")
         self.vocabulary = opened.vocabulary
         self.tokenizer = Tokenizer(opened.vocabulary, opened.do_lower_case)
         self.cut = 0

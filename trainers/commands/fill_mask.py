@@ -166,7 +166,7 @@ def _fillings(model: Any, rows: list[np.ndarray], vocabulary: Vocabulary, top_k:
     best = np.argsort(-probabilities, axis=-1, kind="stable")[..., :top_k]  # [B, P, K]
     return [
         [
-            [Filling(vocabulary.pieces[piece], float(probabilities[row, mask, piece])) for piece in best[row, mask]]
+            [Filling(vocabulary.tokens[piece], float(probabilities[row, mask, piece])) for piece in best[row, mask]]
             for mask in range(len(positions))
         ]
         for row, positions in enumerate(masks)

@@ -1,6 +1,6 @@
-"""Which example stands where: the order of the train examples as a pure function of (seed, position).
+"""The order of the train examples as a pure function of (seed, position).
 
-Epoch e reads the shards of one duplicate, e modulo their number. The shards of an epoch come in a random order, a few
+Epoch e reads the shards of one copy, e modulo their number. The shards of an epoch come in a random order, a few
 at a time: a block, whose records are shuffled together. Nothing but the block of a position has to be known to find
 its example, so that reading can begin anywhere.
 """
@@ -37,11 +37,11 @@ class Block(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind its last example."""
+        """Return the position after its last example."""
         return self.first + sum(shard.examples for shard in self.shards)
 
     def records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Index of the shard and of the record in it, int64 [end - first] each, by position."""
+        """Return the shard index and the record index of each position, int64 [end - first] each."""
         counts = [shard.examples for shard in self.shards]
         shard = np.repeat(np.arange(len(counts)), counts)
         record = np.arange(len(shard)) - (np.cumsum(counts) - counts)[shard]
@@ -52,25 +52,25 @@ class Block(NamedTuple):
 
 
 def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[Block]:
-    """The blocks from the one that holds a position on, without end.
+    """Yield blocks from the one that contains a position on, without end.
 
     Args:
-        shards: train shards of one length of rows, by duplicate, at least one example in all.
+        shards: train shards of one length of rows, by copy, at least one example in all.
         seed: any whole number below 2**31.
         position: from 0.
     """
     numbers = sorted({shard.duplicate for shard in shards})
-    duplicates = [[shard for shard in shards if shard.duplicate == number] for number in numbers]
-    examples = [sum(shard.examples for shard in some) for some in duplicates]
+    copies = [[shard for shard in shards if shard.duplicate == number] for number in numbers]
+    examples = [sum(shard.examples for shard in shards_read) for shards_read in copies]
     row_length = shards[0].max_seq_length
     cycle, rest = divmod(position, sum(examples))
-    epoch, first = cycle * len(duplicates), position - rest
+    epoch, first = cycle * len(copies), position - rest
     while True:
-        some = duplicates[epoch % len(duplicates)]
-        end = first + examples[epoch % len(duplicates)]
+        shards_read = copies[epoch % len(copies)]
+        end = first + examples[epoch % len(copies)]
         if position < end:
             key = int(stateless_hash(seed, ORDER, row_length, epoch)[0])
-            in_order = [some[index] for index in permutation(key, len(some))]
+            in_order = [shards_read[index] for index in permutation(key, len(shards_read))]
             for number, block in enumerate(_blocks(in_order, first)):
                 if position < block.end:
                     yield block._replace(key=int(stateless_hash(key, number)[0]))
@@ -78,15 +78,15 @@ def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[
 
 
 def blocks_in_order(shards: Sequence[Shard]) -> Iterator[Block]:
-    """A block for each shard, nothing shuffled."""
+    """Return a block for each shard, nothing shuffled."""
     first = 0
     for shard in shards:
         yield (block := Block(first, (shard,), None))
         first = block.end
 
 
-class Update(NamedTuple):
-    """What one update reads.
+class StepExamples(NamedTuple):
+    """The examples that one step reads.
 
     Attributes:
         step: its number.
@@ -99,12 +99,12 @@ class Update(NamedTuple):
     first: int
 
 
-def updates(stages: Sequence[Stage], step: int, examples: Sequence[int], seed: int) -> Iterator[Update]:
-    """The updates from a step to the end of the last stage.
+def step_examples(stages: Sequence[Stage], step: int, examples: Sequence[int], seed: int) -> Iterator[StepExamples]:
+    """Yield the steps from a step to the end of the last stage.
 
     Args:
         stages: those that read one data directory, all from the first on; `step` lies in the last.
-        step: the first update.
+        step: the first step.
         examples: how many train examples there are of each length of rows.
         seed: of the run.
     """
@@ -114,15 +114,15 @@ def updates(stages: Sequence[Stage], step: int, examples: Sequence[int], seed: i
         consumed += stage.batch_size * np.bincount(lengths, minlength=len(examples))
     for number in range(step, stages[-1].end_step):
         index = int(length_of_step(np.array([number]), examples, seed)[0])
-        yield Update(number, index, int(consumed[index]))
+        yield StepExamples(number, index, int(consumed[index]))
         consumed[index] += stages[-1].batch_size
 
 
 def length_of_step(steps: np.ndarray, examples: Sequence[int], seed: int) -> np.ndarray:
-    """Which length of rows each step's batch has.
+    """Return the length of the rows in each step's batch.
 
-    Any run of steps has each length in proportion to its examples, to within a few batches, so that all lengths come to
-    the end of an epoch together. In whole numbers, so that every machine has the same.
+    Any run of steps has each length in proportion to its examples, to within a few batches. So all lengths reach the
+    end of an epoch together. In whole numbers, so that every machine has the same.
 
     Args:
         steps: int64 [n].
@@ -139,7 +139,7 @@ def length_of_step(steps: np.ndarray, examples: Sequence[int], seed: int) -> np.
 
 
 def _blocks(shards: Sequence[Shard], first: int) -> Iterator[Block]:
-    """Neighbouring shards together, as many as BLOCK_POSITIONS allows."""
+    """Group neighboring shards together, as many as BLOCK_POSITIONS allows."""
     taken: list[Shard] = []
     positions = 0
     for shard in shards:

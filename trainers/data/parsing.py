@@ -1,4 +1,4 @@
-"""Records of pretraining data to tensors, however the dataset was written.
+"""Parse records of pretraining data to tensors, by the dataset's options.
 
 Batches of several shapes are each computed by a graph of their own in which every length is known.
 """
@@ -13,7 +13,7 @@ from trainers.objective import Features, Objective, Sums
 
 
 def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:
-    """How many values each feature there can be has in a padded row: row_length, predictions, or one an instance."""
+    """Return the number of values of each possible feature in a padded row."""
     return {
         **dict.fromkeys(("input_ids", "input_mask", "segment_ids", "sequence_ids"), row_length),
         **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions),
@@ -24,7 +24,7 @@ def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict
 
 
 def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.Tensor], Features]:
-    """How to parse a batch of records whose rows have one length.
+    """Return a parser for a batch of records whose rows have one length.
 
     Args:
         dataset: the manifest: which features there are, their names in the files, and whether padding is left out.
@@ -62,7 +62,7 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.
 
 
 def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
-    """The task, its sums traced once for each length of rows where the dataset has several.
+    """Return the task, its metric sums traced once for each length of rows where the dataset has several.
 
     Args:
         task: what is trained.
@@ -88,7 +88,7 @@ def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
 
         if features["input_ids"].shape[1] is not None:
             return task.sums(features, seed)
-        which = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
-        return tf.switch_case(which, [lambda shape=shape: sums_at(*shape) for shape in shapes])
+        length_index = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
+        return tf.switch_case(length_index, [lambda shape=shape: sums_at(*shape) for shape in shapes])
 
     return dataclasses.replace(task, sums=sums)

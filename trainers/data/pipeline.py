@@ -1,4 +1,4 @@
-"""Batches of a pretraining dataset for the loop: what `trainers.data.example_order` decides, read, parsed and masked.
+"""Batches of a pretraining dataset for the loop: ordered by `trainers.data.example_order`, read, parsed and masked.
 
 Records are read by Python, one element after the other; parsing happens in the graph, in parallel, and ahead of use.
 """
@@ -15,7 +15,7 @@ import tensorflow as tf
 from pipelines.dataset import Dataset, Shard
 from pipelines.errors import DatasetError
 from trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from trainers.data.example_order import TRAIN_MASKS, VALIDATION_MASKS, blocks_in_order, train_blocks, updates
+from trainers.data.example_order import TRAIN_MASKS, VALIDATION_MASKS, blocks_in_order, step_examples, train_blocks
 from trainers.data.parsing import feature_lengths, parser
 from trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
 from trainers.data.stateless_random import stateless_hash
@@ -23,12 +23,12 @@ from trainers.data.verification import check_sizes
 from trainers.objective import Features
 from trainers.optimization.schedule import Stage
 
-# Parts of updates that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
+# Parts of steps that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
 _READ_AHEAD = 16
 
 
 class _Element(NamedTuple):
-    """What is read for one replica's part of an update.
+    """The examples that one replica reads for a step.
 
     Attributes:
         length_index: which length of rows, from the shortest, int32.
@@ -56,26 +56,26 @@ def train_batches(
     pad_rows: bool = False,
     corrupt_records: CorruptRecordPolicy | None = None,
 ) -> tf.data.Dataset:
-    """Batches of the train shards from an update to the end of its stage.
+    """Return batches of the train shards from a step to the end of its stage.
 
-    Which examples an update has, in which order, is a function of (seed, stages) alone (`trainers.data.example_order`),
-    and so are masks that are drawn here (`--masking dynamic`), again for every position of the order and every epoch.
+    The examples of a step and their order are a function of (seed, stages) alone (`trainers.data.example_order`). So
+    are masks that are drawn here (`--masking dynamic`), again for every position of the order and every epoch.
 
     Args:
         directory: where the shards' names start.
         dataset: the manifest.
         stages: those that read this directory, from the first of the run to the one that `step` lies in.
-        step: the first update.
+        step: the first step.
         seed: any whole number below 2**31.
         replicas: parts of a batch, which divide it.
         first_replica, local_replicas: the parts that are read here.
         pad_rows: whether rows of all lengths are padded to the longest, so that all batches have one shape.
-        damage: what is done about corrupt records; an error if it is not given.
+        corrupt_records: what is done about corrupt records; an error if it is not given.
 
     Returns:
-        A dataset of dicts of the features (`trainers.data.parsing.parser`), the masked_lm_* always among them: update
-        after update, an element [batch_size / replicas, ...] for each of the parts that are read here. Lengths of rows
-        and their room for masked tokens are static unless they differ by update. Iterate it within `reading_errors`.
+        A dataset of dicts of the features (`trainers.data.parsing.parser`), the masked_lm_* always among them: step
+        after step, an element [batch_size / replicas, ...] for each of the parts that are read here. Lengths of rows
+        and their room for masked tokens are static unless they differ by step. Iterate it within `reading_errors`.
 
     Raises:
         DatasetError: no train examples, or a shard that is missing or truncated.
@@ -85,25 +85,25 @@ def train_batches(
         raise DatasetError(f"{directory} holds no train examples; build the data from more text")
     check_sizes(directory, shards)
     lengths = _by_row_length(shards)
-    examples = [sum(shard.examples for shard in some) for some in lengths]
+    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
     corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = stages[-1].batch_size // replicas
 
-    keys_of = [int(stateless_hash(seed, TRAIN_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+    keys_of = [int(stateless_hash(seed, TRAIN_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
 
     def elements(beginning: int) -> Iterator[_Element]:
         streams: dict[int, RecordStream] = {}
-        passed_updates, passed_replicas = divmod(beginning, local_replicas)
-        for update in updates(stages, step + passed_updates, examples, seed):
-            some = lengths[update.length_index]
+        passed_steps, passed_replicas = divmod(beginning, local_replicas)
+        for examples_of_step in step_examples(stages, step + passed_steps, examples, seed):
+            of_length = lengths[examples_of_step.length_index]
             for replica in range(first_replica + passed_replicas, first_replica + local_replicas):
-                first = update.first + replica * part
-                if update.length_index not in streams:
-                    blocks = train_blocks(some, seed, first)
-                    streams[update.length_index] = RecordStream(directory, dataset, blocks, corrupt_records)
-                records = streams[update.length_index].read(first, part, update.step)
-                keys = stateless_hash(keys_of[update.length_index], first + np.arange(part))
-                yield _element(update.length_index, keys, records, part)
+                first = examples_of_step.first + replica * part
+                if examples_of_step.length_index not in streams:
+                    blocks = train_blocks(of_length, seed, first)
+                    streams[examples_of_step.length_index] = RecordStream(directory, dataset, blocks, corrupt_records)
+                records = streams[examples_of_step.length_index].read(first, part, examples_of_step.step)
+                keys = stateless_hash(keys_of[examples_of_step.length_index], first + np.arange(part))
+                yield _element(examples_of_step.length_index, keys, records, part)
             passed_replicas = 0
 
     count = (stages[-1].end_step - step) * local_replicas
@@ -122,7 +122,7 @@ def validation_batches(
     pad_rows: bool = False,
     corrupt_records: CorruptRecordPolicy | None = None,
 ) -> tf.data.Dataset | None:
-    """The first batches of the validation shards of duplicate 0, each example once, in the order of the manifest.
+    """Return the first batches of the validation shards of copy 0, each example once, in manifest order.
 
     Masks that are drawn here (`--masking dynamic`) are the same in every evaluation, whatever the batch size.
 
@@ -131,7 +131,7 @@ def validation_batches(
         dataset: the manifest.
         batch_size: examples a batch, over all replicas.
         max_batches: batches at most.
-        replicas, first_replica, local_replicas, pad_rows, damage: as of `train_batches`.
+        replicas, first_replica, local_replicas, pad_rows, corrupt_records: as of `train_batches`.
 
     Returns:
         A dataset as of `train_batches` with one feature more, example_weights float32 [batch_size / replicas]: all
@@ -146,7 +146,7 @@ def validation_batches(
         return None
     check_sizes(directory, shards)
     lengths = _by_row_length(shards)
-    examples = [sum(shard.examples for shard in some) for some in lengths]
+    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
     corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = batch_size // replicas
     ends = []
@@ -154,16 +154,18 @@ def validation_batches(
         count = -(-number // batch_size)
         ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
     # All lengths from the first batch to the last, so that the first batches stand for all.
-    which = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
+    batches = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
 
-    keys_of = [int(stateless_hash(0, VALIDATION_MASKS, some[0].max_seq_length)[0]) for some in lengths]
+    keys_of = [int(stateless_hash(0, VALIDATION_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
 
     def elements(beginning: int) -> Iterator[_Element]:
-        streams = [RecordStream(directory, dataset, blocks_in_order(some), corrupt_records) for some in lengths]
+        streams = [
+            RecordStream(directory, dataset, blocks_in_order(of_length), corrupt_records) for of_length in lengths
+        ]
         fillers = [stream.read(0, 1, 0) for stream in streams]
-        for number in range(beginning, len(which) * local_replicas):
+        for number in range(beginning, len(batches) * local_replicas):
             step, replica = divmod(number, local_replicas)
-            index, batch = which[step]
+            index, batch = batches[step]
             first = batch * batch_size + (first_replica + replica) * part
             real = min(max(examples[index] - first, 0), part)
             records = streams[index].read(first, real, step)
@@ -178,12 +180,12 @@ def validation_batches(
             features[name] *= element.weights[:, None]
         return {**features, "example_weights": element.weights}
 
-    return _batches(elements, len(which) * local_replicas, part, corrupt_records, weighted)
+    return _batches(elements, len(batches) * local_replicas, part, corrupt_records, weighted)
 
 
 @contextmanager
 def reading_errors(corrupt_records: CorruptRecordPolicy) -> Iterator[None]:
-    """Within it, an error of the reader comes up as it was raised, in place of an error of TensorFlow's."""
+    """Raise an error of the reader as it was raised, in place of TensorFlow's, while the body runs."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -203,23 +205,23 @@ def _element(length_index: int, keys: np.ndarray, records: list[bytes], real: in
 
 
 class _Reader:
-    """Elements by number. Those in order cost no more than their reading; a jump begins anew where it leads.
+    """Elements by number. Reading in order reads each record once; a jump starts again where it leads.
 
     Args:
-        elements: from the number of an element to it and all behind it.
-        damage: where errors are noted.
+        elements: from the number of an element to it and all after it.
+        corrupt_records: where errors are noted.
     """
 
     def __init__(self, elements: Callable[[int], Iterator[_Element]], corrupt_records: CorruptRecordPolicy) -> None:
         self._elements = elements
-        self._damage = corrupt_records
+        self._corrupt_records = corrupt_records
         self._lock = threading.Lock()
         self._following: Iterator[_Element] = iter(())
         self._next = -1
         self._error: Exception | None = None
 
     def read(self, number: np.int64) -> _Element:
-        """Element `number`; after an error nothing but the same error."""
+        """Return element `number`; after an error raise the same error for every later call."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -229,7 +231,7 @@ class _Reader:
                 self._next = int(number) + 1
                 return next(self._following)
             except Exception as error:
-                self._error = self._damage.error = error
+                self._error = self._corrupt_records.error = error
                 raise
 
 
@@ -240,7 +242,7 @@ def _batches(
     corrupt_records: CorruptRecordPolicy,
     features_of: Callable[[_Element], Features],
 ) -> tf.data.Dataset:
-    """The features of `count` elements of `part` examples each."""
+    """Return the features of `count` elements of `part` examples each."""
     reader = _Reader(elements, corrupt_records)
     dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
     shapes: tuple[list[int], ...] = ([], [part], [part], [part])
@@ -269,8 +271,8 @@ def _batches(
 def _features_of(
     directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool
 ) -> Callable[[_Element], Features]:
-    """From the tensors of an element to features, with masks."""
-    masking = DynamicMasking.of(directory, dataset)
+    """Return a function from an element's tensors to features, with masks."""
+    masking = DynamicMasking.from_dataset(directory, dataset)
     longest = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
 
     def features_at(shard: Shard, keys: tf.Tensor, records: tf.Tensor) -> Features:
@@ -285,7 +287,7 @@ def _features_of(
         return features
 
     def features_of(element: _Element) -> Features:
-        branches = [lambda shard=some[0]: features_at(shard, element.keys, element.records) for some in lengths]
+        branches = [lambda shard=shards[0]: features_at(shard, element.keys, element.records) for shards in lengths]
         return branches[0]() if len(branches) == 1 else tf.switch_case(element.length_index, branches)
 
     return features_of

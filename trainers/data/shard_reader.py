@@ -1,4 +1,4 @@
-"""Reads records of shards by number, and finds the corrupt ones among them.
+"""Read records of shards by number, and find the corrupt ones among them.
 
 A shard is read from front to end when it is opened, and kept in memory while its records are taken in any order: one
 pass over the file, the same for compressed shards, and a file that vanishes meanwhile does no harm.
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 class CorruptRecordPolicy:
-    """What is done about corrupt records, and what was found of them.
+    """The action on corrupt records, and the records found corrupt.
 
     Args:
         skip: whether another record of the same shard takes the place of a corrupt one; otherwise it is an error.
@@ -35,12 +35,12 @@ class CorruptRecordPolicy:
         self.error: Exception | None = None
         self._replaced: set[tuple[int, int]] = set()
 
-    def replaced(self, step: int, position: int) -> None:
-        """Notes that the example of an update at a position was replaced; more than once counts once."""
+    def record_replaced(self, step: int, position: int) -> None:
+        """Record that the example of a step at a position was replaced; repeated calls count once."""
         self._replaced.add((step, position))
 
-    def replaced_before(self, step: int) -> int:
-        """Examples of the updates before `step` that were replaced, whatever has been read ahead since."""
+    def num_replaced_before(self, step: int) -> int:
+        """Return the number of replaced examples of the steps before `step`, however far was read ahead."""
         return sum(of_step < step for of_step, _ in tuple(self._replaced))
 
 
@@ -54,7 +54,7 @@ class ShardRecords:
         skip: as of `CorruptRecordPolicy`.
 
     Raises:
-        DatasetError: it cannot be read, it is damaged so that records cannot be told apart, or it has another number of
+        DatasetError: it cannot be read, it is damaged so that records cannot be separated, or it has another number of
             them than the manifest says. When corrupt records are skipped, only if none of its records can be found.
     """
 
@@ -67,21 +67,21 @@ class ShardRecords:
         except OSError as error:
             raise DatasetError(f"{path} cannot be read ({error}); copy it again or build the data again") from error
         self._frames = find_records(self._content)
-        found, lost_at = len(self._frames.offsets), self._frames.lost_at
+        count, lost_at = len(self._frames.offsets), self._frames.lost_at
         whole = len(self._content) if lost_at is None else lost_at
-        if found < shard.examples and (lost_at is not None or self._compressed):
+        if count < shard.examples and (lost_at is not None or self._compressed):
             if not skip:
                 raise self._corrupt(whole, "no record can be made out behind it")
-        elif found != shard.examples:
+        elif count != shard.examples:
             raise DatasetError(
-                f"{path} holds {found} records, the manifest says {shard.examples}: it is not the file that was built; "
+                f"{path} holds {count} records, the manifest says {shard.examples}: it is not the file that was built; "
                 "copy it again or build the data again"
             )
-        if not found:
+        if not count:
             raise self._unreadable()
 
     def record(self, number: int) -> tuple[bytes, bool]:
-        """The content of a record, and whether it is that of another one because the record is corrupt.
+        """Return the content of a record, and whether it replaces a corrupt one.
 
         The next good record of the shard stands in for a corrupt one. Where the end of the shard cannot be read, the
         records before stand in for it, from the first on, each as often as the others.
@@ -99,10 +99,10 @@ class ShardRecords:
                 raise self._corrupt(offsets[index], "it does not fit its checksum")
         raise self._unreadable()
 
-    def _corrupt(self, offset: int, what: str) -> DatasetError:
+    def _corrupt(self, offset: int, problem: str) -> DatasetError:
         decompressed = " of its decompressed content" if self._compressed else ""
         return DatasetError(
-            f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({what}); copy the file "
+            f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({problem}); copy the file "
             "again or build the data again, or go on without such records with --on_corrupt skip"
         )
 
@@ -117,7 +117,7 @@ class RecordStream:
         directory: where the shards' names start.
         dataset: the manifest.
         blocks: in their order; the next is opened in the background while one is read.
-        damage: what to do about corrupt records.
+        corrupt_records: what to do about corrupt records.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class RecordStream:
         self._directory = directory
         self._compression = dataset.compression
         self._blocks = blocks
-        self._damage = corrupt_records
+        self._corrupt_records = corrupt_records
         self._background = ThreadPoolExecutor(max_workers=1)
-        self._next = self._opened_next()
+        self._next = self._open_next()
         self._current: _OpenBlock | None = None
 
     def read(self, first: int, count: int, step: int) -> list[bytes]:
-        """The records at `count` positions from `first` on, for update `step`.
+        """Return the records at `count` positions from `first` on, for step `step`.
 
         Raises:
             DatasetError: what is there cannot be read.
@@ -144,18 +144,18 @@ class RecordStream:
                 if self._next is None:
                     raise IndexError(f"position {position} lies behind the last block")
                 self._current = self._next.result()
-                self._next = self._opened_next()
+                self._next = self._open_next()
             for content, is_other in self._current.records(position, first + count):
                 if is_other:
-                    self._damage.replaced(step, first + len(records))
+                    self._corrupt_records.record_replaced(step, first + len(records))
                 records.append(content)
         return records
 
-    def _opened_next(self) -> "Future[_OpenBlock] | None":
+    def _open_next(self) -> "Future[_OpenBlock] | None":
         block = next(self._blocks, None)
         if block is None:
             return None
-        return self._background.submit(_OpenBlock, block, self._directory, self._compression, self._damage)
+        return self._background.submit(_OpenBlock, block, self._directory, self._compression, self._corrupt_records)
 
 
 class _OpenBlock:
@@ -167,14 +167,14 @@ class _OpenBlock:
         self._shard_at, self._record_at = block.records()
 
     def records(self, first: int, end: int) -> Iterator[tuple[bytes, bool]]:
-        """Those at the positions from `first` to `end` that lie in the block."""
+        """Return the records of the block at the positions from `first` to `end`."""
         places = slice(first - self.block.first, end - self.block.first)
         for shard, record in zip(self._shard_at[places].tolist(), self._record_at[places].tolist(), strict=True):
             yield self._shards[shard].record(record)
 
 
 def _decompressed(path: Path) -> bytes:
-    """The content of a gzip file as far as it can be read."""
+    """Return the content of a gzip file as far as it can be read."""
     chunks = []
     with gzip.open(path) as file:
         try:

@@ -1,4 +1,4 @@
-"""Random numbers by what they are for: a hash of a seed, a position, a column, in place of a generator's next draw.
+"""Stateless random numbers: a hash of a seed, a position and a column, in place of a generator's next draw.
 
 No draw depends on how many were made before it, so that batches, replicas and resumed runs all see the same. numpy
 keeps no promise about its generators' streams between versions; these are defined here. The mixing is that of
@@ -15,7 +15,7 @@ _SHIFTS = (30, 27, 31)
 
 
 def stateless_hash(*numbers: int | np.ndarray) -> np.ndarray:
-    """The hash of one or several numbers.
+    """Return the hash of one or several numbers.
 
     Args:
         numbers: integers from 0 to 2**64 - 1, scalars or arrays that broadcast.
@@ -33,8 +33,8 @@ def stateless_hash(*numbers: int | np.ndarray) -> np.ndarray:
     return state
 
 
-def hashed_further(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """In the graph, what `stateless_hash` gives for numbers behind those that gave the keys.
+def extend_hash(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Return, in the graph, `stateless_hash` with further numbers appended to those of the keys.
 
     Args:
         keys: uint64, results of `stateless_hash`.
@@ -50,7 +50,7 @@ def hashed_further(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def permutation(key: int, count: int) -> np.ndarray:
-    """An order of `count` things, int64 [count], by a hash of the key."""
+    """Return a permutation of `count` items, int64 [count], by a hash of the key."""
     return np.argsort(stateless_hash(key, np.arange(count)), kind="stable")
 
 

@@ -1,6 +1,6 @@
-"""Texts and pairs of texts to rows of pieces, all at once, as `convert_single_example` in run_classifier.py makes one.
+"""Encode texts and pairs of texts as rows of tokens, all at once (`convert_single_example` in run_classifier.py).
 
-Letters in shapes: N rows, T pieces of all rows together.
+Letters in shapes: N rows, T tokens of all rows together.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from trainers.errors import TaskDataError
 
 
 class TextRows(NamedTuple):
-    """Rows as `contract.Rows` has them, and which were cut.
+    """Rows as `finetuning_task.Rows` has them, and which were cut.
 
     Attributes:
         ids: int32 [T].
@@ -40,23 +40,23 @@ class TextRows(NamedTuple):
 def encode_texts(
     texts: Sequence[str], pairs: Sequence[str | None] | None, tokenizer: Tokenizer, max_seq_length: int
 ) -> TextRows:
-    """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], of every example; what `Tokenizer.encode` makes of each.
+    """Encode every example as `Tokenizer.encode` does: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-    What is too long is cut at the end, of a pair one piece at a time from the longer text, from the second if both are
-    as long. A second text without pieces, or with none left, has no [SEP].
+    A text that is too long is cut at its end. A pair loses one token at a time from the longer text, from the second if
+    both are equally long. A second text without tokens, or with none left, has no [SEP].
 
     Args:
         texts: the first texts, N.
         pairs: the second texts, N, None for an example that has none; None if no example has one.
         tokenizer: of the model.
-        max_seq_length: pieces of a row at most, [CLS] and [SEP] among them.
+        max_seq_length: tokens of a row at most, [CLS] and [SEP] among them.
 
     Raises:
         TaskDataError: max_seq_length leaves no room for [CLS] and [SEP].
     """
     first_ids, first_splits = tokenizer.encode_batch(texts)
     second_ids, second_splits = tokenizer.encode_batch([pair or "" for pair in pairs or [""] * len(texts)])
-    first, second = np.diff(first_splits), np.diff(second_splits)  # pieces of each text, [N]
+    first, second = np.diff(first_splits), np.diff(second_splits)  # tokens of each text, [N]
     special = np.where(second > 0, 3, 2)
     room = max_seq_length - special
     if len(room) and room.min() < 0:
@@ -69,7 +69,7 @@ def encode_texts(
     row_splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     starts = row_splits[:-1]
     vocabulary = tokenizer.vocabulary
-    # Every place that no piece of a text is put at is a [SEP] but the first of a row.
+    # Every place that no token of a text is put at is a [SEP] but the first of a row.
     ids = np.full(int(row_splits[-1]), vocabulary.sep_id, np.int32)
     ids[starts] = vocabulary.cls_id
     ids[ranges(starts + 1, kept_first)] = first_ids[ranges(first_splits[:-1], kept_first)]

@@ -1,4 +1,4 @@
-"""Compares the shards of a dataset with its manifest; without TensorFlow."""
+"""Compare the shards of a dataset with its manifest; without TensorFlow."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ _CHUNK = 1 << 22
 
 
 def check_sizes(directory: Path, shards: Sequence[Shard]) -> None:
-    """Compares the files with the manifest, by size.
+    """Compare the files with the manifest, by size.
 
     Raises:
         DatasetError: a shard is missing, or is not as long as the manifest says.
@@ -31,7 +31,7 @@ def check_sizes(directory: Path, shards: Sequence[Shard]) -> None:
 
 
 def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> None:
-    """Compares every byte of every shard with the manifest, by SHA-256 (`--verify`).
+    """Compare every byte of every shard with the manifest, by SHA-256 (`--verify`).
 
     Args:
         directory: where the shards' names start.

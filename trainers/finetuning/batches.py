@@ -1,7 +1,7 @@
 """Batches of encoded rows for the loop, and for prediction.
 
-Which rows an update has is a function of (seed, update) alone: every epoch is a permutation of all rows, the epochs
-follow each other without a gap, and every update takes the next of them (run_classifier.py: repeat, then batch).
+Which rows a step has is a function of (seed, step) alone: every epoch is a permutation of all rows, the epochs
+follow each other without a gap, and every step takes the next of them (run_classifier.py: repeat, then batch).
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class EpochOrder:
         self._order = np.empty(0, np.int64)
 
     def rows(self, first: int, size: int) -> np.ndarray:
-        """The rows at `size` positions from `first` on, int64 [size]."""
+        """Return the rows at `size` positions from `first` on, int64 [size]."""
         taken: list[np.ndarray] = []
         while size > 0:
             epoch, place = divmod(first, self.count)
@@ -48,7 +48,7 @@ class EpochOrder:
 
 
 class Width(NamedTuple):
-    """How many positions rows are padded to.
+    """The number of positions that rows are padded to.
 
     Attributes:
         most: the most that any row has or may have.
@@ -58,8 +58,8 @@ class Width(NamedTuple):
     most: int
     fixed: bool
 
-    def of(self, rows: Rows, chosen: np.ndarray) -> int:
-        """For a batch of these rows, int [B]."""
+    def for_rows(self, rows: Rows, chosen: np.ndarray) -> int:
+        """Return the width of a batch of these rows, int [B]."""
         if self.fixed:
             return self.most
         flat = _choices_of(rows, chosen)
@@ -70,14 +70,14 @@ class Width(NamedTuple):
 def train_batches(
     rows: Rows, head: str, seed: int, stage: Stage, step: int, share: InputShard, width: Width
 ) -> tf.data.Dataset:
-    """The batches from an update to the end of its stage, an element [batch_size / replicas, ...] a replica.
+    """Return batches from a step to the end of its stage, an element [batch_size / replicas, ...] a replica.
 
     Args:
         rows: with targets.
         head: of the task.
         seed: of the order.
         stage: that `step` lies in.
-        step: the first update.
+        step: the first step.
         share: which replicas' parts are read.
         width: positions of a row.
     """
@@ -85,9 +85,9 @@ def train_batches(
     order = EpochOrder(len(rows), seed)
 
     def elements() -> Iterator[dict[str, np.ndarray]]:
-        for update in range(step, stage.end_step):
-            chosen = order.rows(update * stage.batch_size, stage.batch_size)
-            positions = width.of(rows, chosen)
+        for number in range(step, stage.end_step):
+            chosen = order.rows(number * stage.batch_size, stage.batch_size)
+            positions = width.for_rows(rows, chosen)
             for replica in range(share.first_replica, share.first_replica + share.local_replicas):
                 yield features_of(rows, head, chosen[replica * part : (replica + 1) * part], positions)
 
@@ -95,13 +95,13 @@ def train_batches(
 
 
 def evaluation_order(rows: Rows) -> np.ndarray:
-    """The rows as `evaluation_batches` has them, the longest first, int64 [N]."""
+    """Return the rows in the order of `evaluation_batches`, the longest first, int64 [N]."""
     lengths = np.diff(rows.row_splits).reshape(-1, rows.choices).max(axis=1)
     return np.argsort(-lengths, kind="stable")
 
 
 def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard, width: Width) -> tf.data.Dataset:
-    """All rows in the order of `evaluation_order`, without targets.
+    """Return all rows in the order of `evaluation_order`, without targets.
 
     Args:
         rows: of the split.
@@ -121,7 +121,7 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             chosen = np.concatenate([chosen, np.repeat(chosen[-1:], batch_size - len(chosen))])
-            positions = width.of(rows, chosen)
+            positions = width.for_rows(rows, chosen)
             for replica in range(share.first_replica, share.first_replica + share.local_replicas):
                 yield features_of(rows, head, chosen[replica * part : (replica + 1) * part], positions)
 
@@ -129,7 +129,7 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
 
 
 def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
-    """What the model and the loss read of some rows.
+    """Return the features that model and loss read of the chosen rows.
 
     Args:
         rows: of a split.
@@ -162,21 +162,23 @@ def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[s
 
 
 def mean_width(rows: Rows, batch_size: int, width: Width) -> float:
-    """Positions that a row has on average once it stands in a batch: what an update costs is counted by it."""
+    """Return the mean width of rows in batches, by which the cost of a step is counted."""
     order = EpochOrder(len(rows), 0)
     batches = min(_SAMPLED_BATCHES, -(-len(rows) // batch_size))
-    return float(np.mean([width.of(rows, order.rows(batch * batch_size, batch_size)) for batch in range(batches)]))
+    return float(
+        np.mean([width.for_rows(rows, order.rows(batch * batch_size, batch_size)) for batch in range(batches)])
+    )
 
 
 def _choices_of(rows: Rows, chosen: np.ndarray) -> np.ndarray:
-    """Where the choices of rows stand in row_splits, int [B * C]."""
+    """Return where the choices of rows are in row_splits, int [B * C]."""
     return (chosen[:, None] * rows.choices + np.arange(rows.choices)).reshape(-1)
 
 
 def _dataset(
     elements: Callable[[], Iterator[dict[str, np.ndarray]]], rows: Rows, head: str, part: int, width: Width
 ) -> tf.data.Dataset:
-    """A dataset of what `elements` yields, of `part` rows each, with the targets that `rows` has."""
+    """Return a dataset of what `elements` yields, of `part` rows each, with the targets that `rows` has."""
     of_positions = {"input_ids", "input_mask", "segment_ids"}
     if head.startswith("token_classification"):
         of_positions.add("label_ids")

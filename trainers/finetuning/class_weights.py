@@ -1,4 +1,4 @@
-"""`--class_weights`: how much an example counts in the loss by its label."""
+"""`--class_weights`: the weight of an example in the loss, by its label."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ BALANCED = "balanced"
 
 
 def class_weights_of(text: str, task: FinetuningTask, rows: Rows) -> tuple[float, ...]:
-    """The weight of each class, in the order of the task's labels.
+    """Return the weight of each class, in the order of the task's labels.
 
     Args:
         text: "balanced", for N / (n * count) of each of n classes among N predictions, or LABEL=WEIGHT,..., 1 for a

@@ -6,7 +6,7 @@ from trainers.finetuning.finetuning_task import Logits, Rows
 
 
 def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) -> float | None:
-    """The mean over rows, or over labelled positions; None where the rows have no targets.
+    """Return the mean over rows, or over labeled positions; None where the rows have no targets.
 
     Spans are without: what padding adds to their loss is not known from their logits.
 
@@ -32,7 +32,7 @@ def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) ->
 
 
 def _cross_entropy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over rows of float [N, n] against int [N]; 0 of none."""
+    """Return the mean over rows of float [N, n] against int [N]; 0 of none."""
     if not len(labels):
         return 0.0
     scores = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)

@@ -20,7 +20,7 @@ from trainers.training.training_flags import add_training_arguments
 
 
 def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what is fine-tuned on what."""
+    """Add the flags of the task and the model."""
     parser.add_argument(
         "task",
         choices=tuple(TASKS),
@@ -75,7 +75,7 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that every fine-tuning run has."""
+    """Add the flags that every fine-tuning run has."""
     group = parser.add_argument_group("course of training")
     group.add_argument(
         "--warmup_proportion",
@@ -133,7 +133,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of `finetune`; names and defaults are those of run_classifier.py and run_squad.py."""
+    """Add the flags of `finetune`; names and defaults are those of run_classifier.py and run_squad.py."""
     parser.usage = (
         "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR\n"
         "         [--do_train] [--do_eval] [--do_predict] [OPTION ...]"

@@ -17,14 +17,14 @@ SHOWN_METRICS = {"loss": "loss", "accuracy": "accuracy"}
 LOSS = "task_loss"
 
 
-def finetuning_task(
+def finetuning_objective(
     model: BertForTask,
     *,
     multi_label: bool = False,
     class_weights: Sequence[float] | None = None,
     frozen_prefix: str | None = None,
 ) -> Objective:
-    """The task of a model. The loss is the weighted mean over what is predicted:
+    """Return the task of a model. The loss is the weighted mean over what is predicted:
 
     | head | a prediction is | its loss |
     |---|---|---|
@@ -32,10 +32,10 @@ def finetuning_task(
     | regression | a row | squared error |
     | multiple_choice | a row | cross-entropy over its choices |
     | span | a row | mean of the cross-entropies of start and end over all positions, padding too |
-    | token_classification | a labelled position | cross-entropy |
+    | token_classification | a labeled position | cross-entropy |
 
-    Features hold input_ids, input_mask and segment_ids, the targets as `contract.Rows` names them, padded with 0 or,
-    labels of positions, with -1, and may hold example_weights [B].
+    Features have input_ids, input_mask and segment_ids, the targets as `finetuning_task.Rows` names them, padded with 0
+    or, labels of positions, with -1. They may have example_weights [B].
 
     Args:
         model: made in the scope of the devices that train it.
@@ -46,7 +46,7 @@ def finetuning_task(
     by_class = None if class_weights is None else tf.constant(class_weights, tf.float32)
 
     def weights_of(features: Features) -> tf.Tensor:
-        """How much each prediction counts, float32 [B] or, of positions, [B, S]."""
+        """Return how much each prediction counts, float32 [B] or, of positions, [B, S]."""
         rows = features.get("example_weights")
         labels = features.get("label_ids", tf.zeros((), tf.int32))
         if model.task.startswith("token_classification"):
@@ -84,7 +84,7 @@ def finetuning_task(
 def _losses(
     model: BertForTask, features: Features, logits: tf.Tensor, multi_label: bool
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Loss and, where it can be said, rightness (1 or 0) of each prediction, float32 [B] or [B, S]."""
+    """Return the loss and, where defined, the correctness (1 or 0) of each prediction, float32 [B] or [B, S]."""
     if model.task == "regression":
         return tf.math.squared_difference(logits, features["label_values"]), None
     if model.task == "span":

@@ -24,7 +24,7 @@ from trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
 from trainers.errors import TrainingError
 from trainers.finetuning.batches import Width, evaluation_batches, evaluation_order, mean_width, train_batches
 from trainers.finetuning.evaluation_loss import evaluation_loss
-from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_task
+from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
 from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows
 from trainers.finetuning.outputs import print_summary, require_outputs, write_model
 from trainers.finetuning.plan import FinetuningPlan
@@ -94,7 +94,7 @@ class FinetuningRun:
             self.model = BertForTask(plan.model_config, plan.task.head, num_labels, left_to_right=plan.left_to_right)
         recompute(self.model.encoder, config.recompute)
         self.variables = {name: variable.value for name, variable in variables_by_tf1_name(self.model).items()}
-        self.task = finetuning_task(
+        self.task = finetuning_objective(
             self.model,
             multi_label=plan.task.multi_label,
             class_weights=plan.class_weights,
@@ -107,12 +107,12 @@ class FinetuningRun:
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
         self.has_trained = False
         self.stale_best = stale_best(self.checkpoint_directory)
-        self._answer = tf.function(self._answered, autograph=False)
+        self._answer = tf.function(self._predict_logits, autograph=False)
         # What the model as it is said of splits that were scored, since the same may be written as answers.
         self._scored: dict[str, Logits] = {}
 
     def run(self) -> int:
-        """Trains, evaluates, predicts, and writes the files of the run's directory; the exit code."""
+        """Train, evaluate, predict, and write the files of the run's directory; return the exit code."""
         config = self.config
         if config.do_train:
             stopped = self._train()
@@ -127,7 +127,7 @@ class FinetuningRun:
         ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
         results = self._score(checkpoint) if config.do_eval and not ended_early else None
         if config.do_train and self.loop_config.eval_steps:
-            # The best of all evaluations, the last among them, is the model. Who does not write waits to know it.
+            # The best of all evaluations, the last among them, is the model. Hosts that do not write wait for it.
             self.distribution.barrier()
             self._require_best()
             best = best_checkpoint.best(self.checkpoint_directory)
@@ -145,7 +145,7 @@ class FinetuningRun:
         return 0
 
     def logits(self, rows: Rows) -> Logits:
-        """What the model as it is says of rows, as `contract.Logits`."""
+        """Return the current model's logits of rows, as `finetuning_task.Logits`."""
         head = self.plan.task.head
         batch_size = eval_batch_size_of(self.config, self.distribution)
         order = evaluation_order(rows)
@@ -167,12 +167,12 @@ class FinetuningRun:
         return np.stack(by_row) if head in ("classification", "regression", "multiple_choice") else by_row
 
     def evaluate(self, _stage: Stage | None = None) -> tuple[dict[str, float], list[str]]:
-        """Scores the model as it is on the first of the task's development splits."""
+        """Evaluate the current model on the first of the task's development splits."""
         self._require_best()
         split = self.plan.task.eval_splits[0]
         return self._metrics(split, self.logits(self.plan.rows[split])), []
 
-    def _answered(self, features: Features) -> tf.Tensor:
+    def _predict_logits(self, features: Features) -> tf.Tensor:
         def forward(features: Features) -> tf.Tensor:
             logits = self.model(features)
             return tf.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
@@ -180,7 +180,7 @@ class FinetuningRun:
         return self.distribution.gather(self.distribution.run(forward, features))
 
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
-        """The task's scores and the loss, which is google's `loss` and `eval_loss` alike for the main split."""
+        """Return the task's scores and the loss, named `loss` and `eval_loss` as google's for the main split."""
         task, rows = self.plan.task, self.plan.rows[split]
         metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
         loss = evaluation_loss(task.head, task.multi_label, rows, logits)
@@ -191,7 +191,7 @@ class FinetuningRun:
         return {**metrics, "eval_loss": loss, "loss": loss}
 
     def _score(self, checkpoint: Checkpoint | None) -> dict[str, float]:
-        """Scores every development split and writes the result files."""
+        """Evaluate every development split and write the result files."""
         plan = self.plan
         metrics: dict[str, float] = {}
         details = {}
@@ -206,7 +206,7 @@ class FinetuningRun:
         # What is logged of an earlier checkpoint was logged when it was the last.
         if checkpoint is not None and last == [checkpoint]:
             with self._monitor(step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
-                monitor.evaluated(step, metrics)
+                monitor.record_evaluation(step, metrics)
             if self.config.do_train:
                 self._require_best()
                 record_evaluation(self.checkpoint_directory, step, self.loop_config, metrics)
@@ -227,8 +227,10 @@ class FinetuningRun:
         return files
 
     def _restore_model(self, step: int | None = None) -> Checkpoint | None:
-        """Gives the model the weights of a checkpoint: of that step, else of the model's, else the last; None when
-        there is none and the weights are those of --init_checkpoint."""
+        """Restore the weights of a checkpoint: that of the step, else the model's, else the last.
+
+        Return None when there is no checkpoint and the weights are those of --init_checkpoint.
+        """
         self._scored = {}
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if not saved:
@@ -249,10 +251,10 @@ class FinetuningRun:
         return load_weights(self.plan.initial, self.variables, leave)
 
     def _train(self) -> int | None:
-        """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
+        """Train, resuming if there is a checkpoint; return the number of the signal that stopped it, or None."""
         config, plan = self.config, self.plan
         if self.distribution.is_chief:
-            self._write_beginning()
+            self._write_run_files()
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if saved and saved[-1].step >= plan.num_train_steps:
             print_status(
@@ -263,7 +265,7 @@ class FinetuningRun:
         trainer = Trainer(self.task, train_config_of(config), self.distribution)
         state = resume(trainer, self.output, self.loop_config)
         if state is None:
-            self._begin()
+            self._initialize_weights()
         step = int(trainer.global_step.numpy())
         evaluate = self.evaluate if plan.task.eval_splits and self.loop_config.eval_steps else None
         with self._monitor(step, state or {}) as monitor:
@@ -274,8 +276,8 @@ class FinetuningRun:
             require_checkpoint(self.checkpoint_directory, monitor.step)
         return stopped
 
-    def _begin(self) -> None:
-        """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
+    def _initialize_weights(self) -> None:
+        """Load the weights of --init_checkpoint, and print what is about to be trained."""
         plan, config = self.plan, self.config
         if plan.initial is not None:
             weights = self._load_initial()
@@ -310,19 +312,19 @@ class FinetuningRun:
         return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak)
 
     def _write_record(self) -> None:
-        """Write the file by which the same command knows the directory as its own, if nothing was trained there."""
+        """Write the record that makes the directory this command's own, if nothing was trained there."""
         path = self.output / run_manifest.FILE_NAME
         if not path.exists():
             self.output.mkdir(parents=True, exist_ok=True)
             write_atomic(path, self.plan.record.to_json().encode())
 
-    def _write_beginning(self) -> None:
-        """What makes the run's directory one, before the first update."""
+    def _write_run_files(self) -> None:
+        """Write the files that make the directory that of a run, before the first step."""
         plan, output = self.plan, self.output
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
         write_model(self.plan, None, None)
 
     def _require_best(self) -> None:
-        """Checks that the best checkpoint so far did not vanish, for then a worse one would become the best."""
+        """Check that the best checkpoint still exists; without it a worse one would become the best."""
         if self.distribution.is_chief:
             require_best(self.checkpoint_directory, self.stale_best)

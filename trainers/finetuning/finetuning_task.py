@@ -1,7 +1,7 @@
-"""What a fine-tuning task is to the run that trains it: files become rows of numbers, and logits become answers.
+"""The interface of a fine-tuning task: files become rows of numbers, and logits become answers.
 
-A task knows nothing of TensorFlow, and the run nothing of files and answers. Letters in shapes: N rows, C choices of a
-row, T pieces of all rows together, S_i pieces of row i, n labels.
+A task does not depend on TensorFlow, nor the run on files and answers. Letters in shapes: N rows, C choices of a
+row, T tokens of all rows together, S_i tokens of row i, n labels.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ Logits = Sequence[np.ndarray] | np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """What the model reads: rows of pieces, one after the other, [CLS] and [SEP] among them and no padding.
+    """The model's input: rows of tokens, one after the other, with [CLS] and [SEP] and without padding.
 
     Everything is an array or a number, so that it can be kept in a file.
 
@@ -39,7 +39,7 @@ class Rows:
             classification: label_ids int32 [N], or label_values float32 [N, n] where a row may have several labels;
             regression: label_values float32 [N]; multiple_choice: label_ids int32 [N];
             span: start_positions and end_positions int32 [N], places in the row, 0 for no answer;
-            token_classification: label_ids int32 [T], -1 where nothing is to be predicted.
+            token_classification: label_ids int32 [T], -1 where nothing is predicted.
         choices: C, 1 but for multiple_choice.
         truncated: examples that were cut to fit.
         skipped: examples that were left out, since their answer cannot be found.
@@ -56,7 +56,7 @@ class Rows:
     extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
-        """N."""
+        """Return N."""
         return (len(self.row_splits) - 1) // self.choices
 
 
@@ -68,7 +68,7 @@ class FinetuningTask(Protocol):
         head: of `bert_model.checkpoints.variable_names.TASKS`.
         labels: names of the classes in the order of the logits; None for regression, multiple_choice and span.
         multi_label: whether an example may have several labels: a sigmoid a label in place of the softmax.
-        best_metric: what `metrics` calls the number that the best checkpoint is chosen by, where nobody says another.
+        best_metric: the metric that chooses the best checkpoint by default.
         splits: names of what was read: "train", "dev", "test", and for MNLI "dev_mismatched", "test_mismatched".
         eval_splits: those of them that --do_eval scores; the first is scored during training too.
         predict_splits: those of them that --do_predict writes answers for.
@@ -84,15 +84,15 @@ class FinetuningTask(Protocol):
     predict_splits: tuple[str, ...]
 
     def fingerprint(self, split: str) -> str:
-        """Hex digest of what `rows` makes rows from, apart from tokenizer and length: examples, labels, options."""
+        """Return the hex digest of the inputs of `rows` but tokenizer and length: examples, labels, options."""
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Encodes a split."""
+        """Encode a split."""
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Scores of a split that has labels, by the names that they have in eval_results.txt.
+        """Return the scores of a split that has labels, by their names in eval_results.txt.
 
-        The loss is none of them: the run knows it.
+        The loss is not among them: the run computes it.
         """
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
@@ -104,14 +104,14 @@ class FinetuningTask(Protocol):
         """
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Writes the answers for a split into the output directory, each file whole or not at all.
+        """Write the answers for a split into the output directory, each file atomically.
 
         Returns:
             The files.
         """
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """What the report shows of a split that has labels, fit for JSON; see `trainers.run_report.task_sections`.
+        """Return the report's details of a split with labels, fit for JSON; see `trainers.run_report.task_sections`.
 
         "warnings" are lines about the scores, which the terminal shows too; those about one class of several come from
         "confusion" (`trainers.metrics.score_warnings`).

@@ -1,4 +1,4 @@
-"""What a fine-tuning run is made of."""
+"""The inputs of a fine-tuning run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ FEATURES_NAME = "features"
 
 
 class FinetuningPlan(NamedTuple):
-    """What a run is made of, checked.
+    """A fine-tuning run's inputs, checked.
 
     Attributes:
         config: the options, resolved.
@@ -52,5 +52,5 @@ class FinetuningPlan(NamedTuple):
 
     @property
     def num_train_steps(self) -> int:
-        """Steps of the whole run, 0 without training."""
+        """Return the steps of the whole run, 0 without training."""
         return self.stages[-1].end_step if self.stages else 0

@@ -24,7 +24,7 @@ from trainers.errors import TaskDataError, TrainingError
 from trainers.finetuning.class_weights import class_weights_of
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows
 from trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
-from trainers.finetuning.row_cache import encoded, fingerprint
+from trainers.finetuning.row_cache import encode_cached, fingerprint
 from trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.optimization.schedule import Stage
@@ -33,7 +33,7 @@ from trainers.training.run_files import model_of_run
 from trainers.training.run_lock import run_lock
 from trainers.training.run_manifest import RunRecord
 
-# Room for a piece beside [CLS] and [SEP] of a pair.
+# Room for a token beside [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
 # Flags of tasks that say which rows are read, not how.
 _WHICH_FILES = ("train_file", "predict_file", "dev_share")
@@ -61,7 +61,7 @@ def _require_own(output: Path) -> None:
 
 
 def _run(config: FinetuneConfig, output: Path) -> int:
-    """Do what the configuration says while --output is locked."""
+    """Run what the configuration asks for while --output is locked."""
     check_task_options(config)
     require_data_directory(config)
     if config.model and config.init_checkpoint:
@@ -71,21 +71,21 @@ def _run(config: FinetuneConfig, output: Path) -> int:
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)
     if old is not None and old.options.get("task") != config.task:
-        there = old.options.get("task") or "pretraining"
-        raise TrainingError(f"{output} holds a run of {there}, not of {config.task}; give another --output")
+        recorded_task = old.options.get("task") or "pretraining"
+        raise TrainingError(f"{output} holds a run of {recorded_task}, not of {config.task}; give another --output")
     trained = old is not None and model is not None and native.checkpoint(output) is not None
     if old is not None and trained:
-        config = _as_trained(config, old)
+        config = _with_recorded_options(config, old)
     # The classes of a model that is there already are its own; else the files are read before TensorFlow is started.
     begins = config.do_train and not trained
     task = _open_task(config, None) if begins else None
-    place, given = _origin_path(config, output, trained)
-    files = None if place is None else find_files(place, given)
+    place, config_file = _origin_path(config, output, trained)
+    files = None if place is None else find_files(place, config_file)
     if files is not None:
         vocabulary_of(files, config.vocab_file)
     if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
         task = _open_task(config, files.labels)
-    with _open_origin(config, place, given) as origin:
+    with _open_origin(config, place, config_file) as origin:
         vocabulary, do_lower_case = _vocabulary(config, origin)
         model_config = _model_config(config, origin, vocabulary)
         if not begins:
@@ -99,7 +99,7 @@ def _run(config: FinetuneConfig, output: Path) -> int:
         config = dataclasses.replace(config, best_metric=best_metric)
         tokenizer = Tokenizer(vocabulary, do_lower_case)
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
-        rows = {split: encoded(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
+        rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
         _print_skipped(rows, max_seq_length)
         config, stages = _with_steps(config, rows.get(TRAIN))
         weighted = config.class_weights if TRAIN in rows else None
@@ -160,7 +160,7 @@ def require_data_directory(config: FinetuneConfig) -> None:
         )
 
 
-def _as_trained(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
+def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
     """Return the configuration with the options of a run for the reading of files, where no flag says otherwise.
 
     Options that say which files are read are taken over in the same --data_dir only.
@@ -177,7 +177,7 @@ def _as_trained(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
 
 
 def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
-    """The model that the run begins or goes on with, and its --bert_config_file; None, None for random weights."""
+    """Return the model that the run starts or resumes from, and its --bert_config_file; (None, None) if random."""
     if trained:
         return output, None
     if config.init_checkpoint:
@@ -206,13 +206,13 @@ def _open_origin(
 def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, bool]:
     if origin is not None:
         vocabulary = vocabulary_of(origin, config.vocab_file)
-        found = lower_casing_of(origin, vocabulary)
+        do_lower_case = lower_casing_of(origin, vocabulary)
     elif config.vocab_file:
         vocabulary = Vocabulary.load(config.vocab_file)
-        found = not vocabulary.has_capitals()
+        do_lower_case = not vocabulary.has_capitals()
     else:
         raise TrainingError("--model begins with random weights and so needs --vocab_file")
-    return vocabulary, found if config.do_lower_case is None else config.do_lower_case
+    return vocabulary, do_lower_case if config.do_lower_case is None else config.do_lower_case
 
 
 def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
@@ -223,7 +223,7 @@ def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabul
 
 
 def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> FinetuningTask:
-    """Reads the files that are needed."""
+    """Read the files that are needed."""
     wanted: set[str] = set()
     if config.do_train:
         wanted.add(TRAIN)
@@ -241,7 +241,7 @@ def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> Finetu
 
 
 def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
-    """Refuses to use a model for a task that is not its own."""
+    """Refuse to use a model for a task that is not its own."""
     if _same_head(origin, task):
         return
     theirs = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
@@ -253,7 +253,7 @@ def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
 
 
 def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
-    """Whether the head of a model is that of the task, label for label as far as its labels have names."""
+    """Return whether the head of a model is that of the task, label for label as far as its labels have names."""
     if origin.task != task.head:
         return False
     if task.labels is None:
@@ -302,12 +302,14 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
 
 
 def _print_skipped(rows: Mapping[str, Rows], max_seq_length: int) -> None:
-    for split, some in rows.items():
-        if some.truncated:
-            warn(f"{some.truncated} of {len(some)} {split} examples are longer than --max_seq_length {max_seq_length}")
-        if some.skipped:
+    for split, table in rows.items():
+        if table.truncated:
             warn(
-                f"{some.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"
+                f"{table.truncated} of {len(table)} {split} examples are longer than --max_seq_length {max_seq_length}"
+            )
+        if table.skipped:
+            warn(
+                f"{table.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"
             )
 
 

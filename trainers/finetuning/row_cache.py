@@ -1,4 +1,4 @@
-"""Encoded rows kept in a file whose name is a digest of all that they were made from."""
+"""Encoded rows cached in a file whose name is a digest of all inputs."""
 
 import hashlib
 import zipfile
@@ -16,10 +16,10 @@ _FORMAT = 1
 _NUMBERS = ("choices", "truncated", "skipped")
 
 
-def encoded(
+def encode_cached(
     task: FinetuningTask, split: str, tokenizer: Tokenizer, max_seq_length: int, directory: Path | None
 ) -> Rows:
-    """The rows of a split, from the file if it is there, else made and kept.
+    """Return the rows of a split, from the file if it is there, else encoded and stored.
 
     Args:
         task: with the split read.
@@ -48,7 +48,7 @@ def encoded(
 
 
 def fingerprint(rows: Rows) -> str:
-    """Hex digest of what the model is trained on: ids, segments and targets."""
+    """Return the hex digest of what the model is trained on: ids, segments and targets."""
     digest = hashlib.sha256()
     arrays = {"ids": rows.ids, "segment_ids": rows.segment_ids, "row_splits": rows.row_splits, **rows.targets}
     for name, values in sorted(arrays.items()):
@@ -74,7 +74,7 @@ def _write(path: Path, rows: Rows) -> None:
 
 
 def _read(path: Path) -> Rows | None:
-    """The rows, or None where there are none or the file is damaged: then they are made anew."""
+    """Return the rows, or None where the file is missing or damaged: then they are encoded again."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -1,4 +1,4 @@
-"""What the results of a fine-tuning run depend on, and whether a run in a directory is the one that is asked for.
+"""Compare the run in a directory with the requested one, by all that its results depend on.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -43,7 +43,7 @@ Contents = Mapping[str, str | None]
 
 
 def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]:
-    """Return a digest of the content of what path options name.
+    """Return a digest of the content of each path option.
 
     Args:
         config: the options of `finetune`.
@@ -67,56 +67,56 @@ def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]
     return contents
 
 
-def differences(there: Options, contents: Contents, asked: Options, contents_now: Contents) -> list[str]:
-    """Return what makes the run that is asked for another one than a run that was made.
+def differences(recorded: Options, contents: Contents, requested: Options, contents_now: Contents) -> list[str]:
+    """Return the differences between the requested run and one that was made.
 
     Args:
-        there: the options that the run was made with.
+        recorded: the options that the run was made with.
         contents: of `contents_of` then; {} where it is not recorded: then paths are compared.
-        asked: the options now.
+        requested: the options now.
         contents_now: of `contents_of` now.
 
     Returns:
         A text for each option that differs, with both values.
     """
     only_record = not contents
-    names = [name for name in asked if name not in _FREE | _ROUNDING and name not in _DATA + _MODEL]
-    found = []
+    names = [name for name in requested if name not in _FREE | _ROUNDING and name not in _DATA + _MODEL]
+    texts = []
     for name in names:
-        if name == "best_metric" and not (asked["eval_steps"] or asked["early_stopping"]):
+        if name == "best_metric" and not (requested["eval_steps"] or requested["early_stopping"]):
             # It chooses among checkpoints that are evaluated on the way.
             continue
-        old, new = _value(there, name), asked[name]
+        old, new = _value(recorded, name), requested[name]
         if only_record and name in _RESOLVED and not new:
             continue
         if old != new:
-            found.append(_difference(name, old, new))
+            texts.append(_difference(name, old, new))
     for name in _MODEL:
-        found += _path_difference(name, there, contents.get(name), asked, contents_now.get(name))
-    paths = [name for name in _DATA if asked.get(name) != _value(there, name)]
+        texts += _path_difference(name, recorded, contents.get(name), requested, contents_now.get(name))
+    paths = [name for name in _DATA if requested.get(name) != _value(recorded, name)]
     before, now = contents.get("data"), contents_now.get("data")
     if before is None or now is None:
-        found += [text for name in paths for text in _path_difference(name, there, None, asked, None)]
+        texts += [text for name in paths for text in _path_difference(name, recorded, None, requested, None)]
     elif before != now and paths:
-        found += [_difference(name, _value(there, name), asked.get(name)) for name in paths]
-    elif before != now and not found:
+        texts += [_difference(name, _value(recorded, name), requested.get(name)) for name in paths]
+    elif before != now and not texts:
         # Options such as --max_train_samples change it too, and are named then.
-        found.append(f"the files of --data_dir {asked['data_dir']}, which changed since")
-    return found
+        texts.append(f"the files of --data_dir {requested['data_dir']}, which changed since")
+    return texts
 
 
-def option_differences(there: Options, asked: Options) -> list[str]:
+def option_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the differences that `run.json` shows, apart from paths, which may have moved."""
-    there = {**there, **{name: asked.get(name) for name in _DATA + _MODEL}}
-    return differences(there, {}, asked, {})
+    recorded = {**recorded, **{name: requested.get(name) for name in _DATA + _MODEL}}
+    return differences(recorded, {}, requested, {})
 
 
-def rounding_differences(there: Options, asked: Options) -> list[str]:
+def rounding_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the options that differ and change how numbers are rounded alone, with both values."""
     return [
-        _difference(name, _value(there, name), asked[name])
+        _difference(name, _value(recorded, name), requested[name])
         for name in sorted(_ROUNDING)
-        if _value(there, name) != asked[name]
+        if _value(recorded, name) != requested[name]
     ]
 
 
@@ -138,9 +138,11 @@ def _defaults() -> dict[str, Any]:
     return FinetuneConfig(output="", task="").to_json()
 
 
-def _path_difference(name: str, there: Options, before: str | None, asked: Options, now: str | None) -> Iterator[str]:
+def _path_difference(
+    name: str, recorded: Options, before: str | None, requested: Options, now: str | None
+) -> Iterator[str]:
     """Yield the difference between two paths, if there is one: in content where both are known, else in place."""
-    old, new = _value(there, name), asked.get(name)
+    old, new = _value(recorded, name), requested.get(name)
     if before is not None and now is not None:
         if before != now and _place(old) == _place(new):
             yield f"--{name} {new}, which changed since"
@@ -173,8 +175,8 @@ def _model_files(path: Path) -> list[Path]:
     if path.is_dir():
         prefix = native.model_checkpoint(path) if (path / native.FILE_NAME).exists() else None
         if prefix is None:
-            found = {file for pattern in _MODEL_FILES for file in path.glob(pattern)}
-            return sorted(file for file in found if ".data-" not in file.name)
+            files = {file for pattern in _MODEL_FILES for file in path.glob(pattern)}
+            return sorted(file for file in files if ".data-" not in file.name)
         beside = path
     else:
         prefix, beside = path, path.parent

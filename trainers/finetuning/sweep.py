@@ -45,13 +45,13 @@ _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}
 
 
 def run_seeds(config: FinetuneConfig) -> int:
-    """`beambert finetune --seeds N`: as of `run_several`."""
+    """Run `beambert finetune --seeds N` by `run_several`."""
     seeds = range(config.seed, config.seed + config.seeds)
     return run_several(config, {f"seed-{seed}": {"seed": seed} for seed in seeds}, keep_all=True)
 
 
 def run_several(config: FinetuneConfig, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
-    """Fine-tunes several times, and writes a table of the results.
+    """Fine-tune several times, and write a table of the results.
 
     Args:
         config: the options of `finetune`.
@@ -81,7 +81,7 @@ def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
-    """What `run_several` does, while --output is held."""
+    """Run `run_several` while --output is locked."""
     _require_own(output, runs)
     command = _command_of(runs)
     check_task_options(config)
@@ -90,7 +90,7 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         lower_is_better(config.best_metric)
     cache = config.cache_dir or str(output / FEATURES_NAME)
     config = dataclasses.replace(config, seeds=1, do_train=True, do_eval=True, cache_dir=cache)
-    outcomes = _done(output)
+    outcomes = _recorded_outcomes(output)
     if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
         other = _command_of(outcomes)
         raise TrainingError(f"--output {output} holds runs of {other}, not of {command}; give another --output")
@@ -141,7 +141,7 @@ def _are_seeds(runs: Iterable[str]) -> bool:
 
 
 def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int:
-    """Prints and writes the table of all runs; the exit code."""
+    """Print and write the table of all runs; return the exit code."""
     done = [
         outcome if outcome.metrics is None else outcome._replace(warnings=(*score_warnings_in(output / outcome.name),))
         for outcome in done
@@ -149,8 +149,8 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
     if all(outcome.metrics is None for outcome in done):
         raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
     metric = _metric(config.best_metric, output, done)
-    found = summary(done, metric)
-    if found is None:
+    results = summary(done, metric)
+    if results is None:
         raise TrainingError(f"no run of {output} has a finite {metric}; try a lower learning rate")
     for outcome in done:
         value = (outcome.metrics or {}).get(metric)
@@ -158,7 +158,7 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
     print_status(summary_line(done, metric))
     for line in warnings_of_runs(done):
         warn(line)
-    best = output / done[found.best].name
+    best = output / done[results.best].name
     report = write_runs_report(output, f"Fine-tuning {config.task}: {len(done)} runs", done, metric)
     if not best.is_dir():
         raise TrainingError(f"{best}, the best run, was removed while the command ran; run the same command again")
@@ -170,22 +170,22 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
 
 
 def _is_done(
-    directory: Path, outcome: Mapping[str, Any] | None, asked: FinetuneConfig, contents: Mapping[str, str | None]
+    directory: Path, outcome: Mapping[str, Any] | None, config: FinetuneConfig, contents: Mapping[str, str | None]
 ) -> bool:
-    """Whether a run is there already; it is resumed, or made, where it is not.
+    """Return whether a run is complete already; an incomplete one is resumed, a missing one made.
 
     Args:
         directory: of the run.
         outcome: what runs.json records of it, None for nothing.
-        asked: its options.
+        config: its options.
         contents: of `contents_of`.
 
     Raises:
         TrainingError: the directory holds something else, or a run with other options.
     """
-    options = asked.to_json()
+    options = config.to_json()
     record = run_manifest.load(directory)
-    if record is None and _entries(directory):
+    if record is None and _has_entries(directory):
         raise TrainingError(f"{directory} exists and is not a run of this command; move it, or give another --output")
     recorded = outcome is not None and "asked" in outcome
     if outcome is not None and recorded:
@@ -205,35 +205,40 @@ def _is_done(
     if record is None and outcome["metrics"] is not None:
         warn(f"{directory} was removed since it was made; it is made again")
         return False
-    there = outcome["asked"] if recorded else {} if record is None else record.options
-    rounded = rounding_differences(there, options) if there else []
+    options_before = outcome["asked"] if recorded else {} if record is None else record.options
+    rounded = rounding_differences(options_before, options) if options_before else []
     if rounded:
         print_status(
             f"{directory.name} was made with other numerics, so not bit for bit the same: {', '.join(rounded)}"
         )
-    if there and options["do_predict"] and not there.get("do_predict") and outcome["metrics"] is not None:
+    if (
+        options_before
+        and options["do_predict"]
+        and not options_before.get("do_predict")
+        and outcome["metrics"] is not None
+    ):
         warn(
-            f"{directory.name} was made without --do_predict; for its answers run beambert finetune {asked.task} "
+            f"{directory.name} was made without --do_predict; for its answers run beambert finetune {config.task} "
             f"--do_predict --output {directory}"
         )
     return True
 
 
-def _is_adopted(asked: FinetuneConfig) -> bool:
-    """Whether the directory of a run holds one that a command of its own began, whose checkpoints stay."""
-    record = run_manifest.load(Path(asked.output))
-    return record is not None and record.options.get("cache_dir") != asked.cache_dir
+def _is_adopted(config: FinetuneConfig) -> bool:
+    """Return whether a run's directory contains one that its own command began, whose checkpoints stay."""
+    record = run_manifest.load(Path(config.output))
+    return record is not None and record.options.get("cache_dir") != config.cache_dir
 
 
-def _entries(directory: Path) -> bool:
-    """Whether there is anything under a name but the lock of a run that was killed."""
+def _has_entries(directory: Path) -> bool:
+    """Return whether a directory has an entry other than the lock of a killed run."""
     return bool(entries_of(directory)) if directory.is_dir() else directory.exists() or directory.is_symlink()
 
 
-def _metric(asked: str | None, output: Path, done: list[RunOutcome]) -> str:
-    """The metric that the runs are compared by: what is asked for, else what the first that succeeded records."""
-    if asked is not None:
-        return asked
+def _metric(best_metric: str | None, output: Path, done: list[RunOutcome]) -> str:
+    """Return the metric that the runs are compared by: the flag's, else that of the first run that succeeded."""
+    if best_metric is not None:
+        return best_metric
     name = next(outcome.name for outcome in done if outcome.metrics is not None)
     record = run_manifest.load(output / name)
     if record is None:
@@ -242,15 +247,15 @@ def _metric(asked: str | None, output: Path, done: list[RunOutcome]) -> str:
 
 
 def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
-    """Removes the checkpoints of all runs of a command but the best so far.
+    """Remove the checkpoints of all runs of a command but the best so far.
 
     Those that another command made, with other runs, another metric or with --keep_runs, stay.
     """
     done = [_outcome(name, outcome) for name, outcome in outcomes.items()]
     if all(outcome.metrics is None for outcome in done):
         return
-    found = summary(done, _metric(grid["best_metric"], output, done))
-    best = None if found is None else done[found.best].name
+    results = summary(done, _metric(grid["best_metric"], output, done))
+    best = None if results is None else done[results.best].name
     for name, outcome in outcomes.items():
         record = run_manifest.load(output / name)
         if name == best or outcome.get("grid") != grid or record is None:
@@ -260,7 +265,7 @@ def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any
 
 
 def _remove_checkpoints(directory: Path) -> None:
-    """Removes the files of checkpoints, the indexes first, and their directory if nothing else is in it."""
+    """Remove the files of checkpoints, the indexes first, and their directory if nothing else is in it."""
     if not directory.is_dir():
         return
     shutil.rmtree(directory / ".unfinished", ignore_errors=True)
@@ -287,8 +292,8 @@ class _OutcomeFields(TypedDict):
     grid: NotRequired[_Grid | None]
 
 
-def _done(output: Path) -> dict[str, Any]:
-    """The outcomes that an earlier command left, by name."""
+def _recorded_outcomes(output: Path) -> dict[str, Any]:
+    """Return the outcomes that an earlier command left, by name."""
     path = output / FILE_NAME
     try:
         outcomes = read(path, dict[str, dict[str, Any]])
@@ -309,7 +314,7 @@ def _done(output: Path) -> dict[str, Any]:
 
 
 def _results(path: Path) -> dict[str, float]:
-    """The metrics of a run that has ended."""
+    """Return the metrics of a run that has ended."""
     try:
         return _with_nan(read(path, dict[str, Number | None]))
     except FileNotFoundError as error:
@@ -319,7 +324,7 @@ def _results(path: Path) -> dict[str, float]:
 
 
 def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """Metrics as JSON has them, null being a number that is not finite."""
+    """Return metrics with NaN in place of JSON's null."""
     return {name: math.nan if value is None else value for name, value in metrics.items()}
 
 

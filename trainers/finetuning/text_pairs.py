@@ -1,4 +1,4 @@
-"""Whether a fine-tuned model reads single texts or pairs of texts, as far as its files show it.
+"""Whether a fine-tuned model reads single texts or pairs of texts, inferred from its files.
 
 This file imports neither Keras nor TensorFlow.
 """

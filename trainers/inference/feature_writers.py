@@ -20,29 +20,29 @@ FORMATS = ("jsonl", "parquet", "npz")
 
 
 class Layout(NamedTuple):
-    """What all features of a file have in common.
+    """The properties that all features of a file share.
 
     Attributes:
         layers: the numbers that the layers are called by.
         hidden_size: H.
-        pieces: of the vocabulary.
-        pooled: whether there is one vector a text instead of one a piece.
+        tokens: of the vocabulary.
+        pooled: whether there is one vector a text instead of one a token.
     """
 
     layers: Sequence[int]
     hidden_size: int
-    pieces: Sequence[str]
+    vocabulary: Sequence[str]
     pooled: bool
 
 
 class Features(NamedTuple):
-    """What a model makes of N texts.
+    """The features of N texts.
 
     Attributes:
         first: the index of the first of them.
-        input_ids: int32 [T], the pieces of all texts, [CLS] and [SEP] included.
-        token_splits: int64 [N + 1]; text i has the pieces `token_splits[i]` to `token_splits[i + 1]`.
-        row_splits: the same for the rows of `values`: a row a piece, or a row a text.
+        input_ids: int32 [T], the tokens of all texts, [CLS] and [SEP] included.
+        token_splits: int64 [N + 1]; text i has the tokens `token_splits[i]` to `token_splits[i + 1]`.
+        row_splits: the same for the rows of `values`: a row a token, or a row a text.
         values: of each layer, float32 [rows, H].
     """
 
@@ -54,19 +54,19 @@ class Features(NamedTuple):
 
 
 def format_of(path: Path) -> str:
-    """The format that the end of a file's name says.
+    """Return the format of a file by its suffix.
 
     Raises:
         TrainingError: none of `FORMATS`.
     """
-    found = path.suffix.removeprefix(".")
-    if found not in FORMATS:
+    suffix = path.suffix.removeprefix(".")
+    if suffix not in FORMATS:
         raise TrainingError(f"--output_file {path} ends in none of {', '.join(FORMATS)}; say which with --format")
-    return found
+    return suffix
 
 
 class FeatureWriter:
-    """Writes features of texts, the first of which has the index 0; use as a context manager.
+    """Write features of texts, the first of which has the index 0; use as a context manager.
 
     The file is there when the block ends without an error, and whole then.
 
@@ -78,7 +78,7 @@ class FeatureWriter:
 
     Attributes:
         count: texts written so far.
-        tokens: their pieces.
+        tokens: their tokens.
 
     Raises:
         OutputFileError, TrainingError: the file cannot be written.
@@ -98,7 +98,7 @@ class FeatureWriter:
             raise TrainingError(file_errors.write_line(f"--output_file {path}", error)) from error
 
     def write(self, features: Features) -> None:
-        """Adds texts.
+        """Add texts.
 
         Raises:
             TrainingError: the disk is full or gone.
@@ -179,7 +179,8 @@ class _JsonLines:
             else:
                 tokens = features.input_ids[features.token_splits[text] : features.token_splits[text + 1]]
                 line["features"] = [
-                    {"token": self.layout.pieces[token], "layers": row} for token, row in zip(tokens, rows, strict=True)
+                    {"token": self.layout.vocabulary[token], "layers": row}
+                    for token, row in zip(tokens, rows, strict=True)
                 ]
             self.file.write(orjson.dumps(line, option=option))
 
@@ -197,7 +198,7 @@ class _Parquet:
         import pyarrow.parquet as pq
 
         self.layout = layout
-        self.pieces = pa.array(layout.pieces)
+        self.vocabulary = pa.array(layout.vocabulary)
         vector = pa.list_(pa.float32(), layout.hidden_size)
         column = vector if layout.pooled else pa.list_(vector)
         fields = [("linex_index", pa.int64()), ("tokens", pa.list_(pa.string()))]
@@ -210,7 +211,7 @@ class _Parquet:
 
         count = len(features.token_splits) - 1
         tokens = pa.ListArray.from_arrays(
-            pa.array(features.token_splits, pa.int32()), self.pieces.take(pa.array(features.input_ids))
+            pa.array(features.token_splits, pa.int32()), self.vocabulary.take(pa.array(features.input_ids))
         )
         columns = [pa.array(range(features.first, features.first + count), pa.int64()), tokens]
         for layer in features.values:
@@ -229,13 +230,13 @@ class _Npz:
     """Arrays for `numpy.load`, all texts one after the other.
 
     `layer_-1` and so on float32 [T, H] or, pooled, [N, H]; `input_ids` int32 [T]; `row_splits` int64 [N + 1], where
-    text i has the rows `row_splits[i]:row_splits[i + 1]` of input_ids; `vocabulary`, the piece of each id.
+    text i has the rows `row_splits[i]:row_splits[i + 1]` of input_ids; `vocabulary`, the token of each id.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
         path.touch()
-        # How many rows there will be is not known; they wait in files, without the header that tells.
+        # The number of rows is not known yet; they are kept in files without the header that has it.
         self.folder = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
         self.shapes: dict[str, tuple[type, tuple[int, ...]]] = {
             **{f"layer_{layer}": (np.float32, (layout.hidden_size,)) for layer in layout.layers},
@@ -288,15 +289,15 @@ class _Npz:
                     with (self.folder / name).open("rb") as rows:
                         shutil.copyfileobj(rows, member, 2**20)
             with archive.open(zipfile.ZipInfo("vocabulary.npy"), "w") as member:
-                np.lib.format.write_array(member, np.array(self.layout.pieces), allow_pickle=False)
+                np.lib.format.write_array(member, np.array(self.layout.vocabulary), allow_pickle=False)
 
 
 def rounded_to_6_decimals(values: np.ndarray) -> np.ndarray:
-    """What Python's `round(x, 6)` gives for every float32, as float64.
+    """Return Python's `round(x, 6)` of every float32, as float64.
 
-    A float32 has 24 bits and 1,000,000 has 14 before its zeros, so that their product is exact in the 53 of a float64
-    and its nearest integer the right one, below 2**53 at least; and the nearest float64 to that integer's millionth
-    is what `round` returns.
+    A float32 has 24 bits and 1,000,000 has 14 before its zeros, so their product is exact in the 53 bits of a float64.
+    Its nearest integer is the right one, below 2**53 at least; and the nearest float64 to that integer's millionth is
+    what `round` returns.
 
     Args:
         values: float32 of any shape, below 9e9.

@@ -1,4 +1,4 @@
-"""Opens a model of any kind to be asked, for `fill-mask`, `features` and `export`.
+"""Open a model of any kind for inference: `fill-mask`, `features` and `export`.
 
 TensorFlow is imported by `load_model` alone.
 """
@@ -31,7 +31,7 @@ LEAST_LENGTH = 8
 
 @dataclasses.dataclass(frozen=True)
 class InferenceModel:
-    """A model with its weights, and what text becomes before it.
+    """A model with its weights, vocabulary and tokenizer.
 
     Attributes:
         path: what was opened, for messages.
@@ -40,7 +40,7 @@ class InferenceModel:
         labels: names of the classes, as many as there are; their numbers where nothing names them; empty for a task
             without classes.
         multi_label: whether a text may have several of them: a sigmoid a label in place of the softmax.
-        vocabulary: its pieces.
+        vocabulary: its tokens.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: longest sequence it was trained on, or can read where that is not known.
         missing: TF1 names of weights that the checkpoint lacks and that are random here.
@@ -64,11 +64,11 @@ class InferenceModel:
 
     @property
     def config(self) -> BertConfig:
-        """Shape of the model."""
+        """Return the model's configuration."""
         return self.model.config
 
     def has(self, prefix: str) -> bool:
-        """Whether the model has weights whose TF1 names start so, and the checkpoint gave all of them."""
+        """Return whether the checkpoint gave all weights whose TF1 names start with a prefix."""
         names = [name for name in variables_by_tf1_name(self.model) if name.startswith(prefix)]
         return bool(names) and not set(names).intersection(self.missing)
 
@@ -82,8 +82,8 @@ def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str
     Raises:
         CheckpointError, ConfigError, VocabularyError: as of `load_model`.
     """
-    given = BertConfig.load(bert_config_file) if bert_config_file else None
-    files = reader.find_files(path, given)
+    config = BertConfig.load(bert_config_file) if bert_config_file else None
+    files = reader.find_files(path, config)
     if files is not None:
         vocabulary_of(files, vocab_file)
     elif vocab_file:
@@ -99,11 +99,11 @@ def load_model(
     bert_config_file: str | None = None,
     layers: Sequence[int] = (),
 ) -> InferenceModel:
-    """Opens a checkpoint of any kind and builds its model; TensorFlow must have been started.
+    """Open a checkpoint of any kind and build its model; TensorFlow must have been started.
 
     Args:
         path: as of `checkpoints.open_checkpoint`.
-        task: which head, where the files do not tell.
+        task: which head, where the files do not record it.
         vocab_file: where the model has none, or another is to be used.
         do_lower_case: None for what the files say.
         bert_config_file: of a TF1 checkpoint without one.
@@ -118,8 +118,8 @@ def load_model(
     from bert_model.finetuning_models import BertForTask
     from bert_model.pretraining import BertForPretraining
 
-    given = BertConfig.load(bert_config_file) if bert_config_file else None
-    with reader.open_checkpoint(path, task, given) as checkpoint:
+    given_config = BertConfig.load(bert_config_file) if bert_config_file else None
+    with reader.open_checkpoint(path, task, given_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, vocab_file)
         config = checkpoint.config
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
@@ -151,7 +151,7 @@ def load_model(
 
 
 def text_length(opened: InferenceModel, max_seq_length: int | None) -> int:
-    """Pieces that a model is to read of a text, or of a window of a context.
+    """Return the number of tokens that a model reads of a text, or of a window of a context.
 
     Args:
         opened: the model.
@@ -168,7 +168,7 @@ def text_length(opened: InferenceModel, max_seq_length: int | None) -> int:
 
 
 def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:
-    """Refuses a length that the model cannot read.
+    """Refuse a length that the model cannot read.
 
     Raises:
         TrainingError: it is less than `least`, or more than max_position_embeddings.
@@ -181,7 +181,7 @@ def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) ->
 
 
 def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.ndarray:
-    """Rows of different lengths as a matrix.
+    """Return rows of different lengths as a matrix.
 
     Args:
         rows: int [S_i] each.
@@ -199,7 +199,7 @@ def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.
 
 
 def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
-    """Refuses a model without its encoder or its task's head.
+    """Refuse a model without its encoder or its task's head.
 
     What is not always needed may be missing: the heads of pretraining, and the pooler where no head stands on it.
     """

@@ -1,6 +1,6 @@
-"""What a fine-tuned model makes of texts, as values that fit JSON; `predict` prints them.
+"""A fine-tuned model's predictions of texts, as values that fit JSON; `predict` prints them.
 
-Letters in shapes: N texts, S_i pieces of row i, n labels.
+Letters in shapes: N texts, S_i tokens of row i, n labels.
 """
 
 import itertools
@@ -27,7 +27,7 @@ _LIKELY = 0.5
 
 
 class Predictor:
-    """Asks a fine-tuned model; TensorFlow must have been started.
+    """Predict with a fine-tuned model; TensorFlow must have been started.
 
     Args:
         opened: the model.
@@ -87,7 +87,7 @@ class Predictor:
         self._answers = _ANSWERS[opened.task]
 
     def answers(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
-        """What the model makes of each text, in their order.
+        """Return the model's answer to each text, in their order.
 
         classification: text, text_pair, and labels with their probabilities: the likeliest, or with several labels a
         text those above a half. regression: text, text_pair, score. multiple_choice: text, choices, choice (the
@@ -106,8 +106,8 @@ class Predictor:
         return self._answers(self, texts, places)
 
     def _logits(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Of each row, float32: [n], or [] for a score, or [S_i, n]; a choice is a row."""
-        found: list[np.ndarray] = [np.empty(0)] * len(rows)
+        """Return the logits of each row, float32: [n], or [] for a score, or [S_i, n]; a choice is a row."""
+        row_logits: list[np.ndarray] = [np.empty(0)] * len(rows)
         for batch in batches_by_length([len(row) for row in rows], self.batch_size):
             pad_id = self.opened.vocabulary.pad_id
             inputs = model_inputs([rows[i] for i in batch], [segments[i] for i in batch], pad_id, self.max_seq_length)
@@ -116,8 +116,8 @@ class Predictor:
                 features = {name: values[:, None] for name, values in features.items()}  # [B, 1, S]
             logits = self._forward(features).numpy()
             for place, i in enumerate(batch):
-                found[i] = logits[place]
-        return found
+                row_logits[i] = logits[place]
+        return row_logits
 
     def _logits_of_texts(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[np.ndarray]:
         encoded = encode_texts(firsts, seconds, self.tokenizer, self.max_seq_length)
@@ -212,16 +212,16 @@ class Predictor:
             return tuple(tf.concat(logits, axis=0) for logits in zip(*parts, strict=True))  # [W, S] each
 
         questions, contexts = (tf.constant(column) for column in _columns(pairs))
-        found = answer_spans(forward, self._in_graph, self.opened.vocabulary, questions, contexts, self.max_seq_length)
-        values = {name: tensor.numpy() for name, tensor in found.items()}
+        spans = answer_spans(forward, self._in_graph, self.opened.vocabulary, questions, contexts, self.max_seq_length)
+        values = {name: tensor.numpy() for name, tensor in spans.items()}
         return [
             self._answer_span(question, context, {name: column[i] for name, column in values.items()})
             for i, (question, context) in enumerate(pairs)
         ]
 
-    def _answer_span(self, question: str, context: str, found: dict[str, Any]) -> Answer:
-        start, end, data = int(found["start"]), int(found["end"]), context.encode()
-        score, null_score = float(found["score"]), float(found["null_score"])
+    def _answer_span(self, question: str, context: str, span: dict[str, Any]) -> Answer:
+        start, end, data = int(span["start"]), int(span["end"]), context.encode()
+        score, null_score = float(span["score"]), float(span["null_score"])
         threshold = self.null_score_diff_threshold
         if start < 0 or (threshold is not None and null_score - score > threshold):
             start = end = -1
@@ -257,20 +257,20 @@ class Predictor:
         ):
             words = self._words(text, ids[first:last], offsets[first:last])
             chosen = best_windows(words[:, 0], starts, self.max_seq_length - 2)
-            found = []
-            for (piece, start, end), window in zip(words.tolist(), chosen.tolist(), strict=True):
-                # Behind [CLS].
-                (probabilities,) = softmax(logits[first_row + window][None, 1 + piece - starts[window]])
+            labeled_words = []
+            for (token, start, end), window in zip(words.tolist(), chosen.tolist(), strict=True):
+                # After [CLS].
+                (probabilities,) = softmax(logits[first_row + window][None, 1 + token - starts[window]])
                 best = int(probabilities.argmax())
                 label = {"label": self.opened.labels[best], "probability": _rounded(probabilities[best])}
-                found.append({"word": text[start:end], "start": start, "end": end, **label})
-            answers.append({"text": text, "entities": self._entities(text, found), "words": found})
+                labeled_words.append({"word": text[start:end], "start": start, "end": end, **label})
+            answers.append({"text": text, "entities": self._entities(text, labeled_words), "words": labeled_words})
         return answers
 
     def _words(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """int64 [words, 3]: the first piece of each word, and where in the text the word starts and ends."""
-        pieces = self.opened.vocabulary.pieces
-        begins = [not pieces[piece].startswith(CONTINUATION) for piece in ids.tolist()]
+        """Return the first token of each word, and the word's start and end in the text; int64 [words, 3]."""
+        tokens = self.opened.vocabulary.tokens
+        begins = [not tokens[token].startswith(CONTINUATION) for token in ids.tolist()]
         if self.words_at == "whitespace":
             for i in range(1, len(begins)):
                 begins[i] = begins[i] and any(map(is_whitespace, text[offsets[i - 1, 1] : offsets[i, 0]]))
@@ -285,12 +285,12 @@ class Predictor:
         if scheme is None:
             return []
         tags = [word["label"] for word in words]
-        found = []
+        texts = []
         entities = entities_of(tags, np.array([0, len(tags)]), scheme)
         for first, end, kind in zip(*(values.tolist() for values in entities), strict=True):
             start, stop = words[first]["start"], words[end - 1]["end"]
-            found.append({"type": kind, "text": text[start:stop], "start": start, "end": stop})
-        return found
+            texts.append({"type": kind, "text": text[start:stop], "start": start, "end": stop})
+        return texts
 
 
 _ANSWERS: dict[str, Callable[[Predictor, Sequence[str], Sequence[str]], list[Answer]]] = {
@@ -304,11 +304,11 @@ _ANSWERS: dict[str, Callable[[Predictor, Sequence[str], Sequence[str]], list[Ans
 
 
 def window_starts(count: int, room: int) -> np.ndarray:
-    """Where windows over a row of pieces start: half a window apart, the last one so that it ends with the row.
+    """Return the starts of windows over a row of tokens: half a window apart, the last ending with the row.
 
     Args:
-        count: pieces.
-        room: pieces of a window, at least 2.
+        count: tokens.
+        room: tokens of a window, at least 2.
 
     Returns:
         int64 [windows], one at least.
@@ -319,19 +319,19 @@ def window_starts(count: int, room: int) -> np.ndarray:
     return np.append(starts, count - room)
 
 
-def best_windows(pieces: np.ndarray, starts: np.ndarray, room: int) -> np.ndarray:
-    """The window that shows most around each piece: the one whose middle is nearest, the first of equals.
+def best_windows(tokens: np.ndarray, starts: np.ndarray, room: int) -> np.ndarray:
+    """Return the window with the most context for each token: the one with the nearest middle, the first of equals.
 
     Args:
-        pieces: int [P], places in the row.
+        tokens: int [P], places in the row.
         starts: of `window_starts`.
-        room: pieces of a window.
+        room: tokens of a window.
 
     Returns:
         int64 [P], places in `starts`.
     """
     middles = starts + (room - 1) / 2
-    return np.searchsorted((middles[1:] + middles[:-1]) / 2, pieces)
+    return np.searchsorted((middles[1:] + middles[:-1]) / 2, tokens)
 
 
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:

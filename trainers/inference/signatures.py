@@ -1,8 +1,8 @@
-"""What an exported model answers: the signatures of each task, from strings and from ids.
+"""The signatures of an exported model, by task, from strings and from ids.
 
 Everything here is traced into a graph of core TensorFlow operations; the batch and the length are free.
 
-Letters in shapes: B texts, S positions, T pieces, M masks, K candidates, C choices, H hidden size, n labels.
+Letters in shapes: B texts, S positions, T tokens, M masks, K candidates, C choices, H hidden size, n labels.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ IDS_SIGNATURE = "ids"
 
 
 def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tuple[tf.Module, Signatures]:
-    """What a SavedModel holds: a model with its tokenizer.
+    """Return the content of a SavedModel: a model with its tokenizer.
 
     Args:
         opened: the model.
-        max_seq_length: pieces of a text, or pair of texts, with [CLS] and [SEP]; the rest is cut, or, of the context of
+        max_seq_length: tokens of a text, or pair of texts, with [CLS] and [SEP]; the rest is cut, or, of the context of
             a question, read in further windows.
         top_k: candidates for each mask.
 
@@ -46,7 +46,7 @@ def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tup
         for name, variable in variables_by_tf1_name(opened.model).items()
         if name not in opened.missing or name.startswith(POOLER)
     ]
-    reader = _TextReader(module.tokenizer, tf.constant(opened.vocabulary.pieces), max_seq_length)
+    reader = _TextReader(module.tokenizer, tf.constant(opened.vocabulary.tokens), max_seq_length)
     forward = forward_function(opened)
     if opened.task == PRETRAINING:
         signatures = _pretraining(reader, forward, opened, top_k)
@@ -56,7 +56,7 @@ def served_model(opened: InferenceModel, max_seq_length: int, top_k: int) -> tup
 
 
 def forward_function(opened: InferenceModel) -> Forward:
-    """The model as one function of the graph, from input_ids, input_mask and segment_ids, for all signatures."""
+    """Return the model as one function of the graph, from input_ids, input_mask and segment_ids, for all signatures."""
     model = opened.model
     ids = tf.TensorSpec(_ids_shape(opened), tf.int32)
 
@@ -70,7 +70,7 @@ def forward_function(opened: InferenceModel) -> Forward:
 
 
 def plain_forward(opened: InferenceModel) -> Forward:
-    """The model for converters: every position of the last layer is computed, so that no tensor is empty.
+    """Return the model for converters: every position of the last layer is computed, so that no tensor is empty.
 
     LiteRT returns NaN where the encoder is asked for no position of its last layer (`output_range=0`).
     """
@@ -94,27 +94,27 @@ def _ids_shape(opened: InferenceModel) -> list[int | None]:
 
 
 class _TextReader:
-    """From strings to what a model reads, and from ids to strings."""
+    """Convert strings to model inputs, and ids to strings."""
 
-    def __init__(self, tokenizer: InGraphTokenizer, pieces: tf.Tensor, max_seq_length: int) -> None:
-        self.tokenizer, self.pieces, self.max_seq_length = tokenizer, pieces, max_seq_length
+    def __init__(self, tokenizer: InGraphTokenizer, all_tokens: tf.Tensor, max_seq_length: int) -> None:
+        self.tokenizer, self.all_tokens, self.max_seq_length = tokenizer, all_tokens, max_seq_length
 
     def features(
         self, texts: tf.Tensor, pairs: tf.Tensor | None = None, keep_masks: bool = False
     ) -> dict[str, tf.Tensor]:
-        """input_ids, input_mask, segment_ids, int32 [B, S], S as long as the longest text that is not cut needs."""
+        """Return input_ids, input_mask, segment_ids, int32 [B, S], S being the longest text's truncated length."""
         encoded = self.tokenizer.encode(texts, pairs, self.max_seq_length, keep_masks=keep_masks)
         # [CLS] and [SEP] are there even if there is no text at all.
         longest = tf.maximum(tf.reduce_max(tf.reduce_sum(encoded[1], axis=1)), 2)
         return dict(zip(INPUTS, (values[:, :longest] for values in encoded), strict=True))
 
     def tokens(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The pieces of input_ids, string [B, S], "" where there is padding."""
-        return tf.where(features["input_mask"] == 1, tf.gather(self.pieces, features["input_ids"]), "")
+        """Return the tokens of input_ids, string [B, S], "" where there is padding."""
+        return tf.where(features["input_mask"] == 1, tf.gather(self.all_tokens, features["input_ids"]), "")
 
 
 def _function(body: Callable[..., dict[str, tf.Tensor]], **inputs: tuple[list[int | None], tf.DType]) -> Any:
-    """A signature: a function of tensors of these shapes and dtypes, by name."""
+    """Return a signature: a function of tensors of these shapes and dtypes, by name."""
     specs = [tf.TensorSpec(shape, dtype, name) for name, (shape, dtype) in inputs.items()]
     return tf.function(body, input_signature=specs, autograph=False)
 
@@ -125,7 +125,7 @@ def _text_function(body: Callable[..., dict[str, tf.Tensor]], *names: str) -> An
 
 
 def ids_function(opened: InferenceModel, forward: Forward) -> Any:
-    """The signature that takes input_ids, input_mask and segment_ids int32 [B, S], or [B, C, S] for multiple choice.
+    """Return the signature of input_ids, input_mask and segment_ids int32 [B, S], or [B, C, S] for multiple choice.
 
     Its outputs: classification probabilities [B, n]; regression score [B]; token_classification, with
     a BiLSTM or without, probabilities [B, S, n]; multiple_choice probabilities [B, C]; span start_logits and
@@ -175,13 +175,13 @@ def _pretraining(reader: _TextReader, forward: Forward, opened: InferenceModel, 
         positions = ragged.to_tensor(-1)  # [B, M]
         hidden = tf.gather(forward(features)[0], tf.maximum(positions, 0), batch_dims=1)  # [B, M, H]
         logits = opened.model.masked_lm(hidden, opened.model.encoder.embeddings.word_embeddings)  # [B, M, V]
-        # Some models have rows that no piece uses.
+        # Some models have rows that no token uses.
         probabilities = tf.nn.softmax(logits[..., : len(opened.vocabulary)])
         best, ids = tf.math.top_k(probabilities, top_k)  # [B, M, K]
         is_mask = positions[:, :, None] >= 0
         return {
             "positions": positions,
-            "pieces": tf.where(is_mask, tf.gather(reader.pieces, ids), ""),
+            "pieces": tf.where(is_mask, tf.gather(reader.all_tokens, ids), ""),
             "ids": tf.where(is_mask, ids, -1),
             "probabilities": tf.where(is_mask, best, 0.0),
         }
@@ -202,7 +202,7 @@ def _classification(reader: _TextReader, forward: Forward, opened: InferenceMode
     def classify(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         logits = forward(reader.features(text, text_pair))  # [B, n]
         if opened.multi_label:
-            # Each label by itself; which are meant is for who asks to say, usually those above a half.
+            # Each label by itself; the caller chooses, usually those above a half.
             return {"probabilities": tf.sigmoid(logits)}
         return {"probabilities": tf.nn.softmax(logits), "label": tf.gather(labels, tf.argmax(logits, axis=-1))}
 
@@ -243,7 +243,7 @@ def _token_classification(reader: _TextReader, forward: Forward, opened: Inferen
     def label_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
         features = reader.features(text)
         _, starts, ends = reader.tokenizer.with_offsets(text)  # [B, (T)]
-        # Without [CLS] and [SEP], of which nothing is to be said.
+        # Without [CLS] and [SEP], which have no label.
         count = tf.reduce_sum(features["input_mask"], axis=1, keepdims=True) - 2
         logits = forward(features)[:, 1:-1]  # [B, T, n]
         kept = tf.range(tf.shape(logits)[1]) < count  # [B, T]

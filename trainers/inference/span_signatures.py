@@ -28,24 +28,24 @@ def answer_spans(
     context: tf.Tensor,
     max_seq_length: int,
 ) -> dict[str, tf.Tensor]:
-    """The best answers.
+    """Return the best answers.
 
     Args:
         logits: what a `BertForTask` of the task "span" makes of features.
         tokenizer, vocabulary: the model's own.
-        question: string [B], of which the first 64 pieces are read, or as many as leave half the room to the context.
-        context: string [B], of any length, read in windows that start 128 pieces apart.
-        max_seq_length: pieces of a window, with question, [CLS] and [SEP].
+        question: string [B], of which the first 64 tokens are read, or as many as leave half the room to the context.
+        context: string [B], of any length, read in windows that start 128 tokens apart.
+        max_seq_length: tokens of a window, with question, [CLS] and [SEP].
 
     Returns:
         answer string [B], the slice of the context; start and end int32 [B], its place in bytes; score float32 [B],
         the sum of both logits; null_score float32 [B], the same for [CLS], the least of all windows: where a model was
         trained with questions without an answer, it has none if null_score - score exceeds a threshold. A context
-        without pieces has the answer "", from -1 to -1, and null_score as its score.
+        without tokens has the answer "", from -1 to -1, and null_score as its score.
     """
     questions = tokenizer(question)[:, : min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)]  # [B, (S)]
-    pieces, starts, ends = tokenizer.with_offsets(context)  # [B, (S)]
-    sizes, first_piece = tf.cast(pieces.row_lengths(), tf.int32), tf.cast(pieces.row_starts(), tf.int32)  # [B]
+    tokens, starts, ends = tokenizer.with_offsets(context)  # [B, (S)]
+    sizes, first_token = tf.cast(tokens.row_lengths(), tf.int32), tf.cast(tokens.row_starts(), tf.int32)  # [B]
     before = tf.cast(questions.row_lengths(), tf.int32) + 2  # [B], positions up to the context
 
     # Windows.
@@ -56,17 +56,17 @@ def answer_spans(
     window_start = tf.ragged.range(windows).flat_values * tf.gather(stride, row)  # [W]
     length = tf.minimum(tf.gather(sizes, row) - window_start, tf.gather(room, row))  # [W]
     before = tf.gather(before, row)  # [W]
-    first_inside = tf.gather(first_piece, row) + window_start  # [W], among the pieces of all contexts
+    first_inside = tf.gather(first_token, row) + window_start  # [W], among the tokens of all contexts
     inside = tf.ragged.range(first_inside, first_inside + length)  # [W, (S)]
 
-    def column(piece: int) -> tf.Tensor:
-        return tf.fill([tf.size(row), 1], piece)
+    def column(token: int) -> tf.Tensor:
+        return tf.fill([tf.size(row), 1], token)
 
     rows = [
         column(vocabulary.cls_id),
         tf.gather(questions, row),
         column(vocabulary.sep_id),
-        tf.gather(pieces.flat_values, inside),
+        tf.gather(tokens.flat_values, inside),
         column(vocabulary.sep_id),
     ]
     input_ids = tf.concat(rows, axis=1).to_tensor(vocabulary.pad_id)  # [W, S]
@@ -76,9 +76,9 @@ def answer_spans(
     features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
     start_logits, end_logits = logits(features)  # [W, S]
 
-    # An answer lies in the context and starts in the window that shows most of what is around it.
+    # An answer is in the context and starts in the window that shows most of what is around it.
     in_context = (place >= before[:, None]) & (place < (before + length)[:, None])  # [W, S]
-    total = tf.size(pieces.flat_values)
+    total = tf.size(tokens.flat_values)
     has_most_context = _has_most_context(place - before[:, None], length, in_context, first_inside, total)
     start_scores = tf.where(has_most_context, start_logits, _IMPOSSIBLE)
     end_scores = tf.where(in_context, end_logits, _IMPOSSIBLE)
@@ -95,20 +95,22 @@ def answer_spans(
     score = tf.reduce_max(window_scores, axis=1)  # [B]
     chosen += tf.cumsum(windows, exclusive=True)
     span = tf.gather(best_span, chosen)
-    first = span // MAX_ANSWER_LENGTH - tf.gather(before - window_start, chosen) + first_piece  # [B]
+    first = span // MAX_ANSWER_LENGTH - tf.gather(before - window_start, chosen) + first_token  # [B]
     last = first + span % MAX_ANSWER_LENGTH
-    found = sizes > 0
+    has_answer = sizes > 0
 
-    def byte_of(places: tf.RaggedTensor, piece: tf.Tensor) -> tf.Tensor:
-        # One more, so that there is something to look up in a batch without any piece.
-        return tf.where(found, tf.gather(tf.concat([places.flat_values, [0]], axis=0), tf.where(found, piece, 0)), -1)
+    def byte_of(places: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
+        # One more, so that there is something to look up in a batch without any token.
+        return tf.where(
+            has_answer, tf.gather(tf.concat([places.flat_values, [0]], axis=0), tf.where(has_answer, token, 0)), -1
+        )
 
     start, end = byte_of(starts, first), byte_of(ends, last)
     return {
-        "answer": tf.where(found, tf.strings.substr(context, tf.maximum(start, 0), end - start), ""),
+        "answer": tf.where(has_answer, tf.strings.substr(context, tf.maximum(start, 0), end - start), ""),
         "start": start,
         "end": end,
-        "score": tf.where(found, score, null_score),
+        "score": tf.where(has_answer, score, null_score),
         "null_score": null_score,
     }
 
@@ -116,13 +118,13 @@ def answer_spans(
 def _has_most_context(
     offset: tf.Tensor, length: tf.Tensor, in_context: tf.Tensor, first: tf.Tensor, total: tf.Tensor
 ) -> tf.Tensor:
-    """Whether a piece has more around it here than in any other window, the first of equals (`_check_is_max_context`).
+    """Return whether this window gives a token its most context, the first of equals (`_check_is_max_context`).
 
     Args:
         offset: int32 [W, S], places in the window's part of the context.
         length: int32 [W], of that part.
-        in_context: bool [W, S], whether a place lies in it.
-        first: int32 [W], where it starts among the pieces of all contexts.
+        in_context: bool [W, S], whether a place is in it.
+        first: int32 [W], where it starts among the tokens of all contexts.
         total: int32 scalar, how many those are.
 
     Returns:
@@ -130,9 +132,9 @@ def _has_most_context(
     """
     around = tf.minimum(offset, length[:, None] - 1 - offset)
     amount = tf.cast(around, tf.float32) + 0.01 * tf.cast(length, tf.float32)[:, None]  # [W, S]
-    # What is not in the context counts for one piece more.
-    piece = tf.where(in_context, first[:, None] + offset, total)  # [W, S]
-    most = tf.gather(tf.math.unsorted_segment_max(amount, piece, total + 1), piece)
-    window = tf.broadcast_to(tf.range(tf.size(length))[:, None], tf.shape(piece))
+    # What is not in the context counts for one token more.
+    token = tf.where(in_context, first[:, None] + offset, total)  # [W, S]
+    most = tf.gather(tf.math.unsorted_segment_max(amount, token, total + 1), token)
+    window = tf.broadcast_to(tf.range(tf.size(length))[:, None], tf.shape(token))
     candidate = tf.where(amount == most, window, tf.size(length))
-    return in_context & (window == tf.gather(tf.math.unsorted_segment_min(candidate, piece, total + 1), piece))
+    return in_context & (window == tf.gather(tf.math.unsorted_segment_min(candidate, token, total + 1), token))

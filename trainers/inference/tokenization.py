@@ -1,4 +1,4 @@
-"""Lines of text as rows that a model reads, for the commands that ask a model about many texts."""
+"""Lines of text as rows of model inputs, for the commands that run a model on many texts."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -56,13 +56,13 @@ class TextLines:
 
 
 def split_pair(line: str) -> tuple[str, str | None]:
-    """A line without the white space around it, and the second text if it is a pair, split at the last " ||| "."""
+    """Return a stripped line and, if it is a pair, the second text, split at the last " ||| "."""
     first, separator, second = line.strip().rpartition(PAIR_SEPARATOR)
     return (first, second) if separator else (second, None)
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Places of things of like length, so that little is padding; every place once, the short ones first."""
+    """Return batches of places of similar length, so that little is padding; the short ones first."""
     order = np.argsort(lengths, kind="stable").tolist()
     for start in range(0, len(order), batch_size):
         yield order[start : start + batch_size]
@@ -71,7 +71,7 @@ def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[
 def model_inputs(
     rows: Sequence[np.ndarray], segments: Sequence[np.ndarray], pad_id: int, max_seq_length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """input_ids, input_mask and segment_ids, int32 [B, S], of rows int32 [S_i] of at most max_seq_length pieces."""
+    """Return input_ids, input_mask and segment_ids, int32 [B, S], of rows int32 [S_i], S_i <= max_seq_length."""
     input_ids = padded(rows, pad_id, LENGTH_MULTIPLE)[:, :max_seq_length]  # [B, S]
     input_mask = np.arange(input_ids.shape[1]) < np.array([[len(row)] for row in rows])
     segment_ids = padded(segments, 0, LENGTH_MULTIPLE)[:, :max_seq_length]

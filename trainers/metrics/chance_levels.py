@@ -51,8 +51,8 @@ def with_level(text: str, name: str, metrics: Mapping[str, float], form: str = "
         metrics: of the evaluation.
         form: format of the level's value.
     """
-    found = level_of(name, metrics)
-    return text if found is None else f"{text} ({found[0]} {found[1]:{form}})"
+    level = level_of(name, metrics)
+    return text if level is None else f"{text} ({level[0]} {level[1]:{form}})"
 
 
 def standard_error(level: float, count: float) -> float:
@@ -110,12 +110,12 @@ def _added(counts: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> np.ndarr
 
 
 def pretraining_warnings(metrics: Mapping[str, float]) -> list[str]:
-    """Return what a person should know of the scores of a pretraining evaluation, a line each.
+    """Return warnings about the scores of a pretraining evaluation, a line each.
 
     Args:
         metrics: of the evaluation, with `pretraining_levels`.
     """
-    found = []
+    warnings = []
     for name, task, count_name, kind, least_share in (
         ("masked_lm_accuracy", "masked-LM", MASKED_LM_COUNT, "predictions", _LEAST_TOKEN_GAIN),
         ("next_sentence_accuracy", "next-sentence", NEXT_SENTENCE_COUNT, "pairs", 0.0),
@@ -125,9 +125,9 @@ def pretraining_warnings(metrics: Mapping[str, float]) -> list[str]:
             continue
         words, value = level
         if is_near(score, value, count, least_share * value if least_share else LEAST_GAIN):
-            found.append(
+            warnings.append(
                 f"The {task} accuracy {score:.3f} is not above that of always answering the {words} ({value:.3f}; "
                 f"standard error {standard_error(value, count):.3f} of {count:,.0f} {kind}). The model has learned "
                 f"little of the {task} task: train for more steps, with another --learning_rate, or on more text."
             )
-    return found
+    return warnings

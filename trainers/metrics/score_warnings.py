@@ -49,7 +49,7 @@ def class_warnings(split: str, labels: Sequence[str], counts: np.ndarray) -> lis
             f"Every example of {split} is given the label {labels[int(predicted.argmax())]} (accuracy {accuracy:.3f}, "
             f"majority class {majority:.3f}): the model has learned nothing but which label is frequent. {_REMEDY}"
         ]
-    if is_near(accuracy, majority, total) and _disagree(counts):
+    if is_near(accuracy, majority, total) and _agree_at_chance(counts):
         return [_at_chance(split, accuracy, "majority class", majority, total)]
     return []
 
@@ -126,9 +126,9 @@ def label_set_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) 
             f"{_REMEDY}"
         ]
     score, level = micro_f1(labels, predictions), best_constant_micro_f1(labels)
-    true, given = labels.sum(0).astype(np.float64), predictions.sum(0).astype(np.float64)
-    excess = (labels & predictions).sum() - (true * given).sum() / total
-    variance = (true * given * (total - true) * (total - given)).sum() / (total**2 * max(total - 1, 1))
+    true, predicted = labels.sum(0).astype(np.float64), predictions.sum(0).astype(np.float64)
+    excess = (labels & predictions).sum() - (true * predicted).sum() / total
+    variance = (true * predicted * (total - true) * (total - predicted)).sum() / (total**2 * max(total - 1, 1))
     if score <= level + LEAST_GAIN and excess <= _LEAST_Z * math.sqrt(variance):
         return [
             f"The F1 over all labels of {split} is {score:.3f}, not above that of a constant prediction ({level:.3f}, "
@@ -211,7 +211,7 @@ def _at_chance(split: str, accuracy: float, level: str, value: float, total: int
     )
 
 
-def _disagree(counts: np.ndarray) -> bool:
+def _agree_at_chance(counts: np.ndarray) -> bool:
     """Return whether predictions agree with the labels as they would if they were shuffled.
 
     The number of right answers under all permutations of the predictions has a known mean and variance; agreement
@@ -223,7 +223,7 @@ def _disagree(counts: np.ndarray) -> bool:
     counts = counts.astype(np.float64)
     total, true, predicted = counts.sum(), counts.sum(1), counts.sum(0)
     expected = true @ predicted / total
-    centred = np.eye(len(counts)) - predicted[:, None] / total - true[None, :] / total + expected / total
-    variance = float(true @ centred**2 @ predicted) / max(total - 1, 1)
+    centered = np.eye(len(counts)) - predicted[:, None] / total - true[None, :] / total + expected / total
+    variance = float(true @ centered**2 @ predicted) / max(total - 1, 1)
     excess = float(np.trace(counts)) - expected
     return excess < _LEAST_Z * math.sqrt(variance) or excess < _LEAST_AGREEMENT * (total - expected)

@@ -23,7 +23,7 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def confusion(labels: np.ndarray, predictions: np.ndarray, class_count: int) -> np.ndarray:
-    """Counts of examples, int64 [n, n]: rows are the true class, columns the predicted one.
+    """Count examples, int64 [n, n]: rows are the true class, columns the predicted one.
 
     Args:
         labels, predictions: int [N], from 0 to n - 1.
@@ -34,28 +34,28 @@ def confusion(labels: np.ndarray, predictions: np.ndarray, class_count: int) -> 
 
 
 def accuracy(counts: np.ndarray) -> float:
-    """The share of examples on the diagonal of a confusion matrix [n, n]."""
+    """Return the share of examples on the diagonal of a confusion matrix [n, n]."""
     return _ratio(np.trace(counts), counts.sum())
 
 
 def f1(counts: np.ndarray) -> float:
-    """F1, the harmonic mean of precision and recall, of the second class of a confusion matrix [2, 2]."""
+    """Return F1, the harmonic mean of precision and recall, of the second class of a confusion matrix [2, 2]."""
     return _ratio(2 * counts[1, 1], counts[1].sum() + counts[:, 1].sum())
 
 
 def class_f1(counts: np.ndarray) -> np.ndarray:
-    """F1 of each class of a confusion matrix [n, n], float64 [n]; 0 for a class that is neither true nor predicted."""
+    """Return F1 of each class of a confusion matrix [n, n], float64 [n]; 0 for classes that do not occur."""
     return 2 * np.diagonal(counts) / np.maximum(counts.sum(0) + counts.sum(1), 1)
 
 
 def macro_f1(counts: np.ndarray) -> float:
-    """The mean F1 of the classes of a confusion matrix [n, n] that are true or predicted somewhere."""
+    """Return the mean F1 of the classes of a confusion matrix [n, n] that are true or predicted somewhere."""
     seen = counts.sum(0) + counts.sum(1) > 0
     return _mean(class_f1(counts)[seen])
 
 
 def matthews(counts: np.ndarray) -> float:
-    """Matthews' correlation from a confusion matrix [n, n], from -1 to 1.
+    """Return Matthews' correlation from a confusion matrix [n, n], from -1 to 1.
 
     For more than two classes it is R_K of Gorodkin, "Comparing two K-category assignments by a K-category correlation
     coefficient" (2004).
@@ -67,44 +67,44 @@ def matthews(counts: np.ndarray) -> float:
 
 
 def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation of two series of numbers [N], from -1 to 1."""
+    """Return Pearson's correlation of two series of numbers [N], from -1 to 1."""
     x, y = _direction(labels), _direction(predictions)
     return float(np.clip(x @ y, -1.0, 1.0))
 
 
 def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Spearman's correlation of two series of numbers [N]: Pearson's of their ranks."""
+    """Return Spearman's correlation of two series of numbers [N]: Pearson's of their ranks."""
     return pearson(ranks(labels), ranks(predictions))
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """The place of each number in the order of all, from 1; equal numbers share the mean of theirs; float64 [N]."""
+    """Return the rank of each number, from 1; equal numbers share their mean rank; float64 [N]."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[inverse]
 
 
 def micro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """F1 over all pairs of example and label; labels and predictions bool [N, n]."""
+    """Return F1 over all pairs of example and label; labels and predictions bool [N, n]."""
     return _ratio(2 * (labels & predictions).sum(), labels.sum() + predictions.sum())
 
 
 def label_f1(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """F1 of each label, float64 [n], 0 for one neither true nor predicted; labels and predictions bool [N, n]."""
+    """Return F1 of each label, float64 [n], 0 for one that does not occur; labels and predictions bool [N, n]."""
     return 2 * (labels & predictions).sum(0) / np.maximum(labels.sum(0) + predictions.sum(0), 1)
 
 
 def mean_label_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """The mean of `label_f1`."""
+    """Return the mean of `label_f1`."""
     return _mean(label_f1(labels, predictions))
 
 
 def subset_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """The share of examples all of whose labels are right; labels and predictions bool [N, n]."""
+    """Return the share of examples all of whose labels are right; labels and predictions bool [N, n]."""
     return _mean((labels == predictions).all(axis=1))
 
 
-# By the name that a score has in eval_results.txt, behind "eval_". Of a confusion matrix int64 [n, n]:
+# By the name that a score has in eval_results.txt, after "eval_". Of a confusion matrix int64 [n, n]:
 CLASS_METRICS = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews": matthews}
 # Of labels and predictions bool [N, n]:
 MULTI_LABEL_METRICS = {"micro_f1": micro_f1, "macro_f1": mean_label_f1, "subset_accuracy": subset_accuracy}
@@ -153,15 +153,15 @@ def best_constant_micro_f1(labels: np.ndarray) -> float:
 
 
 def _direction(values: np.ndarray) -> np.ndarray:
-    """A series less its mean, of length 1; zeros where all its numbers are equal; float64 [N]."""
+    """Return a series less its mean, of length 1; zeros where all its numbers are equal; float64 [N]."""
     values = values.astype(np.float64)
     if not len(values) or (values == values[0]).all():
         return np.zeros(len(values))
-    centred = values - values.mean()
-    largest = np.abs(centred).max()
-    centred = centred / largest if largest else centred
-    length = np.linalg.norm(centred)
-    return centred / length if length else centred
+    centered = values - values.mean()
+    largest = np.abs(centered).max()
+    centered = centered / largest if largest else centered
+    length = np.linalg.norm(centered)
+    return centered / length if length else centered
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: what was measured of a run, one JSON object a line.
+"""`metrics.jsonl`: the metrics of a run, one JSON object a line.
 
     {"split": "train", "step": 200, "loss": 7.9, ..., "examples": 6400, "tokens": 819200, "seconds": 21.5, ...}
     {"split": "validation", "step": 200, "masked_lm_loss": 6.2, ..., "filled_masks": ["..."]}
@@ -46,7 +46,7 @@ class _Line(TypedDict, total=False):
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log, in its order; none if there is no file.
+    """Return the complete lines of a log, in order; none if there is no file.
 
     A last line that a kill tore is left out.
 
@@ -65,7 +65,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 class MetricsLog:
-    """Appends to a log, after cutting it back to the step that a run goes on from.
+    """Append to a log, after cutting it back to the step that a run resumes from.
 
     Args:
         path: of the file; its directory exists.
@@ -78,25 +78,25 @@ class MetricsLog:
         self._rewrite(kept)
 
     def write(self, split: str, step: int, fields: Mapping[str, Any]) -> None:
-        """Adds a line, in place of the one that the same split already has for this step.
+        """Add a line, in place of the one that the same split already has for this step.
 
         Args:
             split: "train" or "validation".
-            step: updates made.
+            step: steps made.
             fields: numbers and texts; a number that is not finite is written as null.
         """
         line = {"split": split, "step": step, **{name: _finite(value) for name, value in fields.items()}}
         if (split, step) in self.written:
-            others = [other for other in read(self.path) if (other["split"], other["step"]) != (split, step)]
+            lines = [other for other in read(self.path) if (other["split"], other["step"]) != (split, step)]
             self.file.close()
-            self._rewrite(others)
+            self._rewrite(lines)
         with file_errors.writing(self.path):
             self.file.write(_text(line))
             self.file.flush()
         self.written.add((split, step))
 
     def sync(self) -> None:
-        """Waits until the lines lie on the disk, so that a checkpoint never outlives them.
+        """Wait until the lines are on the disk, so that a checkpoint never outlives them.
 
         Raises:
             StorageError: the file, or the directory that it is in, was removed, moved or replaced.
@@ -115,12 +115,12 @@ class MetricsLog:
             )
 
     def close(self) -> None:
-        """Closes the file. What could not be written to it was reported when it was."""
+        """Close the file. What could not be written to it was reported when it was."""
         with contextlib.suppress(OSError):
             self.file.close()
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Makes the file hold these lines, at once or not at all, and opens it to go on."""
+        """Replace the file's lines atomically, and open it to append."""
         content = "".join(map(_text, lines)).encode()
         if not self.path.exists() or self.path.read_bytes() != content:
             write_atomic(self.path, content)

@@ -1,4 +1,4 @@
-"""A few masked examples with what the model puts in the place of the masks, as text to be looked at while it trains."""
+"""Masked examples with the model's predictions filled in, as text to read while it trains."""
 
 import re
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from beambert_common.unicode_text import escape_unprintable
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
-# Written to the word before them, to the word behind them, or to both.
+# Written to the word before them, to the word after them, or to both.
 _CLOSING = frozenset(",.;:!?)]}%'’”-–/")
 _OPENING = frozenset("([{$#@'’“-–/")
-_PIECES_BEFORE = 6
+_TOKENS_BEFORE = 6
 # A filled mask in a line: original, prediction, probability. Special tokens are never masked, a bracket may be.
 # No token of text is longer; without a bound, a line without blanks takes time that grows with its square.
 FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]{1,250})→(\S{1,250}) (\d+%)\]")
@@ -23,20 +23,20 @@ def filled_masks(
     logits: np.ndarray,
     vocabulary: Vocabulary,
     examples: int = 5,
-    most_pieces: int = 48,
+    most_tokens: int = 48,
 ) -> list[str]:
-    """The first examples of a batch as a line of text each, masks filled.
+    """Return the first examples of a batch as a line of text each, masks filled.
 
-    A masked piece reads `[original→prediction 12%]`, with the probability of the prediction; [CLS] and the last [SEP]
-    are left out. Spaces are where English has them, which is a guess: normalisation took them away.
+    A masked token reads `[original→prediction 12%]`, with the probability of the prediction; [CLS] and the last [SEP]
+    are left out. Spaces are where English has them, which is a guess: normalization took them away.
 
     Args:
         features: of a batch: input_ids [B, S], masked_lm_positions, masked_lm_ids and masked_lm_weights [B, P], and,
             where there are any, input_mask or sequence_ids [B, S] and example_weights [B].
         logits: of the masked-LM head, [B, P, V or more].
-        vocabulary: of V pieces.
+        vocabulary: of V tokens.
         examples: how many to show, at most; rows that only fill the batch up, or with nothing masked, are passed over.
-        most_pieces: of a line; of longer rows, those from shortly before the first mask on are shown.
+        most_tokens: of a line; of longer rows, those from shortly before the first mask on are shown.
     """
     real = features.get("input_mask", features.get("sequence_ids", np.ones_like(features["input_ids"]))) > 0  # [B, S]
     weights = features["masked_lm_weights"] > 0  # [B, P]
@@ -48,7 +48,7 @@ def filled_masks(
             features["masked_lm_ids"][row][weights[row]],
             logits[row][weights[row], : len(vocabulary)],
             vocabulary,
-            most_pieces,
+            most_tokens,
         )
         for row in np.flatnonzero(wanted)[:examples]
     ]
@@ -57,21 +57,21 @@ def filled_masks(
 def _line(
     ids: np.ndarray, positions: np.ndarray, originals: np.ndarray, logits: np.ndarray, vocabulary: Vocabulary, most: int
 ) -> str:
-    """One row without padding: ids [n], positions and originals [m], logits [m, V]."""
+    """Return one row without padding as text: ids [n], positions and originals [m], logits [m, V]."""
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     best = shifted.argmax(axis=-1)  # [m]
-    shares = 1 / np.exp(shifted).sum(axis=-1)  # [m]: the best piece's exponential is 1.
-    texts = [escape_unprintable(vocabulary.pieces[piece]) for piece in ids]
+    shares = 1 / np.exp(shifted).sum(axis=-1)  # [m]: the best token's exponential is 1.
+    texts = [escape_unprintable(vocabulary.tokens[token]) for token in ids]
     glued = [text.startswith(CONTINUATION) for text in texts]
     texts = [text.removeprefix(CONTINUATION) for text in texts]
-    for position, original, piece, share in zip(positions, originals, best, shares, strict=True):
-        was, is_now = (escape_unprintable(vocabulary.pieces[number]) for number in (original, piece))
+    for position, original, token, share in zip(positions, originals, best, shares, strict=True):
+        was, is_now = (escape_unprintable(vocabulary.tokens[number]) for number in (original, token))
         texts[position] = f"[{was}→{is_now} {share:.0%}]"
         glued[position] = was.startswith(CONTINUATION)
     start = 1 if len(ids) and ids[0] == vocabulary.cls_id else 0
     end = len(ids) - 1 if len(ids) and ids[-1] == vocabulary.sep_id else len(ids)
     is_long = end - start > most
-    first = max(start, min(int(positions.min()) - min(_PIECES_BEFORE, most // 4), end - most)) if is_long else start
+    first = max(start, min(int(positions.min()) - min(_TOKENS_BEFORE, most // 4), end - most)) if is_long else start
     last = min(end, first + most)
     line = "… " if first > start else ""
     for position in range(first, last):

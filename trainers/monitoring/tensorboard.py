@@ -1,6 +1,6 @@
 """Event files for TensorBoard: scalars and text.
 
-`tf.summary` cannot say that a run goes on from an earlier step, so that TensorBoard would show the steps after it
+`tf.summary` cannot say that a run resumes from an earlier step, so that TensorBoard would show the steps after it
 twice; hence the events are written here.
 """
 
@@ -20,11 +20,11 @@ _Metadata = tf.compat.v1.SummaryMetadata
 
 
 class EventLog:
-    """Writes the events of one split; the file is made with the first of them.
+    """Write the events of one split; the first of them makes the file.
 
     Args:
         directory: of the event files, such as `logs/train`; made if need be.
-        first_step: where the run begins or goes on. TensorBoard forgets the events of later steps that an earlier
+        first_step: where the run begins or resumes. TensorBoard forgets the events of later steps that an earlier
             process wrote.
     """
 
@@ -35,10 +35,10 @@ class EventLog:
         self.path: Path | None = None
 
     def write(self, step: int, scalars: Mapping[str, float], texts: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Writes the values of a step, and flushes.
+        """Write the values of a step, and flush.
 
         Args:
-            step: updates made.
+            step: steps made.
             scalars: by tag.
             texts: by tag, paragraphs, shown as they are: TensorBoard takes text for Markdown, so each is set as code.
         """
@@ -65,7 +65,7 @@ class EventLog:
             self.writer.flush()
 
     def require_file(self) -> None:
-        """Checks that the file that is written is still in its directory.
+        """Check that the file that is written is still in its directory.
 
         Raises:
             StorageError: it was removed.
@@ -74,7 +74,7 @@ class EventLog:
             raise StorageError(f"{self.path} was removed while the command ran; run the same command again")
 
     def close(self) -> None:
-        """Closes the file, if there is one."""
+        """Close the file, if there is one."""
         if self.writer is not None:
             # What could not be written was reported when it was.
             with contextlib.suppress(tf.errors.OpError):

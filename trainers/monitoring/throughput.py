@@ -1,4 +1,4 @@
-"""What an update costs on paper, what a device can do at most, and so the share of it that training reaches.
+"""The cost of a step, the peak of a device, and from both the utilization that training reaches.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -19,14 +19,14 @@ PEAK_TFLOPS_HELP = (
 
 
 class StepCost(NamedTuple):
-    """What one update costs, over all devices and micro-batches.
+    """The cost of one step, over all devices and micro-batches.
 
     Attributes:
         sequences: rows of the batch.
         tokens: positions of the batch, its rows times their length: padding counts, since it is computed too. The mean
             over the data where rows differ in length.
         flops: floating-point operations of the forward and the backward pass (`bert_model.size`); what recomputation
-            and the optimizer add is left out, as is usual for MFU. The mean, likewise.
+            and the optimizer add is left out, as is usual for MFU. The mean, the same way.
         label: of the stage, for the progress line, such as "length 512"; "" where there is one stage.
     """
 
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(dataset: Dataset, split: str = "train") -> list[Rows]:
-    """How many rows of each length a split has, shortest first."""
+    """Return the number of rows of each length in a split, shortest first."""
     counts: dict[tuple[int, int], int] = {}
     for shard in dataset.shards_of(split):
         key = (shard.max_seq_length, shard.max_predictions_per_seq)
@@ -53,12 +53,12 @@ def rows_of(dataset: Dataset, split: str = "train") -> list[Rows]:
     return [Rows(*key, examples) for key, examples in sorted(counts.items())]
 
 
-def work_of_update(config: BertConfig, batch_size: int, rows: Sequence[Rows], label: str = "") -> StepCost:
-    """The work of an update of `batch_size` rows, drawn from rows of these lengths as often as they occur.
+def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], label: str = "") -> StepCost:
+    """Return the cost of a step of `batch_size` rows, drawn from these lengths as often as they occur.
 
     Args:
         config: shape of the model.
-        batch_size: rows an update.
+        batch_size: rows a step.
         rows: of the data, at least one in all; predictions 0 for a model without the masked-LM head.
         label: of the stage.
     """
@@ -95,7 +95,7 @@ _PEAKS = (
     _Peak(r"\bt4\b", 65.0, 8.1),  # T4 data sheet; no bfloat16.
     _Peak(r"\ba10g", 70.0, 35.0),  # A10G, made for Amazon: the A10's tensor cores at a lower rate.
     _Peak(r"\ba10\b", 125.0, 62.5),  # A10 data sheet.
-    _Peak(r"\ba100", 312.0, 156.0),  # A100 data sheet, PCIe and SXM alike.
+    _Peak(r"\ba100", 312.0, 156.0),  # A100 data sheet, for PCIe and SXM.
     _Peak(r"\bl40s", 362.0, 183.0),  # L40S data sheet.
     _Peak(r"\bl4\b", 121.0, 60.0),  # L4 data sheet: 242 and 120 with sparsity.
     _Peak(r"\bh100.*(pcie|pci-e)", 756.0, 378.0),  # H100 data sheet: PCIe 1,513 and 756, NVL 1,671 and 835,
@@ -113,7 +113,7 @@ _PEAKS = (
 
 
 def peak_flops(device: str, precision: str) -> float | None:
-    """Published peak of one device, in floating-point operations a second; None where it is not known.
+    """Return a device's published peak in floating-point operations a second; None where it is unknown.
 
     A CPU's depends on its clock under load, so none is listed: give --peak_tflops; `make bench-train` measures it.
 

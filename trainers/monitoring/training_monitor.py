@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: the progress line, `metrics.jsonl` and TensorBoard."""
+"""Monitor a run while it trains: the progress line, `metrics.jsonl` and TensorBoard."""
 
 import contextlib
 import math
@@ -19,14 +19,14 @@ from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_progress import ProgressLine, print_status, steps_a_report
 
 LOGS_NAME = "logs"
-# Numerator and denominator of each metric over some updates.
+# Numerator and denominator of each metric over some steps.
 Ratios = Mapping[str, tuple[float, float]]
 
 
 class _Timed(NamedTuple):
-    """Some updates whose time is counted; seconds in all and waiting for data."""
+    """Timed steps: seconds in all and waiting for data."""
 
-    updates: int
+    steps: int
     sequences: float
     tokens: float
     flops: float
@@ -35,7 +35,7 @@ class _Timed(NamedTuple):
 
 
 class MonitorState(TypedDict):
-    """What `TrainingMonitor.state` gives."""
+    """The state that `TrainingMonitor.state` returns."""
 
     examples: Count
     tokens: NonNegative
@@ -45,14 +45,14 @@ class MonitorState(TypedDict):
 
 
 class TrainingMonitor:
-    """Shows and records a run; use as a context manager, and call it in the order of what happens.
+    """Show and record a run; use as a context manager, and call it in the order of events.
 
-        with Watch(output, last_step, shown, state, step=step) as watch:
-            watch.begin_stage(work)
-            watch.update(step, ratios, wait_seconds)   # after every call of the loop
-            with watch.pause():                        # whatever is no training: evaluation, saving
-                watch.evaluated(step, metrics, filled)
-                save(..., state={"watch": watch.state()})
+        with TrainingMonitor(output, last_step, shown, state, step=step) as monitor:
+            monitor.begin_stage(work)
+            monitor.update(step, ratios, wait_seconds)   # after every call of the loop
+            with monitor.pause():                        # whatever is no training: evaluation, saving
+                monitor.record_evaluation(step, metrics, filled)
+                save(..., state={"watch": monitor.state()})
 
     Evaluate before saving: then a run that is resumed from the checkpoint has the lines of both.
 
@@ -61,8 +61,8 @@ class TrainingMonitor:
             on the workers of a run that are not its chief.
         last_step: the step that the run ends at.
         shown_metrics: metrics of the progress line, in its order, with the words for them.
-        state: what `state()` gave for the checkpoint that the run goes on from; {} at a new run.
-        step: updates made before.
+        state: what `state()` gave for the checkpoint that the run resumes from; {} at a new run.
+        step: steps made before.
         peak_flops: floating-point operations a second of all devices together; None if that is not known.
         clock: seconds that only ever grow.
     """
@@ -90,10 +90,10 @@ class TrainingMonitor:
         self.skipped = int(state.get("skipped_updates", 0))
         self.corrupt = 0
         self.seconds = float(state.get("seconds", 0.0))
-        # The sums of the updates since the last line.
+        # The metric sums of the steps since the last line.
         self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("sums", {}).items()}
         self.timed: list[_Timed] = []
-        # The last updates, for the progress line: metrics of a single update jump.
+        # The last steps, for the progress line: metrics of a single step jump.
         self.recent: deque[tuple[Ratios, _Timed | None]] = deque()
         self.work = StepCost(0, 0.0, 0.0)
         self.stage_end, self.later_flops = last_step, 0.0
@@ -121,23 +121,23 @@ class TrainingMonitor:
         self.resources.close()
 
     def begin_stage(self, work: StepCost, end_step: int | None = None, later_flops: float = 0.0) -> None:
-        """Says what an update costs from now on.
+        """Set the cost of a step from now on.
 
         Args:
-            work: of one update.
+            work: of one step.
             end_step: the last step of the stage; None for that of the run.
             later_flops: of all stages after it, for the time left.
         """
         self.work = work
         self.stage_end = self.last_step if end_step is None else end_step
         self.later_flops = later_flops
-        # Other shapes are compiled anew, and their metrics are not those of the shapes before.
+        # Other shapes are compiled again, and their metrics are not those of the shapes before.
         self.is_compiling = True
         self.recent.clear()
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """What is done meanwhile is no training: its time counts in no rate."""
+        """Exclude the body's time from all rates: it is not training."""
         start = self.clock()
         try:
             yield
@@ -145,53 +145,53 @@ class TrainingMonitor:
             self.since += self.clock() - start
 
     def next_report(self, step: int) -> int:
-        """The first step after `step` that a line is due at, for the loop to stop at."""
+        """Return the first step after `step` that a line is due at, for the loop to stop at."""
         return min((step // self.report_steps + 1) * self.report_steps, max(self.last_step, step + 1))
 
     def update(
         self, step: int, ratios: Ratios, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
     ) -> None:
-        """Counts the updates up to `step`, shows them, and writes a line where one is due.
+        """Count the steps up to `step`, show them, and write a line where one is due.
 
         A line is due at every multiple of `report_steps` and at the last step; it has the metrics over exactly the
-        updates since the line before, sums divided once.
+        steps since the line before, sums divided once.
 
         Args:
-            step: updates made; the metrics are over those since the call before.
-            ratios: sums over these updates.
-            wait_seconds: time that these updates waited for data.
-            skipped: how many of these updates changed nothing, since their gradient was not finite.
+            step: steps made; the metrics are over those since the call before.
+            ratios: metric sums over these steps.
+            wait_seconds: time that these steps waited for data.
+            skipped: how many of these steps changed nothing, since their gradient was not finite.
             corrupt_records: records left out by this process so far.
         """
         now = self.clock()
-        seconds, updates = now - self.since, step - self.step
+        seconds, steps = now - self.since, step - self.step
         self.since = now
         self.seconds += seconds
-        self.examples += updates * self.work.sequences
-        self.tokens += updates * self.work.tokens
+        self.examples += steps * self.work.sequences
+        self.tokens += steps * self.work.tokens
         self.skipped += skipped
         self.corrupt = corrupt_records
         timed = None
         if self.is_compiling:
             self.is_compiling = False
         else:
-            work = (updates * self.work.sequences, updates * self.work.tokens, updates * self.work.flops)
-            timed = _Timed(updates, *work, seconds, wait_seconds)
+            work = (steps * self.work.sequences, steps * self.work.tokens, steps * self.work.flops)
+            timed = _Timed(steps, *work, seconds, wait_seconds)
             self.timed.append(timed)
         self.sums = _added(self.sums, ratios)
-        self._remember(ratios, timed, updates)
+        self._remember(ratios, timed, steps)
         report = step == self.last_step or step // self.report_steps > self.step // self.report_steps
         self.step = step
-        if self.progress is not None and self.progress.wants(report):
+        if self.progress is not None and self.progress.is_due(report):
             self.progress.show(self._line())
         if report:
             self._write_line()
 
-    def evaluated(self, step: int, metrics: Mapping[str, float], filled: Sequence[str] = ()) -> None:
-        """Records and shows an evaluation.
+    def record_evaluation(self, step: int, metrics: Mapping[str, float], filled: Sequence[str] = ()) -> None:
+        """Record and show an evaluation.
 
         Args:
-            step: updates made.
+            step: steps made.
             metrics: of the validation data.
             filled: masked sentences with the model's predictions (`filled_masks.py`), a line each.
         """
@@ -203,7 +203,7 @@ class TrainingMonitor:
         print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold of this, so that the run goes on as if it had not stopped; fit for JSON.
+        """Return the state for a checkpoint, so that the run resumes as if it had not stopped; fit for JSON.
 
         The lines up to here are on the disk when it returns.
 
@@ -227,7 +227,7 @@ class TrainingMonitor:
         return counts | ({"skipped_updates": self.skipped} if self.skipped else {})
 
     def _write_line(self) -> None:
-        metrics, rates = _divided(self.sums), _rates(self.timed, self.peak_flops)
+        metrics, rates = _metric_values(self.sums), _rates(self.timed, self.peak_flops)
         self.sums, self.timed = {}, []
         if self.log is None:
             return
@@ -238,18 +238,18 @@ class TrainingMonitor:
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
         self.events["train"].write(self.step, {**metrics, **rates})
 
-    def _remember(self, ratios: Ratios, timed: _Timed | None, updates: int) -> None:
-        """Keeps of the last updates as many as lie between two lines."""
+    def _remember(self, ratios: Ratios, timed: _Timed | None, steps: int) -> None:
+        """Keep as many of the last steps as are between two lines."""
         self.recent.append((ratios, timed))
-        while len(self.recent) > max(1, self.report_steps // max(1, updates)):
+        while len(self.recent) > max(1, self.report_steps // max(1, steps)):
             self.recent.popleft()
 
     def _line(self) -> list[str]:
-        """Parts of the progress line, the most important first."""
+        """Return the parts of the progress line, the most important first."""
         sums: Ratios = {}
         for ratios, _ in self.recent:
             sums = _added(sums, ratios)
-        metrics, timed = _divided(sums), [timed for _, timed in self.recent if timed is not None]
+        metrics, timed = _metric_values(sums), [timed for _, timed in self.recent if timed is not None]
         rates = _rates(timed, self.peak_flops)
         parts = [f"step {self.step}/{self.last_step}"]
         if rates:
@@ -280,12 +280,12 @@ class TrainingMonitor:
         ]
 
     def _seconds_left(self, timed: Sequence[_Timed]) -> float:
-        """Time that the rest takes if every operation takes as long as it just did."""
-        seconds, flops = sum(some.seconds for some in timed), sum(some.flops for some in timed)
+        """Return the time of the rest if every operation takes as long as it just did."""
+        seconds, flops = sum(interval.seconds for interval in timed), sum(interval.flops for interval in timed)
         steps = self.stage_end - self.step
         if flops:
             return (steps * self.work.flops + self.later_flops) * seconds / flops
-        return steps * seconds / sum(some.updates for some in timed)
+        return steps * seconds / sum(interval.steps for interval in timed)
 
 
 def _added(first: Ratios, second: Ratios) -> dict[str, tuple[float, float]]:
@@ -296,23 +296,23 @@ def _added(first: Ratios, second: Ratios) -> dict[str, tuple[float, float]]:
     return sums
 
 
-def _divided(sums: Ratios) -> dict[str, float]:
-    """The metrics; one that counted nothing is left out."""
+def _metric_values(sums: Ratios) -> dict[str, float]:
+    """Return the metrics; one that counted nothing is left out."""
     return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
 
 
 def _rates(timed: Sequence[_Timed], peak_flops: float | None) -> dict[str, float]:
-    """Speed over some updates, by the names that it has in `metrics.jsonl`; nothing if no time was counted."""
-    seconds = math.fsum(some.seconds for some in timed)
+    """Return the speed over some steps, by its names in `metrics.jsonl`; nothing if no time was counted."""
+    seconds = math.fsum(steps.seconds for steps in timed)
     if not seconds > 0:
         return {}
     rates = {
-        "sequences_per_second": sum(some.sequences for some in timed) / seconds,
-        "tokens_per_second": sum(some.tokens for some in timed) / seconds,
+        "sequences_per_second": sum(steps.sequences for steps in timed) / seconds,
+        "tokens_per_second": sum(steps.tokens for steps in timed) / seconds,
     }
     if peak_flops:
-        rates["model_flops_utilization"] = sum(some.flops for some in timed) / seconds / peak_flops
-    return rates | {"data_wait_share": math.fsum(some.wait_seconds for some in timed) / seconds}
+        rates["model_flops_utilization"] = sum(steps.flops for steps in timed) / seconds / peak_flops
+    return rates | {"data_wait_share": math.fsum(steps.wait_seconds for steps in timed) / seconds}
 
 
 def _short(number: float) -> str:

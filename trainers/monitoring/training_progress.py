@@ -1,4 +1,4 @@
-"""What a person sees of a training run: one live line on a terminal, plain lines elsewhere."""
+"""The progress line of a training run: live on a terminal, plain lines elsewhere."""
 
 import itertools
 import math
@@ -15,18 +15,18 @@ from rich.text import Text
 from beambert_common import terminal
 from beambert_common.durations import format_duration
 
-# A run reports, to a log and to TensorBoard, so many times or every so many steps, whichever is more often.
+# A run reports, to a log and to TensorBoard, a fixed number of times or at a fixed interval, whichever is more often.
 LEAST_REPORTS = 20
 MOST_STEPS_A_REPORT = 100
 
 
 def steps_a_report(num_train_steps: int) -> int:
-    """Steps between two reports of a run."""
+    """Return the number of steps between two reports of a run."""
     return max(1, min(MOST_STEPS_A_REPORT, num_train_steps // LEAST_REPORTS))
 
 
 class ProgressLine:
-    """Shows the state of a run: in place on a terminal, line after line elsewhere; use as a context manager."""
+    """Show the state of a run: in place on a terminal, line after line elsewhere; use as a context manager."""
 
     SECONDS_BETWEEN_UPDATES = 0.1
 
@@ -46,8 +46,8 @@ class ProgressLine:
         if self.live:
             self.live.stop()
 
-    def wants(self, report: bool) -> bool:
-        """Whether a line would be shown now.
+    def is_due(self, report: bool) -> bool:
+        """Return whether a line would be shown now.
 
         Args:
             report: whether the line is to stay in a log; a terminal shows those between two reports too.
@@ -57,7 +57,7 @@ class ProgressLine:
         return report
 
     def show(self, parts: Sequence[str]) -> None:
-        """Shows a line.
+        """Show a line.
 
         Args:
             parts: of the line, the most important first: the last are left out where a terminal is too narrow.
@@ -73,7 +73,7 @@ class ProgressLine:
 
 
 class TextProgress:
-    """Shows on standard error how many texts are done, how fast, and how long the rest will take.
+    """Show on standard error how many texts are done, how fast, and how long the rest will take.
 
     Args:
         size: bytes to be read, None if that is not known.
@@ -88,7 +88,7 @@ class TextProgress:
         self.start = self.shown = time.monotonic()
 
     def update(self, texts: int, bytes_read: int) -> None:
-        """Counts `texts` more, after which so many bytes have been read in all."""
+        """Count `texts` more, after which N bytes have been read in all."""
         now = time.monotonic()
         self.texts += texts
         if not self.is_terminal and now - self.shown < self.SECONDS_BETWEEN_LINES:
@@ -105,17 +105,17 @@ class TextProgress:
         )
 
     def finish(self, line: str) -> None:
-        """Shows a last line, with the rate over all."""
+        """Show a last line, with the rate over all."""
         rate = self.texts / max(time.monotonic() - self.start, 1e-9)
         start = "\r\x1b[K" if self.is_terminal else ""
         print(f"{start}{line}, {rate:,.0f} texts/s", file=sys.stderr, flush=True)
 
 
 def print_status(line: str) -> None:
-    """Prints a line, flushed, so that a log file shows it at once."""
+    """Print a line, flushed, so that a log file shows it at once."""
     print(line, flush=True)
 
 
 def warn(line: str) -> None:
-    """Prints a warning line to standard error."""
+    """Print a warning line to standard error."""
     print(f"warning: {terminal.printable(line)}", file=sys.stderr, flush=True)

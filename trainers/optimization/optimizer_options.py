@@ -1,4 +1,4 @@
-"""What the optimizer is told, and what follows from the names of the variables: weight decay and learning rates.
+"""Optimizer options, and the weight decay and learning rates that follow from variable names.
 
 Names are those of TF1 checkpoints, such as `bert/encoder/layer_0/output/dense/kernel`. This file does not import
 TensorFlow.
@@ -21,7 +21,7 @@ _EMBEDDINGS = "bert/embeddings/"
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """Which optimizer, with which constants; the defaults are those of the released BERT.
+    """The optimizer and its constants; the defaults are those of the released BERT.
 
     Attributes:
         name: one of `OPTIMIZERS`, which `optimization.py` describes.
@@ -48,15 +48,15 @@ class OptimizerOptions:
 
 
 def is_decayed(name: str) -> bool:
-    """Whether weight decay applies to the variable of that TF1 name: not to layer normalisation, not to biases."""
+    """Return whether weight decay applies to a variable: not to layer normalization, not to biases."""
     return _NOT_DECAYED.search(name) is None
 
 
 def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, float]:
-    """What the learning rate is multiplied by for each variable: a factor of its layer times one of its name.
+    """Return the learning-rate multiplier of each variable: a factor of its layer times one of its name.
 
-    With d = layerwise_lr_decay and L encoder layers, numbered from 0, layer l has d ** (L - l), the embeddings, which
-    lie below layer 0, d ** (L + 1), and everything above the layers (pooler and heads) 1. The output matrix of the
+    With d = layerwise_lr_decay and L encoder layers, numbered from 0, layer l has d ** (L - l). The embeddings, below
+    layer 0, have d ** (L + 1), and everything above the layers (pooler and heads) has 1. The output matrix of the
     masked-LM head is the word embedding and counts as that.
 
     Of lr_multipliers the first whose expression is found in the name (`re.search`) gives the second factor; 1 if
@@ -70,7 +70,7 @@ def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, f
         Factor by name, in the order of `names`.
 
     Raises:
-        TrainingError: an expression is found in no name: it is misspelt, or stands after one that is found first
+        TrainingError: an expression is found in no name: it is misspelled, or stands after one that is found first
             wherever it is.
     """
     layers = {name: int(match[1]) for name in names if (match := _LAYER.match(name))}

@@ -1,12 +1,12 @@
 """The optimizers, on plain variables: BERT's own Adam, AdamW and LAMB; the learning rate of a step; clipping.
 
-For a variable w with clipped gradient g and learning rate r, all three keep m = b1 m + (1 - b1) g and
-v = b2 v + (1 - b2) g^2, elementwise, in slots named `<variable>/adam_m` and `<variable>/adam_v`. Then, with
-weight decay d where `is_decayed` and 0 elsewhere:
+For a variable w with clipped gradient g and learning rate r, all three keep two elementwise slots. `<variable>/adam_m`
+is m = b1 m + (1 - b1) g, `<variable>/adam_v` is v = b2 v + (1 - b2) g^2. Then, with weight decay d where `is_decayed`
+and 0 elsewhere:
 
 bert_adam  w -= r (m / (sqrt(v) + e) + d w)
            `optimization.py` of google-research/bert: no bias correction, epsilon outside the root.
-adamw      w -= r (m' / (sqrt(v') + e) + d w), with m' = m / (1 - b1^t), v' = v / (1 - b2^t) in the t-th update
+adamw      w -= r (m' / (sqrt(v') + e) + d w), with m' = m / (1 - b1^t), v' = v / (1 - b2^t) in the t-th step
            Loshchilov and Hutter 2019, algorithm 2.
 lamb       u = m' / (sqrt(v') + e) + d w;  w -= r u |w| / |u|
            You et al. 2020, algorithm 2, with the identity for phi. The trust ratio |w| / |u| is 1 where a norm is 0,
@@ -30,12 +30,12 @@ def learning_rate_at(
 ) -> tf.Tensor:
     """Return the learning rate of one step: linear warm-up from 0, then polynomial decay to 0.
 
-    As in the released code, step 0 of a run with warm-up has rate 0, and the decay is counted from step 0, not from
-    the end of warm-up: at step num_warmup_steps the rate drops from about `peak` to
-    peak * (1 - num_warmup_steps / num_train_steps) ** power.
+    As in the released code, step 0 of a run with warm-up has rate 0. The decay is counted from step 0, not from the end
+    of warm-up: at step num_warmup_steps the rate drops from about `peak` to peak * (1 - num_warmup_steps /
+    num_train_steps) ** power.
 
     Args:
-        step: int scalar, number of updates made so far.
+        step: int scalar, number of steps made so far.
         peak: the rate that warm-up climbs to.
         num_train_steps: the step at which the rate reaches 0; it stays there.
         num_warmup_steps: steps of warm-up, 0 for none.
@@ -55,7 +55,7 @@ def learning_rate_at(
 def clip_by_global_norm(
     gradients: Sequence[tf.Tensor | None], clip_norm: float | None
 ) -> tuple[list[tf.Tensor | None], tf.Tensor]:
-    """Shortens gradients, taken together as one vector, to a greatest length.
+    """Scale gradients down to a maximum global norm.
 
     Args:
         gradients: dense; None for a variable that the loss does not depend on.
@@ -82,7 +82,7 @@ class Optimizer:
     Attributes:
         variables: the same.
         slots: float32 variables by name, `<variable>/adam_m` and `<variable>/adam_v`, zeros at first. They are made
-            in the scope that the optimizer is made in, so under a strategy they lie where the variables lie.
+            in the scope that the optimizer is made in, so under a strategy they are placed with the variables.
 
     Raises:
         TrainingError: an expression of lr_multipliers fits no variable.
@@ -109,7 +109,7 @@ class Optimizer:
         finite: tf.Tensor | None = None,
         update_each: UpdateEach = lambda variable, function, arguments: function(variable, *arguments),
     ) -> None:
-        """Makes one update.
+        """Apply one step.
 
         Tensors are handed on to update_each as they are, so they may be values per replica.
 
@@ -117,10 +117,10 @@ class Optimizer:
             gradients: clipped, dense, float32, one a variable in the order of `variables`; None for a variable that
                 the loss does not depend on, which stays as it is, weight decay included, as in the released code.
             rate: float32 scalar, the learning rate.
-            step: int scalar, number of updates before this one, skipped ones included.
+            step: int scalar, number of steps before this one, skipped ones included.
             finite: bool scalar; where it is false, no bit of the variables and slots changes. None for true.
             update_each: for variables with a copy on each device: calls the function that it gets with each copy and
-                what lies there of the arguments, as `tf.distribute`'s extended.update does.
+                the arguments of the same device, as `tf.distribute`'s extended.update does.
         """
         for (name, variable), gradient in zip(self.variables.items(), gradients, strict=True):
             if gradient is not None:
@@ -128,7 +128,7 @@ class Optimizer:
                 update_each(variable, self._update_of(name), (m, v, gradient, rate, step, finite))
 
     def _update_of(self, name: str) -> Callable[..., None]:
-        """The update of one variable as a function of (variable, m, v, gradient, rate, step, finite)."""
+        """Return the update of one variable as a function of (variable, m, v, gradient, rate, step, finite)."""
 
         def update(
             variable: tf.Variable,
@@ -161,8 +161,10 @@ class Optimizer:
         rate: tf.Tensor,
         step: tf.Tensor,
     ) -> None:
-        """bert_adam or adamw, in TensorFlow's fused Adam: without XLA it takes less than half the time of separate
-        operations on a CPU, since every number goes through memory once.
+        """Apply bert_adam or adamw by TensorFlow's fused Adam.
+
+        Without XLA it takes less than half the time of separate operations on a CPU, since every number goes through
+        memory once.
 
         The fused operation takes lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon) off a
         variable. Powers of 0 therefore mean no bias correction, and epsilon times sqrt(1 - b2^t) stands beside the
@@ -212,6 +214,6 @@ class Optimizer:
         variable.assign_sub(rate * update)
 
     def _powers(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """b1^t and b2^t of the update after `step` others."""
+        """Return b1^t and b2^t of the step after `step` others."""
         t = tf.cast(step, tf.float32) + 1.0
         return tf.pow(self.options.beta_1, t), tf.pow(self.options.beta_2, t)

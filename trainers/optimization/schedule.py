@@ -1,4 +1,4 @@
-"""Which data and which batch size every update of a run has: `--schedule` and `--batch_ramp` as a list of stages.
+"""The data and the batch size of every step of a run: `--schedule` and `--batch_ramp` as a list of stages.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -17,13 +17,13 @@ _MOST_CHARACTERS = 60
 
 
 class Stage(NamedTuple):
-    """Consecutive updates of one data directory and one batch size.
+    """Consecutive steps of one data directory and one batch size.
 
     Attributes:
         data: which --data directory, by index.
-        batch_size: examples an update, over all replicas and micro-steps.
-        first_step: its first update, from 0.
-        end_step: the first update after it.
+        batch_size: examples a step, over all replicas and micro-steps.
+        first_step: its first step, from 0.
+        end_step: the first step after it.
         first_example: examples of that data directory that earlier stages consumed.
     """
 
@@ -49,21 +49,21 @@ def plan_stages(
     train_batch_size: int,
     batch_ramp: str | None,
 ) -> list[Stage]:
-    """Plans a run. Every update from 0 to num_train_steps belongs to exactly one stage; stages follow in order.
+    """Plan a run. Every step from 0 to num_train_steps belongs to exactly one stage; stages follow in order.
 
     Args:
-        num_train_steps: updates in all.
+        num_train_steps: steps in all.
         row_lengths: max_seq_length of each --data directory, in their order.
-        schedule: such as "128x0.9,512x0.1": the first nine tenths of the updates read the directory of rows of 128,
+        schedule: such as "128x0.9,512x0.1": the first nine tenths of the steps read the directory of rows of 128,
             the others that of 512 (Devlin et al. 2018, appendix A.2). "512x0.1@64" gives a phase its own batch size.
             None with one directory.
-        train_batch_size: examples an update, where neither schedule nor batch_ramp says otherwise.
-        batch_ramp: such as "32:1000,64:2000": 32 examples an update up to update 1,000, 64 up to update 2,000, and
+        train_batch_size: examples a step, where neither schedule nor batch_ramp says otherwise.
+        batch_ramp: such as "32:1000,64:2000": 32 examples a step up to step 1,000, 64 up to step 2,000, and
             what the schedule or train_batch_size says after it. Each phase of the schedule takes what it covers.
 
     Raises:
         TrainingError: a text that is neither; shares that do not sum to 1; a length of no or of several directories; a
-            directory that the schedule does not read; a phase too short for an update.
+            directory that the schedule does not read; a phase too short for a step.
     """
     phases = _phases(num_train_steps, row_lengths, schedule)
     ramp = _ramp(batch_ramp)
@@ -86,22 +86,22 @@ def plan_stages(
 
 
 def scheduled_lengths(schedule: str) -> list[int]:
-    """The lengths that a schedule reads, each once, in its order. Raises TrainingError for a text that is none."""
+    """Return the lengths of a schedule, each once, in its order. Raises TrainingError for an invalid text."""
     return list(dict.fromkeys(_parse_phase(text)[0] for text in schedule.split(",")))
 
 
 def stage_at(stages: Sequence[Stage], step: int) -> Stage:
-    """The stage that makes update `step`, which must be one of the run's."""
+    """Return the stage of step `step`, which must be one of the run's."""
     return next(stage for stage in stages if stage.first_step <= step < stage.end_step)
 
 
 def stages_before(stages: Sequence[Stage], step: int) -> list[Stage]:
-    """What the updates before `step` were made of: the stages begun by then, the last one cut off at `step`."""
+    """Return the stages of the steps before `step`, the last one cut off at `step`."""
     return [stage._replace(end_step=min(stage.end_step, step)) for stage in stages if stage.first_step < step]
 
 
 def check_batch_sizes(stages: Sequence[Stage], replicas: int, gradient_accumulation_steps: int) -> None:
-    """Refuses a batch that cannot be dealt out in equal parts.
+    """Refuse a batch that cannot be divided equally.
 
     Raises:
         TrainingError: a batch size is no multiple of replicas times micro-steps.
@@ -159,7 +159,7 @@ def _check_lengths(row_lengths: Sequence[int], scheduled: Sequence[int]) -> None
 
 
 def _parse_phase(text: str) -> tuple[int, Fraction, int | None]:
-    """Length, share and batch size of "LENGTHxSHARE" or "LENGTHxSHARE@BATCH_SIZE"."""
+    """Return length, share and batch size of "LENGTHxSHARE" or "LENGTHxSHARE@BATCH_SIZE"."""
     rest, at, size = text.partition("@")
     length, _, share_text = rest.partition("x")
     share = (
@@ -175,7 +175,7 @@ def _parse_phase(text: str) -> tuple[int, Fraction, int | None]:
 
 
 def _ramp(batch_ramp: str | None) -> list[tuple[int, int]]:
-    """Batch size and first update after it, of each step of a ramp."""
+    """Return batch size and first step after it, of each step of a ramp."""
     ramp: list[tuple[int, int]] = []
     for text in batch_ramp.split(",") if batch_ramp else []:
         size, _, end = text.partition(":")
@@ -191,6 +191,6 @@ def _ramp(batch_ramp: str | None) -> list[tuple[int, int]]:
 
 
 def _count(text: str) -> int | None:
-    """A whole number from 1 in plain digits, or None."""
+    """Return a whole number from 1 in plain digits, or None."""
     count = whole_number(text)
     return count if count is not None and 0 < count < 2**31 and text.isdigit() else None

@@ -24,7 +24,7 @@ from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import pretraining_levels
 from trainers.monitoring.mlm_samples import filled_masks
-from trainers.monitoring.throughput import StepCost, rows_of, work_of_update
+from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.objective import Features, Objective
@@ -108,7 +108,7 @@ class PretrainingRun:
         config, stopped = self.config, None
         if config.do_train:
             if self.distribution.is_chief:
-                self._write_beginning()
+                self._write_run_files()
             stopped = self._train()
             if stopped is not None:
                 if self.distribution.is_chief:
@@ -165,7 +165,7 @@ class PretrainingRun:
                 lines = self._filled_masks(batches(InputShard()))
         except _NothingToEvaluateOn:
             return {}, []
-        if replaced := self.validation_corrupt_records.replaced_before(sys.maxsize):
+        if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
             warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
         metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
         metrics |= self.chance_levels.get(stage.data, {})
@@ -180,7 +180,7 @@ class PretrainingRun:
             else with_static_lengths(self.task, self.plan.datasets[index])
         )
 
-    def _write_beginning(self) -> None:
+    def _write_run_files(self) -> None:
         """What makes the run's directory one, before the first update."""
         plan, output = self.plan, self.output
         new = native.load(output) is None or run_manifest.last_step(output) is None
@@ -274,9 +274,9 @@ class PretrainingRun:
 
         def work(stage: Stage) -> StepCost:
             label = f"length {dataset.max_seq_length}" if several else ""
-            return work_of_update(plan.model_config, stage.batch_size, rows, label)
+            return cost_of_step(plan.model_config, stage.batch_size, rows, label)
 
-        return TrainData(self.tasks[index], batches, work, self.corrupt_records.replaced_before)
+        return TrainData(self.tasks[index], batches, work, self.corrupt_records.num_replaced_before)
 
     def _monitor(self, step: int, state: Mapping) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
@@ -309,7 +309,7 @@ class PretrainingRun:
         if not self.distribution.is_chief:
             return metrics
         with self._monitor(checkpoint.step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
-            monitor.evaluated(checkpoint.step, metrics, lines)
+            monitor.record_evaluation(checkpoint.step, metrics, lines)
         if self.config.do_train:
             record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics)
         results = {"global_step": checkpoint.step, **metrics}

@@ -14,7 +14,7 @@ MOST_POINTS = 152  # Two units of the picture each.
 
 
 class Point(NamedTuple):
-    """Some neighbouring values of a curve: last step, mean, least and largest."""
+    """Neighboring values of a curve as one point: last step, mean, least and largest."""
 
     step: float
     mean: float
@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 def thinned(values: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[Point]:
-    """A long curve by fewer points: equal runs of neighbours, each with its mean and range.
+    """Return a long curve by fewer points: equal runs of neighbors, each with its mean and range.
 
     Args:
         values: (step, finite value), by step.
@@ -39,7 +39,7 @@ def curve(
     validation: Sequence[tuple[int, float]],
     shown: Callable[[float], str],
 ) -> str:
-    """A figure; "" if there is nothing to draw.
+    """Return a figure; "" if there is nothing to draw.
 
     Args:
         title: of the metric.
@@ -72,18 +72,18 @@ def curve(
     if "validation" in series:
         body += _dots(series["validation"], x_of, y_of, shown)
     names = list(series) if len(series) > 1 else []
-    what = " and ".join(series)
+    splits = " and ".join(series)
     label = title if "train" in series else f"{title}, validation"
-    return axes.figure(body, "step", label, f"{title} of {what} by step", names)
+    return axes.figure(body, "step", label, f"{title} of {splits} by step", names)
 
 
 def _line(
     points: list[Point], x_of: Callable[[float], float], y_of: Callable[[float], float], shown: Callable[[float], str]
 ) -> list[str]:
-    there = [f"{x_of(point.step):.1f},{y_of(point.high):.1f}" for point in points]
-    back = [f"{x_of(point.step):.1f},{y_of(point.low):.1f}" for point in reversed(points)]
+    upper = [f"{x_of(point.step):.1f},{y_of(point.high):.1f}" for point in points]
+    lower = [f"{x_of(point.step):.1f},{y_of(point.low):.1f}" for point in reversed(points)]
     is_thinned = any(point.low != point.high for point in points)
-    body = [f'<polygon class="band" points="{" ".join(there + back)}"/>'] if is_thinned else []
+    body = [f'<polygon class="band" points="{" ".join(upper + lower)}"/>'] if is_thinned else []
     middle = " ".join(f"{x_of(point.step):.1f},{y_of(point.mean):.1f}" for point in points)
     # A line of one point would not be seen.
     body.append(
@@ -120,7 +120,7 @@ def _dots(
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """What the axis shows: from 0 where the values come near it, with some air otherwise."""
+    """Return the range of the axis: from 0 where the values come near it, with some margin otherwise."""
     if low >= 0 and low < 0.4 * high:
         return 0.0, high * 1.04
     air = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-9)
@@ -128,6 +128,6 @@ def _range(low: float, high: float) -> tuple[float, float]:
 
 
 def _steps(end: float, start: float) -> list[float]:
-    """Ticks of the axis of steps: whole numbers, few enough for labels such as 12.5k."""
+    """Return the ticks of the axis of steps: whole numbers, few enough for labels such as 12.5k."""
     steps = [tick for tick in axes.ticks(end, start) if tick == int(tick)]
     return steps[:: 2 if len(steps) > 6 else 1]

@@ -1,4 +1,4 @@
-"""What a run has left in its directory, as its report reads it."""
+"""The files of a finished run's directory, as its report reads them."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from trainers.training import run_manifest
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the report is made from.
+    """The content of a finished run's report.
 
     Attributes:
         record: of run.json; {} where it is missing or damaged, as everywhere here.
@@ -41,25 +41,25 @@ class Run:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The command's options."""
+        """Return the command's options."""
         options = self.record.get("options")
         return options if isinstance(options, dict) else {}
 
     @property
     def task(self) -> str | None:
-        """What the model was fine-tuned for; None for pretraining."""
-        found = [name for name in (self.options.get("task"), self.evaluation.get("task")) if isinstance(name, str)]
-        return found[0] if found else None
+        """Return the task that the model was fine-tuned for; None for pretraining."""
+        names = [name for name in (self.options.get("task"), self.evaluation.get("task")) if isinstance(name, str)]
+        return names[0] if names else None
 
     @property
     def step(self) -> int:
-        """Updates made, as far as anything tells."""
+        """Return the number of steps made, as far as it is recorded."""
         steps = [line["step"] for line in (*self.train, *self.validation)]
         return max([*steps, *(step for step, _ in self.checkpoints)], default=0)
 
 
 def read_run(output: Path) -> Run:
-    """Reads what a run has left; what is missing or damaged is left out."""
+    """Read the files of a run's directory; missing or damaged ones are left out."""
     lines = sorted(
         map(_with_one_loss, metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)), key=lambda line: line["step"]
     )
@@ -82,14 +82,14 @@ def read_run(output: Path) -> Run:
 
 
 def _as_evaluated(line: Mapping[str, Any], evaluated: Collection[str]) -> dict[str, Any]:
-    """Metrics of training by the names that they have in an evaluation, so that a figure shows both."""
+    """Return training metrics by their names in an evaluation, so that a figure shows both."""
     return {f"eval_{name}" if f"eval_{name}" in evaluated else name: value for name, value in line.items()}
 
 
 def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of fine-tuning; the loss, which has another name as that of the one task and of the evaluation, once."""
-    given = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
-    return {"loss": metrics["eval_loss"], **given} if "eval_loss" in metrics else given
+    """Return metrics of fine-tuning with the loss, which training and evaluation name differently, once."""
+    unchanged = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
+    return {"loss": metrics["eval_loss"], **unchanged} if "eval_loss" in metrics else unchanged
 
 
 def _checkpoints(directory: Path) -> list[tuple[int, int]]:

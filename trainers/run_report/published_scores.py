@@ -1,4 +1,4 @@
-"""Scores that others have published, to stand beside those of a run.
+"""Published scores, shown beside those of a run.
 
 By the names that metrics have in eval_results.txt and in the same units: GLUE, NER and SWAG as fractions, SQuAD in
 percent as its official scripts print them.
@@ -15,7 +15,7 @@ IN_PERCENT = frozenset(
 
 
 class Published(NamedTuple):
-    """What somebody reports.
+    """Published scores and their source.
 
     Attributes:
         model: that was fine-tuned.
@@ -39,7 +39,7 @@ _RERUN = "a well-known rerun of BERT base, cased"
 
 
 def _glue(test: Mapping[str, float], ablation: Mapping[str, float], rerun: Mapping[str, float]) -> list[Published]:
-    """The sources that several tasks have in common; one without a score is left out."""
+    """Return the sources that several tasks have in common; one without a score is left out."""
     lines = [
         Published("BERT base", "test", test, _GLUE_TEST),
         Published("BERT base", "dev", ablation, _ABLATION),
@@ -90,11 +90,11 @@ _BY_TASK: dict[str, list[Published]] = {
 
 
 def published(task: str, metrics: Mapping[str, float]) -> list[Published]:
-    """What stands beside the scores of a run; none for a task that nobody publishes.
+    """Return the published scores beside those of a run; none for a task without any.
 
     Args:
         task: its name, such as "mrpc".
-        metrics: of the run, which tell SQuAD 2.0 from 1.1.
+        metrics: of the run, which distinguish SQuAD 2.0 from 1.1.
     """
     if task == "squad" and "exact" in metrics:
         task = "squad2"

@@ -52,7 +52,7 @@ _EVALUATIONS_SHOWN = 20
 
 
 def write_report(output: Path) -> Path:
-    """Writes `report.html` into a run's directory, from the files there.
+    """Write `report.html` into a run's directory, from the files there.
 
     Returns:
         Its path.
@@ -66,7 +66,7 @@ def write_report(output: Path) -> Path:
 
 
 def render(run: Run) -> str:
-    """The page."""
+    """Return the page."""
     metrics = run.results or (run.validation[-1] if run.validation else {})
     warnings = [
         *warnings_of(run.options, run.train, run.validation),
@@ -120,17 +120,17 @@ def _head(run: Run) -> str:
 
 
 def _metrics(run: Run) -> list[str]:
-    """Names of all metrics there are: those of pretraining, those of a task, those of the optimizer and of speed."""
+    """Return the names of all metrics: those of pretraining, of a task, of the optimizer and of speed."""
     lines = [*run.train, *run.validation, run.results]
-    found = {
+    names = {
         name
         for line in lines
         for name, value in line.items()
         if isinstance(value, int | float) and name not in _COUNTS and not is_level(name)
     }
-    known = [name for name in _LABELS if name in found]
+    known = [name for name in _LABELS if name in names]
     later = known.index("learning_rate") if "learning_rate" in known else len(known)
-    return [*known[:later], *sorted(found - _LABELS.keys()), *known[later:]]
+    return [*known[:later], *sorted(names - _LABELS.keys()), *known[later:]]
 
 
 def _label(name: str) -> str:
@@ -138,7 +138,7 @@ def _label(name: str) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    """A value in words that fit its metric."""
+    """Return a value in the unit that fits its metric."""
     if name.endswith(("_share", "_utilization")):
         return percent(value)
     if name in IN_PERCENT:
@@ -149,7 +149,7 @@ def _shown(name: str, value: float) -> str:
 
 
 def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
-    """A metric in words, with its chance level where there is one."""
+    """Return a metric in words, with its chance level where there is one."""
     level = level_of(name, metrics)
     return _shown(name, metrics[name]) + ("" if level is None else f" ({level[0]} {_shown(name, level[1])})")
 
@@ -241,7 +241,7 @@ def _model(run: Run) -> str:
 
 
 def _parameters(run: Run) -> str:
-    """The parameters of the model with its head; "" where its files do not show the head."""
+    """Return the parameters of the model with its head; "" where its files do not show the head."""
     task, num_labels = run.model.get("task"), run.model.get("num_labels")
     if not run.model and run.task is None:
         task = PRETRAINING
@@ -255,7 +255,7 @@ def _parameters(run: Run) -> str:
 
 
 def _facts(facts: Any) -> str:
-    """Names and values, a line each; "" if there is none."""
+    """Return names and values, a line each; "" if there is none."""
     if not isinstance(facts, dict) or not facts:
         return ""
     return table(("", ""), [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())])

@@ -1,4 +1,4 @@
-"""What a person should look at in a run, in plain words; rules over its lines of metrics and its scores."""
+"""Warnings about a run: rules over its lines of metrics and its scores."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,49 +20,49 @@ _CLEARLY_WORSE = 0.02
 def warnings_of(
     options: Mapping[str, Any], train: Sequence[Mapping[str, Any]], validation: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """What is unusual enough to say, the gravest first; a line each.
+    """Return warnings about a run, the gravest first; a line each.
 
     Args:
         options: of the command.
         train, validation: lines of metrics.jsonl, by step.
     """
-    found = []
+    warnings = []
     last = train[-1] if train else {}
     total = options.get("num_train_steps")
     step = max((line["step"] for line in (*train, *validation)), default=0)
     if not train:
-        found.append("No line of metrics has been written yet.")
+        warnings.append("No line of metrics has been written yet.")
     elif isinstance(total, int) and step < total:
-        found.append(f"The run has not finished: {step:,} of {total:,} steps; the same command goes on.")
+        warnings.append(f"The run has not finished: {step:,} of {total:,} steps; the same command goes on.")
     skipped = last.get("skipped_updates")
     if skipped:
-        found.append(
+        warnings.append(
             f"{skipped:,} of {last['step']:,} updates were skipped, since loss or gradient was not finite; where they "
             "are more than a few, start again with a lower --learning_rate or a longer --num_warmup_steps."
         )
     corrupt = max((line.get("corrupt_records") or 0 for line in train), default=0)
     if corrupt:
-        found.append(f"{corrupt:,} records were damaged and left out; copy or build the data again.")
+        warnings.append(f"{corrupt:,} records were damaged and left out; copy or build the data again.")
     if train and not validation:
-        found.append("Nothing was evaluated: whether the model learns more than the text it sees is not known.")
+        warnings.append("Nothing was evaluated: whether the model learns more than the text it sees is not known.")
     losses = [(line["loss"], line["step"]) for line in validation if isinstance(line.get("loss"), float)]
     if losses and losses[-1][0] > min(losses)[0] + _CLEARLY_WORSE:
         lowest, at = min(losses)
-        found.append(
+        warnings.append(
             f"The held-out loss is {losses[-1][0]:.3f}, and was {lowest:.3f} after step {at:,}: the model learns the "
             "training text by heart; stop earlier, or train on more text."
         )
     waits = [line["data_wait_share"] for line in train if isinstance(line.get("data_wait_share"), float)]
     if waits and sum(waits) / len(waits) > _MUCH_WAITING:
-        found.append(
+        warnings.append(
             f"{percent(sum(waits) / len(waits))} of the time was spent waiting for data: the device is faster than the "
             "reading; give it more CPU cores, or data on a faster disk."
         )
-    return found
+    return warnings
 
 
 def score_warnings(metrics: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list[str]:
-    """Return what a person should know before believing the scores of an evaluation, for report and terminal.
+    """Return warnings about the scores of an evaluation, for report and terminal.
 
     Args:
         metrics: of the evaluation, as eval_results.json or a line of metrics.jsonl has them.

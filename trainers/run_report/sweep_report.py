@@ -19,7 +19,7 @@ FILE_NAME = "report.html"
 
 
 class RunOutcome(NamedTuple):
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
         name: of the run, as of its directory.
@@ -37,7 +37,7 @@ class RunOutcome(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Of the runs that have a metric.
+    """A summary of the runs that have a metric.
 
     Attributes:
         runs: how many they are.
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
 
 
 def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
-    """Mean, deviation and best of some runs; None if none of them has the metric as a finite number.
+    """Return mean, deviation and best of some runs; None if no run has the metric as a finite number.
 
     Raises:
         TrainingError: whether a high or a low metric is better is not known.
@@ -68,7 +68,7 @@ def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean, and the standard deviation over n - 1, None of a single value.
+    """Return the mean, and the standard deviation over n - 1, None of a single value.
 
     Args:
         values: one or more.
@@ -80,23 +80,23 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def shown(metric: str, value: float) -> str:
-    """A metric with so many digits as tell one run from another."""
+    """Return a metric with enough digits to distinguish runs."""
     return f"{value:.2f}" if metric in IN_PERCENT else f"{value:.4f}"
 
 
 def summary_line(runs: Sequence[RunOutcome], metric: str) -> str:
-    """The summary in a line, for a terminal as for the page."""
-    found = summary(runs, metric)
-    if found is None:
+    """Return the summary in a line, for a terminal and for the page."""
+    results = summary(runs, metric)
+    if results is None:
         return f"No run has been scored by {metric_label(metric)}."
-    spread = "" if found.deviation is None else f", deviation {shown(metric, found.deviation)}"
-    best = _value(runs[found.best], metric)
+    spread = "" if results.deviation is None else f", deviation {shown(metric, results.deviation)}"
+    best = _value(runs[results.best], metric)
     assert best is not None
-    count = f"{found.runs} run{'s' if found.runs > 1 else ''}"
-    level = level_of(metric, runs[found.best].metrics or {})
+    count = f"{results.runs} run{'s' if results.runs > 1 else ''}"
+    level = level_of(metric, runs[results.best].metrics or {})
     return (
-        f"{metric_label(metric)} of {count}: mean {shown(metric, found.mean)}{spread}; "
-        f"best {shown(metric, best)} ({runs[found.best].name})"
+        f"{metric_label(metric)} of {count}: mean {shown(metric, results.mean)}{spread}; "
+        f"best {shown(metric, best)} ({runs[results.best].name})"
         + ("" if level is None else f"; {level[0]} {shown(metric, level[1])}")
     )
 
@@ -111,7 +111,7 @@ def warnings_of_runs(runs: Sequence[RunOutcome]) -> list[str]:
 
 
 def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metric: str) -> Path:
-    """Writes `report.html` about some runs into their common directory.
+    """Write `report.html` about some runs into their common directory.
 
     Args:
         output: the directory.
@@ -132,23 +132,23 @@ def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metr
 
 
 def runs_page(title: str, runs: Sequence[RunOutcome], metric: str) -> str:
-    """The page of `write_runs_report`."""
-    found = summary(runs, metric)
+    """Return the page of `write_runs_report`."""
+    results = summary(runs, metric)
     numbers = [("runs", f"{len(runs):,}")]
-    if found is not None:
-        best = _value(runs[found.best], metric)
+    if results is not None:
+        best = _value(runs[results.best], metric)
         assert best is not None
         label = metric_label(metric)
-        numbers += [(f"best {label}", shown(metric, best)), (f"mean {label}", shown(metric, found.mean))]
-        level = level_of(metric, runs[found.best].metrics or {})
+        numbers += [(f"best {label}", shown(metric, best)), (f"mean {label}", shown(metric, results.mean))]
+        level = level_of(metric, runs[results.best].metrics or {})
         if level is not None:
             numbers.append((level[0], shown(metric, level[1])))
-        if found.deviation is not None:
-            numbers.append(("deviation", shown(metric, found.deviation)))
+        if results.deviation is not None:
+            numbers.append(("deviation", shown(metric, results.deviation)))
     problems = [f"{run.name}: {run.problem}" for run in runs if run.problem] + warnings_of_runs(runs)
     sections = [
         ("problems", "What to look at", warning_list(problems) if problems else ""),
-        ("runs", "Runs", f"<p>{escape(summary_line(runs, metric))}</p>{_runs_table(runs, metric, found)}"),
+        ("runs", "Runs", f"<p>{escape(summary_line(runs, metric))}</p>{_runs_table(runs, metric, results)}"),
         ("options", "By option", _by_option(runs, metric)),
     ]
     return page(title, tiles(numbers), [section for section in sections if section[2]], STYLE)
@@ -159,7 +159,7 @@ def _value(run: RunOutcome, metric: str) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) -> str:
+def _runs_table(runs: Sequence[RunOutcome], metric: str, results: Summary | None) -> str:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
     names = {name for run in runs for name in run.metrics or {} if name != "global_step" and not is_level(name)}
     # What google calls loss is eval_loss once more.
@@ -168,7 +168,7 @@ def _runs_table(runs: Sequence[RunOutcome], metric: str, found: Summary | None) 
     for place, run in enumerate(runs):
         values = [_value(run, name) for name in metrics]
         numbers = ["" if value is None else shown(name, value) for name, value in zip(metrics, values, strict=True)]
-        if found is not None and place == found.best:
+        if results is not None and place == results.best:
             note = "best"
         else:
             note = "failed" if run.problem else "" if run.metrics else "not run"
@@ -182,11 +182,11 @@ def _common_levels(runs: Sequence[RunOutcome]) -> dict[str, float]:
     """Return the chance levels that all runs have in common, having been scored on the same examples."""
     scored = [run.metrics for run in runs if run.metrics]
     levels = {name: value for name, value in (scored[0] if scored else {}).items() if is_level(name)}
-    return {name: value for name, value in levels.items() if all(each.get(name) == value for each in scored)}
+    return {name: value for name, value in levels.items() if all(metrics.get(name) == value for metrics in scored)}
 
 
 def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
-    """The mean of all runs that have an option in common, for every option that was tried with several values."""
+    """Return the mean of all runs with the same value of an option, for every option with several values."""
     rows = []
     for option in dict.fromkeys(name for run in runs for name in run.options):
         groups: dict[str, list[float]] = {}
@@ -194,7 +194,7 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
             score = _value(run, metric)
             if option in run.options and score is not None:
                 groups.setdefault(run.options[option], []).append(score)
-        # A seed of its own for every run tells nothing.
+        # An option with another value in every run, such as a seed, has no mean over several.
         if len(groups) < 2 or max(map(len, groups.values())) < 2:
             continue
         best = min if lower_is_better(metric) else max

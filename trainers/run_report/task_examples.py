@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from pipelines.reporting.tables import percent
-from trainers.run_report.task_style import TYPE_COLOURS
+from trainers.run_report.task_style import TYPE_COLORS
 from trainers.run_report.task_tables import clipped, shown_label
 
 # Examples that are open to see; the others can be unfolded.
@@ -24,7 +24,7 @@ Details = Mapping[str, Any]
 
 
 def mistakes(content: Sequence[Details]) -> str:
-    """Texts with a wrong answer, the most confident first."""
+    """Return texts with a wrong answer as HTML, the most confident first."""
     articles = []
     for mistake in content:
         probability = mistake.get("probability")
@@ -33,12 +33,12 @@ def mistakes(content: Sequence[Details]) -> str:
         words += [_paragraph(pair, "b")] if isinstance(pair, str) else []
         articles.append(_article(mistake["where"], "".join(words)))
     is_sure = any(mistake.get("probability") is not None for mistake in content)
-    which = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
-    return _folded(articles, f"The {which}.")
+    title = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
+    return _folded(articles, f"The {title}.")
 
 
 def choices(content: Sequence[Details]) -> str:
-    """Wrong choices, the most confident first."""
+    """Return wrong choices as HTML, the most confident first."""
     articles = []
     for mistake in content:
         true, predicted = (int(mistake[name]) for name in ("label", "prediction"))
@@ -58,7 +58,7 @@ def choices(content: Sequence[Details]) -> str:
 
 
 def answers(content: Sequence[Details]) -> str:
-    """Questions with true and predicted spans marked in their contexts."""
+    """Return questions as HTML with true and predicted spans marked in their contexts."""
     articles = []
     for answer in content:
         context = str(answer["context"])
@@ -67,12 +67,12 @@ def answers(content: Sequence[Details]) -> str:
         verdict = (
             '<span class="tag true">right</span>' if answer["exact"] else '<span class="tag predicted">wrong</span>'
         )
-        said = _text(answer["text"]) if answer["text"] else "no answer"
+        answer_text = _text(answer["text"]) if answer["text"] else "no answer"
         meant = list(dict.fromkeys(context[start:end] for start, end in true))
         wanted = ", ".join(f"<bdi>{_text(text)}</bdi>" for text in meant) or "no answer"
         words = (
             f'<p class="verdict">{verdict}<b dir="auto">{_text(answer["question"])}</b></p>'
-            f'<p class="verdict"><span class="soft">predicted</span> <bdi>{said}</bdi> '
+            f'<p class="verdict"><span class="soft">predicted</span> <bdi>{answer_text}</bdi> '
             f'<span class="soft">({percent(float(answer["probability"]))}), true</span> {wanted}</p>'
             f'<p class="a" dir="auto">{marked_context(context, true, predicted)}</p>'
         )
@@ -92,7 +92,7 @@ def _span(span: Sequence[int], context: str) -> tuple[int, int]:
 
 
 def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Sequence[tuple[int, int]]) -> str:
-    """A context as HTML, its spans marked; what is far from all of them is left out.
+    """Return a context as HTML, its spans marked; text far from all of them is left out.
 
     Args:
         context: escaped here.
@@ -119,7 +119,7 @@ def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Seq
 
 
 def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int]]:
-    """The parts of a context that lie near a span, in order and apart; they begin and end between words."""
+    """Return the parts of a context near a span, in order and apart; they begin and end between words."""
     parts: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         start, end = _start_of_word(context, start - _CONTEXT_AROUND), _end_of_word(context, end + _CONTEXT_AROUND)
@@ -131,12 +131,12 @@ def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int
 
 
 def _start_of_word(context: str, place: int) -> int:
-    """The first place from this one on where a word starts; this one where that is far."""
+    """Return the first place from this one on where a word starts; this one where that is far."""
     return max(0, place) if place <= 0 else context.find(" ", place - 1, place + _WORD) + 1 or place
 
 
 def _end_of_word(context: str, place: int) -> int:
-    """The last place up to this one where a word ends; this one where that is far."""
+    """Return the last place up to this one where a word ends; this one where that is far."""
     if place >= len(context):
         return len(context)
     end = context.rfind(" ", place - _WORD, place + 1)
@@ -144,38 +144,38 @@ def _end_of_word(context: str, place: int) -> int:
 
 
 def entities(content: Sequence[Details]) -> str:
-    """Sentences with their true entities, and the predicted ones below; a colour for each type."""
+    """Return sentences as HTML with their true entities, and the predicted ones below; a color for each type."""
     types = sorted({str(entity[2]) for line in content for key in ("labels", "predictions") for entity in line[key]})
-    colours = {kind: number % TYPE_COLOURS for number, kind in enumerate(types)}
+    colors = {kind: number % TYPE_COLORS for number, kind in enumerate(types)}
     articles = []
     for line in content:
         words = [str(word) for word in line["words"]]
-        true, predicted = (_entity_line(words, line[name], colours) for name in ("labels", "predictions"))
+        true, predicted = (_entity_line(words, line[name], colors) for name in ("labels", "predictions"))
         is_same = true == predicted
         lines = [("both", true)] if is_same else [("true", true), ("predicted", predicted)]
         body = "".join(f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in lines)
         articles.append(_article(line["where"], f'<dl class="entities">{body}</dl>'))
-    legend = " ".join(f'<mark class="type-{number}">{shown_label(kind)}</mark>' for kind, number in colours.items())
+    legend = " ".join(f'<mark class="type-{number}">{shown_label(kind)}</mark>' for kind, number in colors.items())
     return _folded(articles, f"Sentences with most disagreement first; then some right ones. {legend}")
 
 
-def _entity_line(words: Sequence[str], spans: Sequence[Sequence[Any]], colours: Mapping[str, int]) -> str:
+def _entity_line(words: Sequence[str], spans: Sequence[Sequence[Any]], colors: Mapping[str, int]) -> str:
     parts, place = [], 0
     for first, end, kind in sorted((int(first), int(end), str(kind)) for first, end, kind in spans):
         if not place <= first < end <= len(words):
             raise ValueError(f"no entity of the sentence: {first} to {end}")
         parts += [escape(word) for word in words[place:first]]
         text = escape(" ".join(words[first:end]))
-        parts.append(f'<mark class="type-{colours[kind]}">{text}<small>{shown_label(kind)}</small></mark>')
+        parts.append(f'<mark class="type-{colors[kind]}">{text}<small>{shown_label(kind)}</small></mark>')
         place = end
     return " ".join([*parts, *(escape(word) for word in words[place:])])
 
 
 def _verdict(label: Any, prediction: Any, probability: Any) -> str:
     sure = f' <span class="soft">({percent(float(probability))})</span>' if probability is not None else ""
-    said, meant = (f"<bdi>{shown_label(str(words))}</bdi>" for words in (prediction, label))
+    predicted, meant = (f"<bdi>{shown_label(str(words))}</bdi>" for words in (prediction, label))
     return (
-        f'<p class="verdict"><span class="soft">predicted</span> <b class="predicted">{said}</b>{sure} '
+        f'<p class="verdict"><span class="soft">predicted</span> <b class="predicted">{predicted}</b>{sure} '
         f'<span class="soft">true</span> <b class="true">{meant}</b></p>'
     )
 
@@ -185,7 +185,7 @@ def _article(where: Any, content: str) -> str:
 
 
 def _folded(articles: Sequence[str], words: str) -> str:
-    """Articles under some words, those behind the first to be unfolded, all HTML; "" if there is none."""
+    """Return articles under a heading as HTML, all but the first folded; "" if there is none."""
     if not articles:
         return ""
     more = ""

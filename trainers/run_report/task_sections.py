@@ -1,4 +1,4 @@
-"""What `report.html` of a fine-tuned model shows beside curves: scores beside published ones, confusion, mistakes.
+"""Sections of a fine-tuned model's `report.html`: scores beside published ones, confusion, mistakes.
 
 Made from `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, a split's details as a `FinetuningTask` gives
 them. What has not the form that it must have is left out.
@@ -18,35 +18,37 @@ Details = Mapping[str, Any]
 
 
 def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
-    """The sections of all splits.
+    """Return the sections of all splits.
 
     Args:
         evaluation: content of evaluation.json; {} if there is none.
         results: content of eval_results.json.
     """
-    found = [("published", "Beside published scores", _whole(beside_published, str(evaluation.get("task")), results))]
+    parts = [
+        ("published", "Beside published scores", _valid_section(beside_published, str(evaluation.get("task")), results))
+    ]
     splits = _splits(evaluation)
     for split, details in splits.items():
         # Ids of the page are words; a split's name comes from a file.
-        number, where = ("", "") if len(splits) == 1 else (f"-{len(found)}", f", {split}")
-        found += [
-            (f"{name}{number}", f"{title}{where}", _whole(write, details[key]))
+        number, where = ("", "") if len(splits) == 1 else (f"-{len(parts)}", f", {split}")
+        parts += [
+            (f"{name}{number}", f"{title}{where}", _valid_section(write, details[key]))
             for name, title, key, write in _SECTIONS
             if key in details
         ]
         if "by_type" not in details and "confusion" in details:
-            found.append((f"classes{number}", f"Classes{where}", _whole(by_class, details["confusion"])))
-    return [section for section in found if section[2]]
+            parts.append((f"classes{number}", f"Classes{where}", _valid_section(by_class, details["confusion"])))
+    return [section for section in parts if section[2]]
 
 
 def warnings_of_details(evaluation: Details) -> list[str]:
-    """Return what a person should look at in the answers; a line each."""
-    found = []
+    """Return warnings about the answers; a line each."""
+    warnings = []
     for split, details in _splits(evaluation).items():
         lines = details.get("warnings")
-        found += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-        found += _whole_list(warnings_of_confusion, split, details.get("confusion"))
-    return found
+        warnings += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        warnings += _valid_list(warnings_of_confusion, split, details.get("confusion"))
+    return warnings
 
 
 def _splits(evaluation: Details) -> dict[str, Details]:
@@ -56,16 +58,16 @@ def _splits(evaluation: Details) -> dict[str, Details]:
     return {name: details for name, details in splits.items() if isinstance(details, dict)}
 
 
-def _whole(write: Callable[..., str], *content: Any) -> str:
-    """What `write` makes of content from a file; "" if it is not of the form that it should have."""
+def _valid_section(write: Callable[..., str], *content: Any) -> str:
+    """Return the result of `write` on content from a file; "" if the content is malformed."""
     try:
         return write(*content)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ""
 
 
-def _whole_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
-    """What `write` makes of content from a file; nothing if it is not of the form that it should have."""
+def _valid_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
+    """Return the result of `write` on content from a file; nothing if the content is malformed."""
     try:
         return write(*content)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -73,12 +75,12 @@ def _whole_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
 
 
 def in_percent(name: str, value: float) -> str:
-    """A metric as papers print it: in percent, correlations times 100."""
+    """Return a metric as papers print it: in percent, correlations times 100."""
     return f"{value:.1f}" if name in IN_PERCENT else f"{100 * value:.1f}"
 
 
 def beside_published(task: str, results: Mapping[str, Any]) -> str:
-    """The scores of a run above those of others, as a table; "" if nobody has published any."""
+    """Return the run's scores above published ones, as a table; "" if none is published."""
     ours = {name: value for name, value in results.items() if isinstance(value, int | float)}
     lines = published(task, ours)
     if not lines:
@@ -96,7 +98,7 @@ def beside_published(task: str, results: Mapping[str, Any]) -> str:
 
 
 def metric_label(name: str) -> str:
-    """Words for a metric of a task."""
+    """Return the label of a task's metric."""
     name = name.removeprefix("eval_")
     if name in _METRICS:
         return _METRICS[name]

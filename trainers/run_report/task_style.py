@@ -1,6 +1,6 @@
-"""Rules that the reports of fine-tuning need beside those of every report: shades, marks, colours of types."""
+"""Style rules of fine-tuning reports beyond those of every report: shades, marks, colors of types."""
 
-# Shades of a confusion matrix from faint to strong, and colours of types of entities; light, then dark. On each of them
+# Shades of a confusion matrix from faint to strong, and colors of types of entities; light, then dark. On each of them
 # the ink of the page has a contrast of 4.5 and more.
 _RIGHT = (("#e6f2e8", "#cbe6d0", "#a9d6b1", "#84c490"), ("#1d2b21", "#1d3a26", "#1c4a2a", "#1f5a2b"))
 _WRONG = (("#fdeee6", "#fbd9c8", "#f8bfa6", "#f2a283"), ("#33231e", "#47271d", "#5e2b1c", "#7a2f1c"))
@@ -9,21 +9,21 @@ _TYPES = (
     ("#234a78", "#523a78", "#1f5a2b", "#6a4a00", "#74284f", "#11565c"),
 )
 SHADES = len(_RIGHT[0])
-TYPE_COLOURS = len(_TYPES[0])
+TYPE_COLORS = len(_TYPES[0])
 
 
-def _colours(mode: int) -> str:
+def _colors(mode: int) -> str:
     groups = {"right": _RIGHT[mode], "wrong": _WRONG[mode], "type": _TYPES[mode]}
-    return "".join(f"--{name}-{i}: {colour}; " for name, colours in groups.items() for i, colour in enumerate(colours))
+    return "".join(f"--{name}-{i}: {color}; " for name, colors in groups.items() for i, color in enumerate(colors))
 
 
 STYLE = (
-    f":root {{ {_colours(0)}--true: #1d6b3a; --predicted: #b0400a; }}\n"
-    f"@media (prefers-color-scheme: dark) {{ :root {{ {_colours(1)}--true: #7fd39a; --predicted: #f09a5f; }} }}\n"
+    f":root {{ {_colors(0)}--true: #1d6b3a; --predicted: #b0400a; }}\n"
+    f"@media (prefers-color-scheme: dark) {{ :root {{ {_colors(1)}--true: #7fd39a; --predicted: #f09a5f; }} }}\n"
     + "".join(
         f".{name}-{i} {{ background: var(--{name}-{i}); }}\n" for name in ("right", "wrong") for i in range(SHADES)
     )
-    + "".join(f"mark.type-{i} {{ background: var(--type-{i}); }}\n" for i in range(TYPE_COLOURS))
+    + "".join(f"mark.type-{i} {{ background: var(--type-{i}); }}\n" for i in range(TYPE_COLORS))
     + """
 .confusion th, .confusion td { padding: .3rem .5rem; text-align: right; border: 1px solid var(--rule); }
 .confusion th { max-width: 11rem; overflow-wrap: anywhere; vertical-align: bottom; }

@@ -1,4 +1,4 @@
-"""Tables and a plot of what a fine-tuned model answered: confusion, classes, types, predictions over labels.
+"""Tables and a plot of a fine-tuned model's answers: confusion, classes, types, predictions over labels.
 
 Their content comes from a file: a function raises where it has not the form that it must have, and its caller leaves
 the section out.
@@ -24,7 +24,7 @@ _MATRIX_CHARACTERS = 28
 
 
 def confusion(content: Mapping[str, Any]) -> str:
-    """True classes by row, predicted ones by column; of many labels the pairs that are most confused."""
+    """Return true classes by row, predicted ones by column; of many labels the most confused pairs."""
     labels, counts = _confusion(content)
     if len(labels) > MOST_LABELS:
         return _confused_pairs(labels, counts)
@@ -92,7 +92,7 @@ def warnings_of_confusion(split: str, content: Mapping[str, Any]) -> list[str]:
 
 
 def by_class(content: Mapping[str, Any]) -> str:
-    """Precision, recall and F1 of each class; of many, those with the lowest F1."""
+    """Return precision, recall and F1 of each class; of many, those with the lowest F1."""
     labels, counts = _confusion(content)
     lines = []
     for i, label in enumerate(labels):
@@ -115,7 +115,7 @@ def _quotient(part: int, whole: int) -> float:
 
 
 def by_type(content: Sequence[Mapping[str, Any]]) -> str:
-    """Precision, recall and F1 of each type."""
+    """Return precision, recall and F1 of each type."""
     rows = [
         (
             clipped(str(line["type"])),
@@ -128,7 +128,7 @@ def by_type(content: Sequence[Mapping[str, Any]]) -> str:
 
 
 def regression(content: Mapping[str, Any]) -> str:
-    """Predictions over labels, a dot each."""
+    """Return a plot of predictions over labels, a dot each."""
     points = [(float(label), float(prediction)) for label, prediction in content["points"]]
     points = [point for point in points if all(map(math.isfinite, point))]
     if not points:
@@ -165,12 +165,12 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def shown_label(label: str, most: int = _LABEL_CHARACTERS) -> str:
-    """A label as HTML, with its whole name under the pointer where it is longer than `most` characters."""
+    """Return a label as HTML, with its whole name under the pointer where it is longer than `most` characters."""
     if len(label) <= most:
         return escape(label)
     return f'<span title="{escape(label)}">{escape(clipped(label, most))}</span>'
 
 
 def clipped(text: str, most: int = _LABEL_CHARACTERS) -> str:
-    """A text of at most so many characters, the last a dot of three if it is longer."""
+    """Return a text of at most N characters, ending in an ellipsis if it is longer."""
     return text if len(text) <= most else text[: most - 1] + "…"

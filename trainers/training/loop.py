@@ -17,7 +17,7 @@ from trainers.backends.tensorflow.distribution import InputShard
 from trainers.backends.tensorflow.evaluation import on_host
 from trainers.backends.tensorflow.train_step import NOT_FINITE, Trainer
 from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.best_checkpoint import best, better
+from trainers.checkpoints.best_checkpoint import best, record_if_improved
 from trainers.checkpoints.checkpoint_manager import RetentionPolicy
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
@@ -63,13 +63,13 @@ class TrainData(NamedTuple):
         batches: from a stage, a step of it and the share of an input pipeline to the batches from that step to the
             stage's end.
         work: from a stage to the cost of one of its steps.
-        replaced_before: from a step to the number of examples of the steps before it that were replaced, being corrupt.
+        num_replaced_before: from a step to the number of corrupt examples of the steps before it that were replaced.
     """
 
     task: Objective
     batches: Callable[[Stage, int, InputShard], tf.data.Dataset]
     work: Callable[[Stage], StepCost]
-    replaced_before: Callable[[int], int] = lambda _step: 0
+    num_replaced_before: Callable[[int], int] = lambda _step: 0
 
 
 def train(
@@ -125,7 +125,7 @@ def train(
                 )
                 metrics, skipped = run.finite_metrics(sums, int(first_bad.numpy()), step, end)
                 step = end
-                monitor.update(step, metrics, float(waited.numpy()), skipped, source.replaced_before(step))
+                monitor.update(step, metrics, float(waited.numpy()), skipped, source.num_replaced_before(step))
                 stop = step < run.num_train_steps and run.is_preempted(stop_votes, interruption.signal_number)
                 evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
                 if stop or evaluation is not None or run.checkpoint_due(step):
@@ -192,7 +192,7 @@ class _Run:
         assert self.evaluate_model is not None
         with self.monitor.pause():
             metrics, lines = self.evaluate_model(stage)
-        self.monitor.evaluated(step, metrics, lines)
+        self.monitor.record_evaluation(step, metrics, lines)
         return metrics
 
     def evaluate_again(self, step: int, stage: Stage) -> None:
@@ -237,7 +237,7 @@ def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig,
             f"--best_metric {config.best_metric} is not in the evaluation; choose from "
             f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
         )
-    better(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
+    record_if_improved(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
     _remove_old(checkpoint_directory, config)
 
 

@@ -1,6 +1,6 @@
-"""A MediaWiki dump (`pages-articles.xml`, plain or compressed) as its makers publish it: a document an article.
+"""A MediaWiki dump (`pages-articles.xml`, plain or compressed) as published: a document an article.
 
-Pages are found by `dump_pages.py`, wherever in a file reading begins. A `.bz2` file is read by stream: a multistream
+Pages are found by `dump_pages.py`, from any place in a file on. A `.bz2` file is read by stream: a multistream
 dump holds one of 100 pages after the other, each starting with the same ten bytes, so that several workers read one
 file without its index.
 """
@@ -36,7 +36,7 @@ _warn = logging.getLogger("beambert").warning
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:  # noqa: ARG001
-    """Yields a document for each page of a decompressed dump; pages that are no articles are marked as rejected.
+    """Yield a document for each page of a decompressed dump; pages that are no articles are marked as rejected.
 
     What is cut short is read as far as it goes, with a warning.
 
@@ -63,12 +63,12 @@ def _stream_pieces(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterato
 
 
 def can_split(path: str) -> bool:
-    """Whether parts of the file can be read, by its name."""
+    """Return whether splits of the file can be read, by its name."""
     return path.lower().endswith(tuple(PART_BYTES))
 
 
 def split(path: str, size: int) -> list[tuple[int, int | None]]:
-    """Parts (start, stop) of a file of so many bytes, as `read_part` takes them; one where it cannot be split."""
+    """Return the splits (start, stop) of a file of N bytes for `read_part`; one where it cannot be split."""
     step = next((step for suffix, step in PART_BYTES.items() if path.lower().endswith(suffix)), 0)
     if not step:
         return [(0, None)]
@@ -76,7 +76,7 @@ def split(path: str, size: int) -> list[tuple[int, int | None]]:
 
 
 def read_part(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-    """Yields the documents of the pages that begin in one part of a dump, `.bz2` or not compressed.
+    """Yield the documents of the pages that begin in one split of a dump, `.bz2` or not compressed.
 
     Args:
         path: on any Beam filesystem.
@@ -97,7 +97,7 @@ def read_part(path: str, start: int = 0, stop: int | None = None) -> Iterator[Do
 
 
 def read_head(path: str) -> bytes:
-    """The first bytes of a file that can be split, decompressed; enough for `is_dump`.
+    """Return the first bytes of a file that can be split, decompressed; enough for `is_dump`.
 
     Raises:
         SourceError: the file cannot be opened or decompressed.
@@ -157,7 +157,7 @@ def _plain_pieces(file: BinaryIO, start: int, stop: int | None) -> Iterator[Piec
 
 
 def _bz2_pieces(file: BinaryIO, path: str, start: int, stop: int | None) -> Iterator[Piece]:
-    """The streams that begin in a part, then those after it, for a page that goes on there.
+    """Yield the streams that begin in a split, then those after it, for a page that continues there.
 
     Ten bytes that look like the start of a stream need not be one. A part whose search falls for such bytes fails to
     decompress them and searches on; the part that the true stream begins in never searches inside it.
@@ -201,14 +201,14 @@ def _bz2_pieces(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
 
 
 def _find_stream(file: BinaryIO, start: int, stop: int | None) -> int | None:
-    """The first place from `start` on and before `stop` where a stream seems to start."""
+    """Return the first offset in [start, stop) where a stream seems to start."""
     file.seek(start)
     position, window = start, b""
     while (stop is None or position < stop) and (data := file.read(_CHUNK_BYTES)):
         window += data
-        found = _STREAM.search(window)
-        if found:
-            place = position + found.start()
+        match = _STREAM.search(window)
+        if match:
+            place = position + match.start()
             return place if stop is None or place < stop else None
         keep = min(_STREAM_BYTES - 1, len(window))
         position += len(window) - keep

@@ -1,7 +1,7 @@
-"""The pages of a MediaWiki dump as documents, from pieces of its XML.
+"""The pages of a MediaWiki dump as documents, from chunks of its XML.
 
 The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped, so that the tags
-cannot be confused with text, a reader may begin in the middle of a file, and entities that a document type declares
+cannot be confused with text. A reader may begin in the middle of a file, and entities that a document type declares
 expand to nothing.
 """
 
@@ -50,7 +50,7 @@ Piece = tuple[bytes | None, bool]
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """What the head of a dump says about it.
+    """The fields of a dump's head.
 
     Attributes:
         language: of the edition, such as "en".
@@ -72,7 +72,7 @@ def _encoding(head: bytes) -> str:
 
 
 def is_dump(head: bytes) -> bool:
-    """Whether a file that starts so is a MediaWiki dump."""
+    """Return whether a file that starts so is a MediaWiki dump."""
     text = head.decode(_encoding(head), "replace").lstrip("\ufeff \r\n\t")
     return text.startswith("<") and "<mediawiki" in text
 
@@ -98,7 +98,7 @@ def site_of(head: bytes, path: str) -> Site:
 
 
 def _unescape(text: str) -> str:
-    """Undoes the five entities of XML and numeric ones, once; any other stays as it is."""
+    """Undo the five entities of XML and numeric ones, once; any other stays as it is."""
     if "&" not in text:
         return text
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
@@ -122,7 +122,7 @@ def _disambiguation(language: str) -> re.Pattern[str]:
 
 
 def _document(block: bytes, cut: str, site: Site, path: str) -> Document:
-    """The document of `<page>` ...; `cut` is why the block is not whole, or ""."""
+    """Return the document of `<page>` ...; `cut` is why the block is incomplete, or ""."""
     title_match = _TITLE.search(block)
     title = _unescape(title_match[1].decode("utf-8", "replace")) if title_match else ""
 
@@ -153,7 +153,7 @@ def _document(block: bytes, cut: str, site: Site, path: str) -> Document:
 
 
 def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
-    """Yields (a page's bytes from its `<page>` on, why it is not whole or "") for each page that begins in this part.
+    """Yield (bytes from its `<page>` on, why it is incomplete or "") for each page that begins in this split.
 
     Where data is missing between pages, (b"", TRUNCATED) says so.
     """
@@ -167,7 +167,7 @@ def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
         if not ours and not buffer:
             return
         buffer += piece
-        # What is open from the part before may go on, nothing else.
+        # What is open from the part before may continue, nothing else.
         if not ours and not (buffer.startswith(_OPEN) or _OPEN.startswith(buffer)):
             return
         tail = (tail + piece)[-256:]
@@ -209,6 +209,6 @@ def _as_utf8(pieces: Iterator[Piece], encoding: str) -> Iterator[Piece]:
 
 
 def read_pages(pieces: Iterator[Piece], site: Site, path: str) -> Iterator[Document]:
-    """Yield a document for each page that begins in the part of a dump that the pieces belong to."""
+    """Yield a document for each page that begins in the part of a dump that the chunks belong to."""
     for block, cut in _blocks(_as_utf8(pieces, site.encoding), path):
         yield _document(block, cut, site, path)

@@ -1,4 +1,4 @@
-"""What Wikipedia's editions call things: sections without prose, namespaces, disambiguation templates.
+"""Names in Wikipedia's editions: sections without prose, namespaces, disambiguation templates.
 
 Names are lower case with blanks for underscores. Editions that are not listed use the English names, which MediaWiki
 understands everywhere, and the namespaces their dump states itself.
@@ -125,17 +125,17 @@ def editions() -> frozenset[str]:
 
 
 def unwanted_sections(language: str) -> frozenset[str]:
-    """Headings of sections that hold lists of sources and links instead of prose."""
+    """Return the headings of sections that contain lists of sources and links instead of prose."""
     return _names(_SECTIONS, language)
 
 
 def unwanted_prefixes(language: str) -> frozenset[str]:
-    """What stands before the colon of links that show no prose: files, categories, other editions."""
+    """Return the prefixes, before the colon, of links that show no prose: files, categories, other editions."""
     return _names(_NAMESPACES, language) | editions()
 
 
 def disambiguation_templates(language: str) -> frozenset[str]:
-    """Templates that only stand on disambiguation pages."""
+    """Return the templates that only stand on disambiguation pages."""
     return _names(_DISAMBIGUATION, language)
 
 

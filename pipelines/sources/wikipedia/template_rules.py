@@ -1,5 +1,7 @@
-"""What inline templates show: a rule takes the parameters as MediaWiki numbers them ({"1": ..., "lc": ...}) and "
-"returns text."""
+"""Rules of inline templates, from their parameters to the text that they show.
+
+Parameters are numbered as in MediaWiki: {"1": ..., "lc": ...}.
+"""
 
 from collections.abc import Callable
 
@@ -21,7 +23,7 @@ Rule = Callable[[Parameters], str]
 
 
 def _positional(parameters: Parameters) -> list[str]:
-    """The numbered parameters in order, up to the first gap."""
+    """Return the numbered parameters in order, up to the first gap."""
     values: list[str] = []
     while str(len(values) + 1) in parameters:
         values.append(parameters[str(len(values) + 1)])
@@ -29,24 +31,27 @@ def _positional(parameters: Parameters) -> list[str]:
 
 
 def first(parameters: Parameters) -> str:
+    """Return the first parameter."""
     return parameters.get("1", "")
 
 
 def _last(parameters: Parameters) -> str:
-    """{{transl|ar|DIN|text}}: the text comes last, behind one or two codes."""
+    """Return the last parameter: in {{transl|ar|DIN|text}} the text comes after one or two codes."""
     return (_positional(parameters) or [""])[-1]
 
 
 def joined(parameters: Parameters) -> str:
+    """Return the numbered parameters, joined without spaces."""
     return "".join(_positional(parameters))
 
 
 def second(parameters: Parameters) -> str:
+    """Return the second parameter, else the text, else the first."""
     return parameters.get("2") or parameters.get("text") or first(parameters)
 
 
 def block(parameters: Parameters) -> str:
-    """A quotation that stands as paragraphs of its own."""
+    """Return a quotation as paragraphs of its own."""
     text = parameters.get("text") or parameters.get("quote") or parameters.get("content") or first(parameters)
     return f"\n\n{text}\n\n"
 
@@ -56,13 +61,13 @@ def _is_number(text: str) -> bool:
 
 
 def _with_commas(number: str) -> str:
-    """Digits in groups of three, as the English templates write them."""
+    """Return digits in groups of three, as the English templates write them."""
     whole, point, fraction = number.partition(".")
     return f"{int(whole):,}{point}{fraction}" if whole.isascii() and whole.isdigit() and 3 < len(whole) < 40 else number
 
 
 def _convert(parameters: Parameters) -> str:
-    """{{convert|5|to|10|km|mi}}: what the author measured, "5 to 10 km"; the conversion is left out."""
+    """Return the measure of {{convert|5|to|10|km|mi}}, "5 to 10 km"; the conversion is left out."""
     show = str if parameters.get("comma") == "off" else _with_commas
     values = _positional(parameters)
     if not values:
@@ -79,7 +84,7 @@ def _convert(parameters: Parameters) -> str:
 
 
 def _value(parameters: Parameters) -> str:
-    """{{val|1.5|0.1|e=6|u=m}}: 1.5±0.1×106 m, the exponent as plain text shows it."""
+    """Return {{val|1.5|0.1|e=6|u=m}} as 1.5±0.1×106 m, the exponent in plain text."""
     values = _positional(parameters)
     text = "±".join(_with_commas(value) for value in values[:2])
     if "e" in parameters:
@@ -100,12 +105,12 @@ def _circa(parameters: Parameters) -> str:
 
 
 def _span(word: str) -> Rule:
-    """{{floruit|1150|1160}}: "fl. 1150–1160"."""
+    """Return a rule for spans of years: {{floruit|1150|1160}} is "fl. 1150–1160"."""
     return lambda parameters: f"{word} " + "–".join(value for value in _positional(parameters) if value)
 
 
 def _date(parameters: Parameters) -> str:
-    """Year, month, day from the numbered parameters; the day first where the template is told so (df)."""
+    """Return year, month, day from the numbered parameters; the day first where the template has df."""
     year, month, day = [*_positional(parameters), "", "", ""][:3]
     if month.isascii() and month.isdigit() and len(month) <= 2 and 1 <= int(month) <= 12:
         month = MONTHS[int(month) - 1]
@@ -127,8 +132,8 @@ def _old_style_date(parameters: Parameters) -> str:
 
 
 def _nihongo(parameters: Parameters) -> str:
-    english, japanese, *others = [*_positional(parameters), "", ""][:4]
-    inside = ", ".join(part for part in (japanese, *others, parameters.get("extra", "")) if part)
+    english, japanese, *rest = [*_positional(parameters), "", ""][:4]
+    inside = ", ".join(part for part in (japanese, *rest, parameters.get("extra", "")) if part)
     return f"{english} ({inside})" if inside else english
 
 
@@ -147,7 +152,7 @@ def _chinese(parameters: Parameters) -> str:
 
 
 def _interlanguage_link(parameters: Parameters) -> str:
-    """{{ill|Title|fr}}, in old dumps {{ill|fr|Title}}."""
+    """Return the title of {{ill|Title|fr}}, in old dumps {{ill|fr|Title}}."""
     values = _positional(parameters)
     if parameters.get("lt"):
         return parameters["lt"]
@@ -183,7 +188,7 @@ def _ship_class(parameters: Parameters) -> str:
 
 
 def language_label(name: str) -> Rule:
-    """{{lang-el|Αιγαίο|Aigaío|lit=...}}: "Greek: Αιγαίο, romanized: Aigaío"."""
+    """Return the rule of {{lang-el|Αιγαίο|Aigaío|lit=...}}: "Greek: Αιγαίο, romanized: Aigaío"."""
 
     def rule(parameters: Parameters) -> str:
         label = "" if parameters.get("label") == "none" else parameters.get("label") or name
@@ -200,7 +205,7 @@ def language_label(name: str) -> Rule:
 
 
 def _any_language_label(parameters: Parameters) -> str:
-    """{{langx|el|...}}, which took over from {{lang-el|...}}."""
+    """Return the text of {{langx|el|...}}, the successor of {{lang-el|...}}."""
     shifted = dict(parameters)
     for number, value in enumerate(_positional(parameters)[1:], start=1):
         shifted[str(number)] = value
@@ -209,18 +214,19 @@ def _any_language_label(parameters: Parameters) -> str:
 
 
 def _pronunciation(parameters: Parameters) -> str:
-    """{{IPA|/a/}}; since 2022 also {{IPA|de|ˈalbɛʁt}}."""
+    """Return the sounds of {{IPA|/a/}}; since 2022 also {{IPA|de|ˈalbɛʁt}}."""
     code, sounds = parameters.get("1", ""), parameters.get("2", "")
     return f"[{sounds}]" if sounds and len(code) in (2, 3) and code.isascii() and code.isalpha() else code
 
 
 def pronunciation_in(parameters: Parameters) -> str:
+    """Return a pronunciation in brackets."""
     label = "pronounced " if parameters.get("2") == "pron" else ""
     return f"{label}[{first(parameters)}]"
 
 
 def _english_pronunciation(parameters: Parameters) -> str:
-    """{{IPAc-en|US|ə|ˈ|d|oʊ}}: the sounds, without the codes of the variety."""
+    """Return the sounds of {{IPAc-en|US|ə|ˈ|d|oʊ}}, without the codes of the variety."""
     codes = {
         "us",
         "uk",
@@ -243,7 +249,7 @@ def _english_pronunciation(parameters: Parameters) -> str:
 
 
 def _coordinates(parameters: Parameters) -> str:
-    """{{coord|13|19|N|169|9|W}}: "13°19′N 169°9′W"; nothing where they only stand beside the title."""
+    """Return {{coord|13|19|N|169|9|W}} as "13°19′N 169°9′W"; "" where it only stands beside the title."""
     if "title" in parameters.get("display", ""):
         return ""
     text, signs = "", iter("°′″")
@@ -258,24 +264,27 @@ def _coordinates(parameters: Parameters) -> str:
 
 
 def shown(*names: str) -> Rule:
-    """The first of these parameters that is there."""
+    """Return a rule that shows the first of these parameters that is given."""
     return lambda parameters: next((parameters[name] for name in names if parameters.get(name)), "")
 
 
 def always(text: str) -> Rule:
+    """Return a rule that shows the same text for all parameters."""
     return lambda _: text
 
 
 def around(before: str, after: str) -> Rule:
+    """Return a rule that shows the first parameter between two texts."""
     return lambda parameters: f"{before}{first(parameters)}{after}"
 
 
 def unit(parameters: Parameters) -> str:
-    """{{unité|5|km}} and its like: number and unit."""
+    """Return number and unit of {{unité|5|km}} and the like."""
     return " ".join(value for value in (first(parameters), parameters.get("2") or parameters.get("ul", "")) if value)
 
 
 def spaced(parameters: Parameters) -> str:
+    """Return the numbered parameters, joined by spaces."""
     return " ".join(value for value in _positional(parameters) if value)
 
 
@@ -285,7 +294,7 @@ def _sic(parameters: Parameters) -> str:
 
 
 def _scripture(parameters: Parameters) -> str:
-    """{{Bibleverse|1|Kings|2:3}}, {{Bibleref2|Mark|3:25}}."""
+    """Return the reference of {{Bibleverse|1|Kings|2:3}} or {{Bibleref2|Mark|3:25}}."""
     return " ".join(value for value in _positional(parameters)[:3] if value and not value.isupper())
 
 

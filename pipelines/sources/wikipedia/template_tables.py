@@ -1,4 +1,4 @@
-"""What the rules in `wiki_templates.py` look up: names of templates, units, currencies, characters."""
+"""Tables of the rules in `template_rules.py`: names of templates, units, currencies, characters."""
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

@@ -93,7 +93,7 @@ def _rule(name: str, language: str) -> Rule | None:
 
 
 def parse_parameters(text: str) -> Parameters:
-    """`a|lc=y|b` -> {"1": "a", "lc": "y", "2": "b"}, stripped; a later one of the same name wins, as in MediaWiki."""
+    """Parse `a|lc=y|b` to {"1": "a", "lc": "y", "2": "b"}, stripped; the last of equal names wins, as in MediaWiki."""
     parameters: Parameters = {}
     count = 0
     for part in text.split("|"):
@@ -107,12 +107,12 @@ def parse_parameters(text: str) -> Parameters:
 
 
 def has_rule(name: str, language: str) -> bool:
-    """Whether a template of this name shows its words."""
+    """Return whether a template of this name shows its words."""
     return _rule(" ".join(name.replace("_", " ").lower().split()), language) is not None
 
 
 def template_text(content: str, title: str, language: str) -> str:
-    """What a reader sees of `{{content}}`; "" for a template without a rule.
+    """Return what a reader sees of `{{content}}`; "" for a template without a rule.
 
     Args:
         content: what stands between the braces, templates and links inside it resolved already.

@@ -18,7 +18,7 @@ _JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file's first bytes are those of WikiExtractor's `--json` output."""
+    """Return whether a file's first bytes are those of WikiExtractor's `--json` output."""
     return bool(_JSON.match(head))
 
 
@@ -45,7 +45,7 @@ def _title(line: str) -> str:
 
 
 def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yields a document for each `<doc>` or line of JSON; entities such as `&lt;` are undone, the title's line dropped.
+    """Yield a document for each `<doc>` or line of JSON; entities such as `&lt;` are undone, the title's line dropped.
 
     A last document without `</doc>`, as in a file cut short, is yielded as far as it goes.
 

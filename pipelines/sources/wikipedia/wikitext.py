@@ -57,7 +57,7 @@ _MAGIC_WORD = re.compile(r"__[^\Wa-z_][^\Wa-z]{1,40}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}]*)\}-")
 _HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*$")
 _QUOTES = re.compile(r"'{2,}")
-# The ends of a sentence, quotes and brackets behind it allowed.
+# The ends of a sentence, quotes and brackets after it allowed.
 _SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]）」』]*$")
 _WORD = re.compile(r"[^\W_]")
 
@@ -74,7 +74,7 @@ class TooComplex(Exception):
 def to_paragraphs(
     wikitext: str, title: str = "", language: str = "en", file_prefixes: frozenset[str] = frozenset()
 ) -> list[str]:
-    """The prose of a page, a string a paragraph, whitespace folded.
+    """Return the prose of a page, a string a paragraph, whitespace folded.
 
     Kept: paragraphs, indented lines that end like sentences, quotations, the words that inline templates show.
     Left out: headings, list items, tables, infoboxes, references, formulas, file captions, preformatted text, and the
@@ -102,7 +102,7 @@ def to_paragraphs(
 
 
 def _without_tags(text: str) -> str:
-    """Drops comments and tags, and with the opaque ones all they enclose; HTML tables become wikitext's."""
+    """Drop comments and tags, and all that opaque tags enclose; HTML tables become wikitext's."""
     if "<" not in text:
         return text
     parts: list[str] = []
@@ -111,10 +111,10 @@ def _without_tags(text: str) -> str:
 
     def end_of(name: str, start: int) -> re.Match[str] | None:
         pattern = _COMMENT_END if name == "!--" else re.compile(rf"</{name}\s*>", re.IGNORECASE)
-        found = None if name in unclosed else pattern.search(text, start)
-        if found is None:
+        match = None if name in unclosed else pattern.search(text, start)
+        if match is None:
             unclosed.add(name)
-        return found
+        return match
 
     while match := _TAG.search(text, position):
         parts.append(text[position : match.start()])
@@ -136,7 +136,7 @@ def _without_tags(text: str) -> str:
                 position = end.end()
         elif name in _BLOCKS:
             parts.append("\n")
-            # The blanks behind it do not start a line as its author wrote it, which would make it preformatted.
+            # The blanks after it do not start a line as its author wrote it, which would make it preformatted.
             position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
         elif name == "br":
             parts.append(" ")
@@ -147,7 +147,7 @@ def _without_tags(text: str) -> str:
 
 
 class _Brackets:
-    """Resolves {{templates}}, [[links]] and {| tables |} from the inside out.
+    """Resolve {{templates}}, [[links]] and {| tables |} from the inside out.
 
     An open bracket is a frame: [its kind, how many braces it has, the text so far]. What is closed becomes text of the
     frame around it; what never closes becomes plain text itself, as in MediaWiki.
@@ -159,7 +159,7 @@ class _Brackets:
         self._prefixes = prefixes
 
     def resolve(self, text: str) -> str:
-        """The text without any bracket that closes."""
+        """Return the text without any bracket that closes."""
         page: list[str] = []
         self._frames: list[tuple[str, int, list[str]]] = [("", 0, page)]
         position = 0
@@ -199,13 +199,13 @@ class _Brackets:
         parts.append(text)
 
     def _add_resolved(self, text: str) -> None:
-        """A bar or equals sign that a template or link shows does not part the parameters of the one around it."""
+        """Add text of a template or link; its bars and equals signs do not separate the outer one's parameters."""
         if text:
             inside = len(self._frames) > 1 and ("|" in text or "=" in text)
             self._frames[-1][2].append(text.translate(_PIPE_AND_EQUALS) if inside else text)
 
     def _abandon(self) -> None:
-        """The innermost bracket never closes: its text joins what is around it; a table ends at the next heading."""
+        """Join a bracket that never closes to the text around it; a table ends at the next heading."""
         kind, _, parts = self._frames.pop()
         text = "".join(parts)
         if kind == "|":
@@ -255,7 +255,7 @@ class _Brackets:
 
 
 def _language_variant(match: re.Match[str]) -> str:
-    """-{zh-hans:A;zh-hant:B}- shows one of them, here the first; -{T|...}- and its like show nothing."""
+    """Return the first variant of -{zh-hans:A;zh-hant:B}-; -{T|...}- and the like show nothing."""
     flag, bar, rest = match[1].partition("|")
     if bar and any(letter in flag for letter in "THD-"):
         return ""
@@ -266,7 +266,7 @@ def _language_variant(match: re.Match[str]) -> str:
 
 
 def _without_quotes(line: str) -> str:
-    """Drops the marks of bold and italic type; apostrophes stay, by MediaWiki's rule for marks that do not pair up."""
+    """Drop the marks of bold and italic type; apostrophes stay, by MediaWiki's rule for unpaired marks."""
     marks = [(match.start(), match.end() - match.start()) for match in _QUOTES.finditer(line)]
     # Four are an apostrophe and a bold mark, more than five are apostrophes and a mark of both.
     sizes = [3 if size == 4 else min(size, 5) for _, size in marks]
@@ -291,7 +291,7 @@ def _without_quotes(line: str) -> str:
 
 
 def _finish(paragraph: str) -> str:
-    """Entities decoded, whitespace folded, no brackets or blanks left by what was removed."""
+    """Decode entities, fold whitespace, and drop brackets and blanks that removed markup leaves."""
     if "[" in paragraph:
         paragraph = _EXTERNAL_LINK.sub(r"\1", paragraph)
     if "&" in paragraph:

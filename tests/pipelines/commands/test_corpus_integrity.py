@@ -91,7 +91,7 @@ def test_a_vocabulary_changed_on_purpose_is_named(corpus, tmp_path, capsys):
 
 def test_every_flipped_byte_is_found(corpus, tmp_path):
     shutil.copytree(corpus, tmp_path / "corpus")
-    reader = CorpusReader.of(str(tmp_path / "corpus"))
+    reader = CorpusReader.open(str(tmp_path / "corpus"))
     path = tmp_path / "corpus" / TRAIN
     expected = reader.read_part(TRAIN)
     size = path.stat().st_size
@@ -105,7 +105,7 @@ def test_every_flipped_byte_is_found(corpus, tmp_path):
 
 def test_a_manifest_that_changes_during_the_job_is_found(corpus, tmp_path):
     shutil.copytree(corpus, tmp_path / "corpus")
-    reader = CorpusReader.of(str(tmp_path / "corpus"))
+    reader = CorpusReader.open(str(tmp_path / "corpus"))
     manifest = tmp_path / "corpus/corpus.json"
     manifest.write_text(manifest.read_text().replace("sha256", "sha257", 1))
     with pytest.raises(SourceError, match=r"corpus\.json differs from what it was when the job started"):

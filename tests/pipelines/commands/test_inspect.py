@@ -90,7 +90,7 @@ def test_the_text_unmasked_is_text_of_the_corpus(built, shard, capsys):
     texts = []
     for path in built.glob("corpus/train-*.parquet"):
         for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
-            texts.append("".join(vocab.pieces[i].removeprefix("##") for i in tokenizer.encode_batch(sentences)[0]))
+            texts.append("".join(vocab.tokens[i].removeprefix("##") for i in tokenizer.encode_batch(sentences)[0]))
     lines = body(out)
     assert len(lines) == 100
     found = 0

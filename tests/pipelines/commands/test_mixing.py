@@ -43,7 +43,7 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
 def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
     with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
-        WriteShards(CorpusReader.of(str(corpus)), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
+        WriteShards(CorpusReader.open(str(corpus)), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
     options = CorpusOptions(
         True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
     )

@@ -38,7 +38,7 @@ def corpus(tmp_path_factory, compared) -> Path:
 
 def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
     """Every word of every held-out document, one after the other."""
-    pieces = set(Vocabulary.load(vocab_file).pieces)
+    pieces = set(Vocabulary.load(vocab_file).tokens)
     words = unknown = whole = spelt = 0
     for path in corpus.glob("corpus/validation-*.parquet"):
         for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
@@ -77,7 +77,7 @@ def test_the_fit_is_that_of_the_held_out_documents(corpus, compared):
 def test_size_layout_and_words_left_out(corpus):
     vocabulary = Vocabulary.load(corpus / "vocab.txt")
     assert len(vocabulary) == 1992
-    assert vocabulary.pieces[:16] == (
+    assert vocabulary.tokens[:16] == (
         "[PAD]",
         *(f"[unused{number}]" for number in range(10)),
         *("[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"),

@@ -16,7 +16,7 @@ from pipelines.corpus.learn_vocabulary import (
     measure_group,
     num_word_groups,
     prune_group,
-    weigh_language,
+    scale_language_counts,
     word_batches,
 )
 from tokenizer.coverage import Coverage
@@ -100,7 +100,7 @@ def test_a_group_keeps_its_most_frequent_words() -> None:
 
 def test_what_held_out_parts_withhold_is_unknown() -> None:
     vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"))
-    other = Vocabulary((*vocab.pieces, "ab"))
+    other = Vocabulary((*vocab.tokens, "ab"))
     counts = ({"a": 2, "ab": 1, "x": 1}, 3)
     measured = Coverage(words=7, unknown=4, whole=2, pieces=8)
     assert measure_group(counts, Vocabularies(vocab, None, None)) == (measured, Coverage())
@@ -134,8 +134,8 @@ def test_weights_scale_counts() -> None:
     ((group, batch),) = word_batches("train", ["a a a b"], OPTIONS, 1, "de", 2.5)
     assert group == ("train", "de", 0)
     assert dict(zip(batch[0].split(), batch[1], strict=True)) == {"a": 8, "b": 2}
-    counts = weigh_language((("train", "de", 3), ({"a": 8, "b": 2, "c": 1}, 4)), {"en": 75, "de": 25}, 0.0)
+    counts = scale_language_counts((("train", "de", 3), ({"a": 8, "b": 2, "c": 1}, 4)), {"en": 75, "de": 25}, 0.0)
     # A quarter becomes a half.
     assert counts == (("train", "", 3), ("a b c", [16, 4, 2], 8))
-    counts = weigh_language((("train", "en", 3), ({"a": 3, "c": 1}, 1)), {"en": 95, "de": 5}, 0.0)
+    counts = scale_language_counts((("train", "en", 3), ({"a": 3, "c": 1}, 1)), {"en": 95, "de": 5}, 0.0)
     assert counts == (("train", "", 3), ("a c", [2, 1], 1))

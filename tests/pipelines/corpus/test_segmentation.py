@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipelines.cleaning.rules import fold_whitespace
 from pipelines.corpus.segmentation import SEGMENTERS, document_sentences, split_sentences, truncate_sentences
 from pipelines.corpus.sentence_boundaries import MAX_SENTENCE_CHARACTERS
-from pipelines.sources.documents import bucket_of, identity, is_validation
+from pipelines.sources.documents import identity, is_validation, partition_of
 
 # By language: file names of the golden rules, and how many of them are right; fewer is a step back.
 GOLDEN = {
@@ -235,6 +235,6 @@ def test_held_out_share_and_buckets_are_even():
     assert all(is_validation(i, 0.05) for i in ids if is_validation(i, 0.01))
     counts = [0] * 16
     for i in ids:
-        counts[bucket_of(i, 16)] += 1
+        counts[partition_of(i, 16)] += 1
     assert min(counts) > 1100
     assert max(counts) < 1400

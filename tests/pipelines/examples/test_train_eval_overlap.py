@@ -22,7 +22,7 @@ def write_part(folder, split: str, number: int, of: int, documents: list[list[st
 
 def write_manifest(folder, parts: list[Part]) -> CorpusReader:
     (folder / corpus_manifest.FILE_NAME).write_text(corpus_of(parts).to_json())
-    return CorpusReader.of(str(folder))
+    return CorpusReader.open(str(folder))
 
 
 def sentence(number: int) -> str:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from pipelines.corpus.corpus_manifest import Part
 from pipelines.dataset import Shard
 from pipelines.examples.statistics import Statistics
-from pipelines.examples.work_items import ShardResult, deal_passes, find_finished, note_name, read_note, write_note
+from pipelines.examples.work_items import (
+    ShardResult,
+    deal_passes,
+    find_finished,
+    note_name,
+    read_completion_marker,
+    write_note,
+)
 from pipelines.instances.options import PretrainingDataOptions
 
 
@@ -59,7 +66,7 @@ def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):
     part = parts(5)[0]
     shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
     note = str(tmp_path / note_name(part, 3))
-    assert read_note(note) is None
+    assert read_completion_marker(note) is None
     assert find_finished(note, str(tmp_path)) is None
     finished = ShardResult("train", [shard], Statistics(rows=10, a_lengths=np.array([1, 2])))
     write_note(note, finished)

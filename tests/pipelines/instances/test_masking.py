@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.examples.make_shards import features_of
 from pipelines.instances.instances import from_sentences
-from pipelines.instances.layout import RowPlan, Rows, lay_out, one_a_row
+from pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
 from pipelines.instances.masking import MaskingVocabulary, mask_rows
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.instances.sampling import sample_instances
@@ -182,9 +182,9 @@ def test_real_text(wikipedia, masking, packed):
         plan = RowPlan(np.arange(len(instances)), np.array([*starts, len(instances)]))
         assert np.diff(plan.row_starts).max() > 1
     else:
-        plan = one_a_row(np.arange(len(instances)))
+        plan = one_instance_per_row(np.arange(len(instances)))
     rows = lay_out(token_ids, instances, plan, 128, 4, vocab)
-    of_vocab = MaskingVocabulary.of(vocab)
+    of_vocab = MaskingVocabulary.from_vocabulary(vocab)
     options = dataclasses.replace(options, masking=masking)
     masked = mask_rows(rows, 20, options, of_vocab, np.random.default_rng(10))
     check_rows(rows.input_ids, rows.lengths, rows.maskable, masked, 20, 0.15, masking, of_vocab)
@@ -208,7 +208,7 @@ def test_real_text(wikipedia, masking, packed):
 
 def test_without_masks_the_records_hold_the_text(wikipedia):
     vocab, token_ids, instances, options = wikipedia
-    rows = lay_out(token_ids, instances, one_a_row(np.arange(50)), 128, 1, vocab)
+    rows = lay_out(token_ids, instances, one_instance_per_row(np.arange(50)), 128, 1, vocab)
     features = features_of(rows, None)
     names = dataclasses.replace(options, masking="dynamic").names_of_features()
     assert list(names) == ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.corpus.segmentation import document_sentences
 from pipelines.instances.instances import TokenizedDocuments, from_sentences
-from pipelines.instances.layout import lay_out, one_a_row
+from pipelines.instances.layout import lay_out, one_instance_per_row
 from pipelines.instances.masking import MaskingVocabulary, mask_rows
 from pipelines.instances.noise import add_noise
 from pipelines.instances.options import OBJECTIVES, PretrainingDataOptions
@@ -203,10 +203,14 @@ def test_instances_are_distributed_like_the_references(documents, objective, sho
 def test_rows_and_masks_are_those_of_the_reference(documents, tokenizer):
     options, vocab = OPTIONS["nsp"], tokenizer.vocabulary
     pairs = sampled(documents, options)
-    plan = one_a_row(np.arange(len(pairs)))
+    plan = one_instance_per_row(np.arange(len(pairs)))
     rows = lay_out(documents.token_ids, pairs, plan, options.max_seq_length, options.instances_per_row, vocab)
     masked = mask_rows(
-        rows, options.max_predictions_per_seq, options, MaskingVocabulary.of(vocab), np.random.default_rng(2)
+        rows,
+        options.max_predictions_per_seq,
+        options,
+        MaskingVocabulary.from_vocabulary(vocab),
+        np.random.default_rng(2),
     )
     rng, special = random.Random(2), {vocab.cls_id, vocab.sep_id}
     kinds = {"mask": 0, "same": 0, "other": 0}
@@ -257,11 +261,15 @@ def test_duplicates_have_other_pairs_and_other_masks(documents, tokenizer):
     # Where instances are the same, as in "mlm", masks are not.
     options = OPTIONS["mlm"]
     instances = sampled(documents, options)
-    plan = one_a_row(np.arange(len(instances)))
+    plan = one_instance_per_row(np.arange(len(instances)))
     rows = lay_out(documents.token_ids, instances, plan, options.max_seq_length, options.instances_per_row, vocab)
     one, other = (
         mask_rows(
-            rows, options.max_predictions_per_seq, options, MaskingVocabulary.of(vocab), np.random.default_rng(seed)
+            rows,
+            options.max_predictions_per_seq,
+            options,
+            MaskingVocabulary.from_vocabulary(vocab),
+            np.random.default_rng(seed),
         )
         for seed in (1, 2)
     )

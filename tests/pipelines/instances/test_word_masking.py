@@ -41,7 +41,7 @@ def test_words_are_those_of_a_plain_loop(seed, width):
             expected += [[row * width + position for position in word] for word in segment]
             segment_numbers += [(row, segment[0][0])] * len(segment)
         assert words.row_starts[row + 1] == len(expected)
-    found = [list(range(start, start + pieces)) for start, pieces in zip(words.starts, words.pieces, strict=True)]
+    found = [list(range(start, start + pieces)) for start, pieces in zip(words.starts, words.tokens, strict=True)]
     assert found == expected
     # The same number for the words of one segment, and for no other.
     assert len(set(zip(words.segments, segment_numbers, strict=True))) == len(set(segment_numbers))
@@ -63,10 +63,10 @@ def test_what_holds_of_every_choice(seed, width, share):
     span_of_word = choose_spans(words, wanted, rng)
     assert np.array_equal(wanted, before)
     for chosen in (taken, span_of_word >= 0):
-        left = wanted - np.bincount(row_of_word, weights=words.pieces * chosen, minlength=20)
+        left = wanted - np.bincount(row_of_word, weights=words.tokens * chosen, minlength=20)
         assert (left >= 0).all()
         # What is left over is too little for any word that was not taken.
-        assert (words.pieces[~chosen] > left[row_of_word[~chosen]]).all()
+        assert (words.tokens[~chosen] > left[row_of_word[~chosen]]).all()
     for span in range(span_of_word.max(initial=-1) + 1):
         members = np.flatnonzero(span_of_word == span)
         assert 1 <= len(members) <= 10

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, gutenberg, read_file, recognise, wrapped_lines
+from pipelines.sources import ReadOptions, gutenberg, read_file, recognize_format, wrapped_lines
 
 # Written from reading the headers and footers, not from the reader's own rules.
 LICENCE = re.compile(
@@ -63,7 +63,7 @@ def test_no_line_of_licence_is_left_and_no_book_is_cut_short(shared_data):
     assert len(paths) == 53
     left = []
     for path in paths:
-        assert recognise(str(path), path.read_bytes()[:4096]) == "gutenberg", path.name
+        assert recognize_format(str(path), path.read_bytes()[:4096]) == "gutenberg", path.name
         (document,) = read_book(path)
         for paragraph in document.paragraphs:
             if LICENCE.search(paragraph) and not any(

@@ -10,7 +10,7 @@ import pytest
 from pipelines.cleaning import ngrams, rules, tag_density
 from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.corpus import segmentation
-from pipelines.sources import READERS, ReadOptions, SourceError, recognise
+from pipelines.sources import READERS, ReadOptions, SourceError, recognize_format
 from pipelines.sources.kinds import kind_of
 from tests.cpu_time import seconds
 from tokenizer.learner import learn_vocabulary
@@ -95,7 +95,7 @@ def test_wikitext_of_one_mark():
 def test_the_kind_of_a_file_is_known_at_once():
     def look(text: str) -> None:
         head = text.encode()[: 1 << 14]
-        recognise("file", head)
+        recognize_format("file", head)
         kind_of("file", head)
 
     assert not _slow(look)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, SourceError, check_file, read_file, recognise
+from pipelines.sources import ReadOptions, SourceError, check_file, read_file, recognize_format
 from pipelines.sources.kinds import kind_of
 
 SENTENCE = "A sentence of some words, as text has them.\n"
@@ -159,7 +159,7 @@ ORDINARY = [
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_text(text):
     assert kind_of("a.txt", text.encode()) is None
-    assert recognise("a.txt", text.encode()) == "text"
+    assert recognize_format("a.txt", text.encode()) == "text"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t<>[],;\"'"), max_size=600))
@@ -197,13 +197,13 @@ def test_no_alarm_on_real_text(shared_data):
 
 
 def test_formats_that_are_read():
-    assert recognise("a.json", b'[{"text": "a"}]') == "json"
-    assert recognise("a", b'\xef\xbb\xbf [\n {\n  "text": "a"') == "json"
-    assert recognise("a", b'{\n  "text": "a"\n}') == "json"
-    assert recognise("a.json", b'{"data": [\n  {"title"') == "json"
-    assert recognise("a.json", b'["text", "text"]') == "json"
-    assert recognise("a.json", b'{"text": "a"}\n{"text": "b"}\n') == "jsonl"
-    assert recognise("a.jsonl", b'{"text": [\n{"text": "b"}\n') == "jsonl"
-    assert recognise("a.csv.gz", b"text,title\n") == "csv"
-    assert recognise("a.TSV", b"text\ttitle\n") == "tsv"
-    assert recognise("a.txt", json.dumps([1, 2]).encode()) == "text"
+    assert recognize_format("a.json", b'[{"text": "a"}]') == "json"
+    assert recognize_format("a", b'\xef\xbb\xbf [\n {\n  "text": "a"') == "json"
+    assert recognize_format("a", b'{\n  "text": "a"\n}') == "json"
+    assert recognize_format("a.json", b'{"data": [\n  {"title"') == "json"
+    assert recognize_format("a.json", b'["text", "text"]') == "json"
+    assert recognize_format("a.json", b'{"text": "a"}\n{"text": "b"}\n') == "jsonl"
+    assert recognize_format("a.jsonl", b'{"text": [\n{"text": "b"}\n') == "jsonl"
+    assert recognize_format("a.csv.gz", b"text,title\n") == "csv"
+    assert recognize_format("a.TSV", b"text\ttitle\n") == "tsv"
+    assert recognize_format("a.txt", json.dumps([1, 2]).encode()) == "text"

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognise
+from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognize_format
 from pipelines.sources.files import match_files
 
 
@@ -95,7 +95,7 @@ def test_wikiextractor_json(tmp_path):
         ("A & B", ["One < two.", "B."]),
         ("C", ["The title came first."]),
     ]
-    assert recognise("a", b'{"id": "12", "text": "a"}') == "jsonl"
+    assert recognize_format("a", b'{"id": "12", "text": "a"}') == "jsonl"
 
 
 def test_jsonl_takes_lists_of_sentences(tmp_path):
@@ -124,7 +124,7 @@ def write_parquet(path, **columns):
 def test_parquet(tmp_path):
     texts = ["One.\nTwo.", None, "Three."]
     data = write_parquet(tmp_path / "a.parquet", body=texts, title=["T", None, "U"], number=[1, 2, 3])
-    assert recognise("whatever", data) == "parquet"
+    assert recognize_format("whatever", data) == "parquet"
     documents = read(tmp_path / "a.parquet", data, text_field="body")
     assert [(document.title, document.paragraphs) for document in documents] == [
         ("T", ["One.", "Two."]),
@@ -228,8 +228,8 @@ def test_match_files_names_the_pattern(tmp_path):
 
 
 def test_recognise():
-    assert recognise("x/wiki_00", b'<doc id="1">') == "wikiextractor"
-    assert recognise("a.jsonl.gz", b"") == "jsonl"
-    assert recognise("a", b'\xef\xbb\xbf {"text"') == "jsonl"
-    assert recognise("a.txt", b"Call me") == "text"
+    assert recognize_format("x/wiki_00", b'<doc id="1">') == "wikiextractor"
+    assert recognize_format("a.jsonl.gz", b"") == "jsonl"
+    assert recognize_format("a", b'\xef\xbb\xbf {"text"') == "jsonl"
+    assert recognize_format("a.txt", b"Call me") == "text"
     assert set(FORMATS) >= {"auto", "text", "jsonl", "wikiextractor"}

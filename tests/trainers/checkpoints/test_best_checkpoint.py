@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.checkpoints.best_checkpoint import Best, best, better, lower_is_better
+from trainers.checkpoints.best_checkpoint import BestCheckpoint, best, lower_is_better, record_if_improved
 from trainers.errors import TrainingError
 
 
@@ -31,16 +31,16 @@ def directory(tmp_path):
 )
 def test_a_metric_s_last_word_says_whether_low_or_high_is_better(directory, metric, lower):
     assert lower_is_better(metric) is lower
-    assert better(directory, 1, metric, 0.5)
-    assert better(directory, 2, metric, 0.4) is lower
-    assert better(directory, 3, metric, 0.6) is not lower
+    assert record_if_improved(directory, 1, metric, 0.5)
+    assert record_if_improved(directory, 2, metric, 0.4) is lower
+    assert record_if_improved(directory, 3, metric, 0.6) is not lower
     assert best(directory) == (2 if lower else 3, metric, 0.4 if lower else 0.6)
 
 
 @pytest.mark.parametrize("metric", ["learning_rate", "glossary", "floss", "accuracy_of_words", ""])
 def test_other_metrics_are_refused(directory, metric):
     with pytest.raises(TrainingError, match=f"a high or a low {metric} is better is not known; give .* accuracy"):
-        better(directory, 1, metric, 0.5)
+        record_if_improved(directory, 1, metric, 0.5)
     assert best(directory) is None
 
 
@@ -50,23 +50,23 @@ def test_the_best_is_the_first_of_the_lowest(tmp_path_factory, values):
     directory = tmp_path_factory.mktemp("best")
     for step, value in enumerate(values):
         (directory / f"model.ckpt-{step}.index").touch()
-        better(directory, step, "loss", value)
+        record_if_improved(directory, step, "loss", value)
     finite = [value for value in values if abs(value) < float("inf")]
-    expected = Best(values.index(min(finite)), "loss", min(finite)) if finite else None
+    expected = BestCheckpoint(values.index(min(finite)), "loss", min(finite)) if finite else None
     assert best(directory) == expected
     # Evaluated again after a resume, the same steps change nothing.
     for step, value in enumerate(values):
-        better(directory, step, "loss", value)
+        record_if_improved(directory, step, "loss", value)
     assert best(directory) == expected
 
 
 def test_a_best_checkpoint_that_is_gone_and_another_metric_count_for_nothing(directory):
-    assert better(directory, 3, "loss", 0.1)
-    assert not better(directory, 4, "loss", 0.2)
+    assert record_if_improved(directory, 3, "loss", 0.1)
+    assert not record_if_improved(directory, 4, "loss", 0.2)
     (directory / "model.ckpt-3.index").unlink()
     assert best(directory) is None
-    assert better(directory, 4, "loss", 0.2)
-    assert better(directory, 5, "masked_lm_accuracy", 0.01)
+    assert record_if_improved(directory, 4, "loss", 0.2)
+    assert record_if_improved(directory, 5, "masked_lm_accuracy", 0.01)
     assert json.loads((directory / "best.json").read_text()) == {
         "step": 5,
         "metric": "masked_lm_accuracy",

@@ -149,7 +149,7 @@ def test_tokens_and_their_embeddings(folder, answers):
         size = inputs["input_ids"].size
         hidden, _ = asked.model.encoder(**inputs)
         tokens = [token.decode() for token in found["tokens"][row]]
-        assert tokens == [VOCABULARY.pieces[i] for i in inputs["input_ids"][0]] + [""] * (LENGTH - size)
+        assert tokens == [VOCABULARY.tokens[i] for i in inputs["input_ids"][0]] + [""] * (LENGTH - size)
         close(found["embeddings"][row, :size], hidden[0])
 
 
@@ -168,7 +168,7 @@ def test_masks_are_filled_as_by_the_command(folder, answers):
         assert (found["positions"][row] >= 0).sum() == len(fillings)
         for mask, candidates in enumerate(fillings):
             assert [piece.decode() for piece in found["pieces"][row, mask]] == [c.piece for c in candidates]
-            assert [VOCABULARY.pieces[i] for i in found["ids"][row, mask]] == [c.piece for c in candidates]
+            assert [VOCABULARY.tokens[i] for i in found["ids"][row, mask]] == [c.piece for c in candidates]
             close(found["probabilities"][row, mask], [c.probability for c in candidates])
         padding = slice(len(fillings), None)
         assert set(found["pieces"][row, padding].ravel()) <= {b""}
@@ -197,7 +197,7 @@ def test_labels_of_tokens_and_their_places(folder, answers, task):
         logits = asked.logits(text)[1:-1]
         size = len(logits)
         part = slice(splits[row], splits[row] + size)
-        assert [token.decode() for token in found["tokens"][row, :size]] == [VOCABULARY.pieces[i] for i in ids[part]]
+        assert [token.decode() for token in found["tokens"][row, :size]] == [VOCABULARY.tokens[i] for i in ids[part]]
         assert [label.decode() for label in found["labels"][row, :size]] == [LABELS[i] for i in logits.argmax(-1)]
         close(found["probabilities"][row, :size], softmax(logits))
         data = text.encode()

@@ -39,7 +39,7 @@ def reference(lines, layers, length=LENGTH):
                 "linex_index": number,
                 "features": [
                     {
-                        "token": opened.vocabulary.pieces[ids[0, place]],
+                        "token": opened.vocabulary.tokens[ids[0, place]],
                         "layers": [
                             {"index": layer, "values": [round(float(x), 6) for x in states[layer][0, place]]}
                             for layer in layers

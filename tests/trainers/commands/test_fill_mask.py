@@ -20,7 +20,7 @@ def output(tmp_path, options):
 
 def test_encode_puts_masks_between_the_pieces():
     ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY, never_split=["[MASK]"]), LENGTH)
-    pieces = [VOCABULARY.pieces[number] for number in ids]
+    pieces = [VOCABULARY.tokens[number] for number in ids]
     assert pieces == ["[CLS]", "[MASK]", "ba", "be", "##s", "[MASK]", "fu", ".", "[MASK]", "[SEP]"]
 
 
@@ -31,7 +31,7 @@ def test_fillings_are_the_best_of_a_distribution(output):
         probabilities = [filling.probability for filling in fillings]
         assert sum(probabilities) == pytest.approx(1)
         assert probabilities == sorted(probabilities, reverse=True)
-        assert {filling.piece for filling in fillings} == set(VOCABULARY.pieces)
+        assert {filling.piece for filling in fillings} == set(VOCABULARY.tokens)
     # Alone as in a batch, where shorter texts are padded.
     [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
     assert [filling.piece for filling in alone] == [filling.piece for filling in one[0][:3]]

@@ -167,9 +167,9 @@ def test_evaluation_has_the_same_masks_whatever_the_batch_size(tmp_path, changes
 
 def test_replacements_are_text_and_a_manifest_without_rates_is_refused(tmp_path):
     dataset = write_dataset(tmp_path, options=DYNAMIC)
-    masking = DynamicMasking.of(tmp_path, dataset)
+    masking = DynamicMasking.from_dataset(tmp_path, dataset)
     assert masking.replacement_ids.tolist() == list(range(5, len(VOCABULARY)))
     assert (masking.mask_id, masking.masked_lm_prob) == (VOCABULARY.mask_id, 0.15)
-    assert DynamicMasking.of(tmp_path, write_dataset(tmp_path / "masked")) is None
+    assert DynamicMasking.from_dataset(tmp_path, write_dataset(tmp_path / "masked")) is None
     with pytest.raises(DatasetError, match=r"dataset.json does not say how to draw them .*'masked_lm_prob'"):
-        DynamicMasking.of(tmp_path, dataclasses.replace(dataset, options={}))
+        DynamicMasking.from_dataset(tmp_path, dataclasses.replace(dataset, options={}))

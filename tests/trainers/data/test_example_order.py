@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pipelines.dataset import Shard
 from trainers.data import example_order
-from trainers.data.example_order import Update, blocks_in_order, length_of_step, train_blocks, updates
-from trainers.data.stateless_random import hashed_further, permutation, stateless_hash
+from trainers.data.example_order import StepExamples, blocks_in_order, length_of_step, step_examples, train_blocks
+from trainers.data.stateless_random import extend_hash, permutation, stateless_hash
 from trainers.optimization.schedule import Stage
 
 
@@ -121,7 +121,7 @@ def test_the_graph_hashes_like_numpy():
     keys = stateless_hash(5, np.arange(1000))
     columns = np.arange(50)
     expected = stateless_hash(5, np.arange(1000)[:, None], columns)
-    assert np.array_equal(hashed_further(tf.constant(keys)[:, None], tf.constant(columns)), expected)
+    assert np.array_equal(extend_hash(tf.constant(keys)[:, None], tf.constant(columns)), expected)
 
 
 def test_a_permutation_has_everything_once():
@@ -147,10 +147,10 @@ def test_updates_follow_each_other_for_each_length(sizes, examples, gap, seed):
         of_stage = []
         for at in range(stage.first_step, stage.end_step):
             (index,) = length_of_step(np.array([at]), examples, seed)
-            of_stage.append(Update(at, int(index), position[index]))
+            of_stage.append(StepExamples(at, int(index), position[index]))
             position[index] += stage.batch_size
         for at in range(stage.first_step, stage.end_step):
-            assert list(updates(stages[: number + 1], at, examples, seed)) == of_stage[at - stage.first_step :]
+            assert list(step_examples(stages[: number + 1], at, examples, seed)) == of_stage[at - stage.first_step :]
         expected += of_stage
     if len(examples) == 1:
         sizes_by_step = [stage.batch_size for stage in stages for _ in range(stage.first_step, stage.end_step)]

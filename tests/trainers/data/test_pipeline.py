@@ -249,7 +249,9 @@ def test_a_corrupt_record_moves_no_other_example(tmp_path):
         differ = [index for index in range(3) if before[index] != after[index]]
         assert [before[index] for index in differ] == [lost] * (step in affected)
         assert not {after[index] for index in differ} & set(replacement)
-        assert corrupt_records.replaced_before(step + 1) - corrupt_records.replaced_before(step) == (step in affected)
+        assert corrupt_records.num_replaced_before(step + 1) - corrupt_records.num_replaced_before(step) == (
+            step in affected
+        )
     # The same again from any step on.
     resumed = train_batches(tmp_path, dataset, stages(3, 17), 7, seed=5, corrupt_records=CorruptRecordPolicy(skip=True))
     assert [keys(batch) for batch in resumed] == skipped[7:]
@@ -266,7 +268,7 @@ def test_examples_are_read_ahead_of_their_use(tmp_path):
     iterator = iter(train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5, corrupt_records=corrupt_records))
     next(iterator)
     until = time.monotonic() + 20
-    while not corrupt_records.replaced_before(18) and time.monotonic() < until:
+    while not corrupt_records.num_replaced_before(18) and time.monotonic() < until:
         time.sleep(0.01)
-    assert corrupt_records.replaced_before(18)
-    assert not corrupt_records.replaced_before(straight.index(lost))
+    assert corrupt_records.num_replaced_before(18)
+    assert not corrupt_records.num_replaced_before(straight.index(lost))

@@ -179,7 +179,7 @@ def test_replaced_examples_are_counted_by_update(tmp_path):
         stream = RecordStream(tmp_path, dataset, train_blocks(shards, 3, 0), corrupt_records)
         for step in range(27):
             stream.read(step, 1, step)
-    counts = [corrupt_records.replaced_before(step) for step in range(28)]
+    counts = [corrupt_records.num_replaced_before(step) for step in range(28)]
     assert [counts[0], counts[9], counts[18], counts[27]] == [0, 1, 2, 3]
     assert np.diff(counts).max() == 1
 

@@ -60,9 +60,9 @@ def test_a_batch_is_as_wide_as_its_longest_row_needs():
     lengths = np.diff(rows.row_splits)
     for chosen in (np.array([0, 1]), np.array([5]), np.arange(40)):
         longest = int(lengths[chosen].max())
-        assert DYNAMIC.of(rows, chosen) == min(-(-longest // 8) * 8, 24)
-        assert FIXED.of(rows, chosen) == 24
-    assert Width(21, False).of(rows, np.arange(40)) == 21
+        assert DYNAMIC.for_rows(rows, chosen) == min(-(-longest // 8) * 8, 24)
+        assert FIXED.for_rows(rows, chosen) == 24
+    assert Width(21, False).for_rows(rows, np.arange(40)) == 21
     assert 4 <= mean_width(rows, 4, DYNAMIC) <= 24
     assert mean_width(rows, 4, FIXED) == 24
 

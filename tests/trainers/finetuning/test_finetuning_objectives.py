@@ -10,7 +10,7 @@ from bert_model.finetuning_models import BertForTask
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, HEADS, LABELS, random_rows
 from trainers.finetuning.batches import features_of
 from trainers.finetuning.evaluation_loss import evaluation_loss
-from trainers.finetuning.finetuning_objectives import LOSS, finetuning_task
+from trainers.finetuning.finetuning_objectives import LOSS, finetuning_objective
 
 
 def model_of(head):
@@ -65,7 +65,7 @@ CASES += [("classification", False, WEIGHTS), ("token_classification", False, WE
 def test_losses_are_those_of_the_plain_sums(head, multi_label, class_weights):
     rows = random_rows(head, multi_label=multi_label)
     model = model_of(head)
-    task = finetuning_task(model, multi_label=multi_label, class_weights=class_weights)
+    task = finetuning_objective(model, multi_label=multi_label, class_weights=class_weights)
     features = features_of(rows, head, np.arange(len(rows)), 24)
     tensors = {name: tf.constant(values) for name, values in features.items()}
     logits = model(tensors)
@@ -97,15 +97,15 @@ def test_accuracy_counts_classes_alike_whatever_their_weights():
     features = {name: tf.constant(v) for name, v in features_of(rows, "classification", np.arange(30), 24).items()}
     right = np.mean(model(features).numpy().argmax(-1) == rows.targets["label_ids"])
     for weights in (None, (1.0, 5.0, 0.1)):
-        top, bottom = finetuning_task(model, class_weights=weights).sums(features, None)["accuracy"]
+        top, bottom = finetuning_objective(model, class_weights=weights).sums(features, None)["accuracy"]
         assert float(top / bottom) == pytest.approx(right)
 
 
 def test_frozen_variables_are_kept_but_not_trained():
-    task = finetuning_task(model_of("classification"), frozen_prefix="bert/")
+    task = finetuning_objective(model_of("classification"), frozen_prefix="bert/")
     assert set(task.variables) == {"output_weights", "output_bias"}
     assert len(task.frozen) == 5 + 16 * 2 + 2
-    assert not finetuning_task(model_of("classification")).frozen
+    assert not finetuning_objective(model_of("classification")).frozen
 
 
 def test_no_targets_no_loss():

@@ -8,7 +8,7 @@ from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TrainingError
 from trainers.finetuning.class_weights import class_weights_of
-from trainers.finetuning.row_cache import encoded, fingerprint
+from trainers.finetuning.row_cache import encode_cached, fingerprint
 
 
 class CountedTask:
@@ -31,8 +31,8 @@ class CountedTask:
 
 def test_rows_are_made_once_for_the_same_of_everything(tmp_path):
     task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
-    first = encoded(task, "train", tokenizer, 16, tmp_path / "features")
-    again = encoded(task, "train", tokenizer, 16, tmp_path / "features")
+    first = encode_cached(task, "train", tokenizer, 16, tmp_path / "features")
+    again = encode_cached(task, "train", tokenizer, 16, tmp_path / "features")
     assert task.made == 1
     for name in ("ids", "segment_ids", "row_splits"):
         assert np.array_equal(getattr(first, name), getattr(again, name))
@@ -40,24 +40,24 @@ def test_rows_are_made_once_for_the_same_of_everything(tmp_path):
     assert (again.truncated, again.skipped, again.choices) == (3, 2, 1)
     assert np.array_equal(again.targets["label_ids"], first.targets["label_ids"])
     assert np.array_equal(again.extras["places"], np.arange(4))
-    encoded(task, "dev", tokenizer, 16, tmp_path / "features")
-    encoded(task, "train", tokenizer, 17, tmp_path / "features")
-    encoded(task, "train", Tokenizer(VOCABULARY, do_lower_case=False), 16, tmp_path / "features")
+    encode_cached(task, "dev", tokenizer, 16, tmp_path / "features")
+    encode_cached(task, "train", tokenizer, 17, tmp_path / "features")
+    encode_cached(task, "train", Tokenizer(VOCABULARY, do_lower_case=False), 16, tmp_path / "features")
     assert task.made == 4
     other = CountedTask("2")
-    encoded(other, "train", tokenizer, 16, tmp_path / "features")
+    encode_cached(other, "train", tokenizer, 16, tmp_path / "features")
     assert other.made == 1
 
 
 def test_a_damaged_file_is_made_anew(tmp_path):
     task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
-    encoded(task, "train", tokenizer, 16, tmp_path)
+    encode_cached(task, "train", tokenizer, 16, tmp_path)
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
     for damaged in (b"", content[:100], content[:-30], b"no archive"):
         path.write_bytes(damaged)
         before = task.made
-        encoded(task, "train", tokenizer, 16, tmp_path)
+        encode_cached(task, "train", tokenizer, 16, tmp_path)
         assert task.made == before + 1
         assert path.read_bytes() == content
 

@@ -9,7 +9,7 @@ from tests.processes_at_once import run_at_once
 from tests.trainers.finetuning.rows_of_random_text import random_rows
 from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.row_cache import encoded, fingerprint
+from trainers.finetuning.row_cache import encode_cached, fingerprint
 
 PROCESSES, ROUNDS = 3, 20
 
@@ -32,7 +32,7 @@ def test_all_get_the_same_rows_and_one_file_is_left_of_each_split(tmp_path):
 
     def encode(_number):
         for number in range(ROUNDS):
-            rows = encoded(LargeTask(), f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache")
+            rows = encode_cached(LargeTask(), f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache")
             assert fingerprint(rows) == expected
             assert len(rows.extras["places"]) == 300_000
 
@@ -44,7 +44,10 @@ def test_all_get_the_same_rows_and_one_file_is_left_of_each_split(tmp_path):
     task = LargeTask()
     task.rows = lambda *arguments: made.append(arguments)
     for number in range(ROUNDS):
-        assert fingerprint(encoded(task, f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache")) == expected
+        assert (
+            fingerprint(encode_cached(task, f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache"))
+            == expected
+        )
     assert not made
 
 
@@ -53,9 +56,9 @@ def test_what_a_killed_process_left_in_the_cache_is_removed(tmp_path):
         import numpy
 
         numpy.savez = lambda file, **arrays: (file.write(b"half"), file.flush(), os.kill(os.getpid(), 9))
-        encoded(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
+        encode_cached(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
 
     assert run_at_once(PROCESSES, killed) == [-9] * PROCESSES
     assert list(tmp_path.iterdir())
-    encoded(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
+    encode_cached(LargeTask(), "train", Tokenizer(VOCABULARY), 16, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1

@@ -32,13 +32,13 @@ def test_what_vanishes_is_named(step, name, finetune, tmp_path, monkeypatch, cap
 def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, monkeypatch, capsys):
     """Without its best checkpoint a run does not take another for the model without a word."""
     checkpoints = tmp_path / "output" / "checkpoints"
-    best = loop.better
+    best = loop.record_if_improved
 
     def recorded(directory, step, metric, value):
         # The first evaluation is the best.
         return best(directory, step, metric, 1.0 if step == 6 else 0.0)
 
-    monkeypatch.setattr(loop, "better", recorded)
+    monkeypatch.setattr(loop, "record_if_improved", recorded)
     after_save(monkeypatch, 12, lambda _: (checkpoints / "model.ckpt-6.index").unlink())
     assert finetune("--eval_steps", "6", "--best_metric", "eval_accuracy") == 1
     error = capsys.readouterr().err.splitlines()[-1]

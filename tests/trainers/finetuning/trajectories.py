@@ -21,7 +21,7 @@ from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from trainers.backends.tensorflow.distribution import InputShard
 from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
 from trainers.finetuning.batches import Width, features_of, train_batches
-from trainers.finetuning.finetuning_objectives import finetuning_task
+from trainers.finetuning.finetuning_objectives import finetuning_objective
 from trainers.finetuning.finetuning_task import Rows
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.optimization.schedule import Stage
@@ -221,7 +221,7 @@ def our_trajectory(
     values = weights(config, case.head, num_labels)
     for name, variable in variables_by_tf1_name(model).items():
         variable.assign(values[name])
-    task = finetuning_task(model, multi_label=case.multi_label, class_weights=class_weights)
+    task = finetuning_objective(model, multi_label=case.multi_label, class_weights=class_weights)
     trainer = Trainer(task, course.settings(gradient_accumulation_steps=gradient_accumulation_steps))
     stage = Stage(0, course.batch_size, 0, course.steps, 0)
     width = Width(config.max_position_embeddings, case.head == "span")

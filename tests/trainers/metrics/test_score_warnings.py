@@ -88,7 +88,7 @@ def test_agreement_is_judged_as_by_all_permutations(pairs):
     expected = excess < 2 * np.std(right) or excess < 0.05 * (len(labels) - np.mean(right))
     margin = abs(excess - 2 * np.std(right)), abs(excess - 0.05 * (len(labels) - np.mean(right)))
     if min(margin) > 1e-9:
-        assert score_warnings._disagree(confusion(labels, predictions, 3)) == expected
+        assert score_warnings._agree_at_chance(confusion(labels, predictions, 3)) == expected
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(2, 4))

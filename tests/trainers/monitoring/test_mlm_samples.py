@@ -90,11 +90,11 @@ def test_long_rows_begin_shortly_before_the_first_mask():
     text = " ".join(["on"] * 12 + ["[MASK]>it"] + ["a"] * 9)
     features = batch(text)
     logits = logits_for(features, "it")
-    short = filled_masks(features, logits, ENGLISH, most_pieces=12)
+    short = filled_masks(features, logits, ENGLISH, most_tokens=12)
     assert short == ["… on on on [it→it 75%] a a a a a a a a …"]
-    (at_end,) = filled_masks(features, logits, ENGLISH, most_pieces=18)
+    (at_end,) = filled_masks(features, logits, ENGLISH, most_tokens=18)
     assert at_end == "… on on on on on on on on [it→it 75%] a a a a a a a a a"
-    (whole,) = filled_masks(features, logits, ENGLISH, most_pieces=22)
+    (whole,) = filled_masks(features, logits, ENGLISH, most_tokens=22)
     assert "…" not in whole
 
 
@@ -115,7 +115,7 @@ def test_any_example_is_one_line_with_its_masks(seed, instances, most):
     if instances > 1:
         del features["input_mask"]
     logits = generator.normal(size=(3, features["masked_lm_ids"].shape[1], len(VOCABULARY))).astype(np.float32)
-    lines = filled_masks(features, logits, VOCABULARY, examples=10, most_pieces=most)
+    lines = filled_masks(features, logits, VOCABULARY, examples=10, most_tokens=most)
     assert len(lines) == 3
     decoder = Tokenizer(VOCABULARY, do_lower_case=True)
     for row, line in enumerate(lines):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bert_model.config import BertConfig
-from trainers.monitoring.throughput import Rows, peak_flops, rows_of, work_of_update
+from trainers.monitoring.throughput import Rows, cost_of_step, peak_flops, rows_of
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_peaks_are_those_of_the_data_sheets(device, half, single):
 
 def test_the_work_of_an_update_of_base_is_the_published_six_flops_a_parameter_and_token():
     config = BertConfig.preset("base", 30522)
-    work = work_of_update(config, 256, [Rows(128, 20, 1000)], "length 128")
+    work = cost_of_step(config, 256, [Rows(128, 20, 1000)], "length 128")
     assert (work.sequences, work.tokens, work.label) == (256, 256 * 128, "length 128")
     # 85,054,464 weights of the layers' products and of attention over 128 positions, 3 x 2 operations each.
     layers = 12 * (4 * 768**2 + 2 * 768 * 3072 + 2 * 128 * 768)
@@ -63,8 +63,8 @@ def test_the_work_of_an_update_of_base_is_the_published_six_flops_a_parameter_an
 
 def test_rows_of_several_lengths_count_as_often_as_they_occur():
     config = BertConfig.preset("tiny", 100)
-    short, long = (work_of_update(config, 10, [Rows(*row, 1)]) for row in ((32, 4), (128, 20)))
-    mixed = work_of_update(config, 10, [Rows(32, 4, 300), Rows(128, 20, 100)])
+    short, long = (cost_of_step(config, 10, [Rows(*row, 1)]) for row in ((32, 4), (128, 20)))
+    mixed = cost_of_step(config, 10, [Rows(32, 4, 300), Rows(128, 20, 100)])
     assert mixed.tokens == 10 * (0.75 * 32 + 0.25 * 128)
     assert mixed.flops == pytest.approx(0.75 * short.flops + 0.25 * long.flops)
 

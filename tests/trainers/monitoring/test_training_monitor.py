@@ -54,7 +54,7 @@ def run(output: Path, last_step: int, stops: list[tuple[int, int]], eval_steps: 
                 if step % eval_steps == 0 or step == last_step:
                     with monitor.pause():
                         clock.now += 100
-                        monitor.evaluated(step, {"masked_lm_loss": 1 / step}, [f"at {step}"])
+                        monitor.record_evaluation(step, {"masked_lm_loss": 1 / step}, [f"at {step}"])
                 if step == saved:
                     state_at_save = json.loads(json.dumps(monitor.state()))
             if saved > checkpoint:
@@ -152,7 +152,7 @@ def test_only_the_chief_writes_and_shows(tmp_path, monkeypatch, capsys):
         monitor.begin_stage(FIRST)
         for step in range(1, 11):
             monitor.update(step, ratios(step), 0.0)
-        monitor.evaluated(10, {"loss": 1.0})
+        monitor.record_evaluation(10, {"loss": 1.0})
         assert monitor.state()["examples"] == 40
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out == ""
@@ -218,12 +218,12 @@ def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path):
         monitor.begin_stage(FIRST)
         for step in range(1, 31):
             monitor.update(step, {"loss": (1.0, 1.0)}, 0.0)
-        monitor.evaluated(30, {"loss": 9.0}, ["a [MASK -> b 50%] c", "# no heading"])
+        monitor.record_evaluation(30, {"loss": 9.0}, ["a [MASK -> b 50%] c", "# no heading"])
     with TrainingMonitor(tmp_path, 40, {}, {}, step=11) as monitor:
         monitor.begin_stage(FIRST)
         for step in range(12, 22):
             monitor.update(step, {"loss": (2.0, 1.0)}, 0.0)
-        monitor.evaluated(16, {"loss": 8.0}, ["x"])
+        monitor.record_evaluation(16, {"loss": 8.0}, ["x"])
     train, validation = (accumulated(tmp_path / "logs" / split) for split in ("train", "validation"))
     assert values(train, "loss") == [
         *((step, 1.0) for step in range(2, 11, 2)),

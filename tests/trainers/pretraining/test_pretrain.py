@@ -240,7 +240,7 @@ def test_evaluation_on_other_data_needs_the_same_vocabulary(tmp_path, options):
     other = tmp_path / "other"
     write_dataset(other, seed=3)
     assert pretrain.run(options("--do_eval", "--data", str(other))) == 0
-    pieces = Vocabulary((*VOCABULARY.pieces[:-1], "!"))
+    pieces = Vocabulary((*VOCABULARY.tokens[:-1], "!"))
     manifest = dataclasses.replace(load(other), vocab_sha256=pieces.sha256)
     (other / "dataset.json").write_text(manifest.to_json(), encoding="utf-8")
     (other / "vocab.txt").write_bytes(pieces.to_bytes())

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-# What scores of STS-B, the one regression task of GLUE, lie between.
+# The range of scores of STS-B, the one regression task of GLUE.
 LOWEST_SCORE, HIGHEST_SCORE = 0.0, 5.0
 
 
 def test_results(values: np.ndarray) -> bytes:
-    """`test_results.tsv` as run_classifier.py writes it: a line an example, without a header.
+    """Return `test_results.tsv` as run_classifier.py writes it: a line an example, without a header.
 
     Args:
         values: probabilities [N, n], tab-separated in the file, or scores [N].
@@ -24,7 +24,7 @@ def test_results(values: np.ndarray) -> bytes:
 
 
 def glue_submission(indices: Sequence[str], predictions: Sequence[str] | np.ndarray) -> bytes:
-    """The file of one task for the GLUE server: columns index and prediction.
+    """Return the file of one task for the GLUE server: columns index and prediction.
 
     Args:
         indices: what the test file calls the examples, N; their places from 0 where it has no such column.
@@ -40,8 +40,10 @@ def glue_submission(indices: Sequence[str], predictions: Sequence[str] | np.ndar
 
 
 def readable_predictions(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> bytes:
-    """A table with a header, a line a row: white space in a text becomes one space, so that no text has a tab or a line
-    end, and a text with a quotation mark is quoted as spreadsheets do.
+    """Return a table with a header, a line a row.
+
+    White space in a text becomes one space, so that no text has a tab or a line end. A text with a quotation mark is
+    quoted as spreadsheets do.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, delimiter="\t", lineterminator="\n")

@@ -32,18 +32,18 @@ TASKS = {
 
 
 def module_of(task: str) -> ModuleType:
-    """The module that reads a task's files."""
+    """Return the module that reads a task's files."""
     return importlib.import_module(TASKS[task])
 
 
 def add_task_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of every task."""
+    """Add the flags of every task."""
     for name in dict.fromkeys(TASKS.values()):
         importlib.import_module(name).add_arguments(parser)
 
 
 def task_defaults(task: str) -> dict[str, Any]:
-    """The flags of a task alone, as names of options with their defaults."""
+    """Return the options of a task's own flags with their defaults."""
     return {action.dest: action.default for action in _actions(TASKS[task])}
 
 

@@ -9,7 +9,7 @@ from trainers.errors import TaskDataError
 
 
 def read_text(path: Path) -> str:
-    """The content of a file, without a byte order mark; ends of lines as they are.
+    """Return the content of a file, without a byte order mark; ends of lines as they are.
 
     Raises:
         TaskDataError: it cannot be read, or is not UTF-8.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import beambert
 from pipelines.corpus import corpus_manifest
-from pipelines.sources import ReadOptions, SourceError, read_file, recognise, split_file
+from pipelines.sources import ReadOptions, SourceError, read_file, recognize_format, split_file
 from pipelines.sources.wikipedia import dump as reader
 from pipelines.sources.wikipedia import dump_pages
 
@@ -198,10 +198,10 @@ def test_what_is_no_dump_is_one_line(tmp_path):
 
 
 def test_recognised_by_content():
-    assert recognise("a", HEAD.encode()) == "wikipedia"
-    assert recognise("a.xml.bz2", b"\xef\xbb\xbf<?xml version='1.0'?>\n" + HEAD.encode()) == "wikipedia"
-    assert recognise("a", HEAD.encode("utf-16")) == "wikipedia"
-    assert recognise("a", b"A text about <mediawiki> tags") == "text"
+    assert recognize_format("a", HEAD.encode()) == "wikipedia"
+    assert recognize_format("a.xml.bz2", b"\xef\xbb\xbf<?xml version='1.0'?>\n" + HEAD.encode()) == "wikipedia"
+    assert recognize_format("a", HEAD.encode("utf-16")) == "wikipedia"
+    assert recognize_format("a", b"A text about <mediawiki> tags") == "text"
 
 
 # ---- Parts of one file

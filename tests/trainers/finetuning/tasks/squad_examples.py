@@ -21,7 +21,7 @@ def squad_file(contexts, questions):
             Question(f"q{number}", text, context, tuple(Answer(*answer) for answer in answers))
             for number, (text, context, answers) in enumerate(questions)
         ),
-        labelled=True,
+        labeled=True,
     )
 
 

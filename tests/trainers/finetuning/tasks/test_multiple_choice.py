@@ -20,7 +20,7 @@ from trainers.finetuning.tasks.text import multiple_choice
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
-PIECES = TOKENIZER.vocabulary.pieces
+PIECES = TOKENIZER.vocabulary.tokens
 
 # As the published files begin; the first column, an index, has no name.
 SWAG_HEADER = [

@@ -113,7 +113,7 @@ def test_answers_to_real_questions_equal_the_reference(
     file = read_squad(shared_data / f"squad/xquad.{language}.json", version_2=version_2).first(40)
     generator = np.random.default_rng(7)
     search = (20, 30, version_2)
-    reference = PlainTokenizer(released.pieces, lower)
+    reference = PlainTokenizer(released.tokens, lower)
     assert_same(file, Tokenizer(released, lower), reference, (96, 30, 64), search, generator, ties, tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_answers_to_real_questions_equal_the_reference(
     st.booleans(),
 )
 def test_answers_to_made_up_questions_equal_the_reference(tmp_path_factory, file, lower, sizes, search, seed, ties):
-    reference = PlainTokenizer(SMALL.pieces, lower)
+    reference = PlainTokenizer(SMALL.tokens, lower)
     directory = tmp_path_factory.mktemp("answers")
     generator = np.random.default_rng(seed)
     assert_same(file, Tokenizer(SMALL, lower), reference, sizes, search, generator, ties, directory)
@@ -150,7 +150,7 @@ def test_a_perfect_model_gets_every_answer_that_can_be_recovered(shared_data, re
     rows = window_rows(file, Tokenizer(released), 384, training=False)
     found = find_answers(file, rows, perfect_logits(rows), max_answer_length=longest)
     contexts, questions = plain(file)
-    reference = PlainTokenizer(released.pieces, True)
+    reference = PlainTokenizer(released.tokens, True)
     windows, _ = windows_of(contexts, questions, reference, 384, 128, 64, training=False)
     targets = {window.question: window for window in windows if window.target[0] in window.max_context}
     assert len(targets) == len(questions)

@@ -17,7 +17,7 @@ def question(number=1, text="green tea", start=0, **given):
 
 def test_real_file(shared_data):
     file = read_squad(shared_data / "squad/xquad.de.json", version_2=False, training=True)
-    assert (len(file.contexts), len(file.questions), file.labelled) == (240, 1190, True)
+    assert (len(file.contexts), len(file.questions), file.labeled) == (240, 1190, True)
     assert sum(map(len, file.contexts)) < 250_000  # Each context once.
     for item in file.questions:
         ((text, start),) = item.answers
@@ -49,7 +49,7 @@ def test_unanswerable_questions_and_plausible_answers(tmp_path):
 def test_a_test_file_has_no_answers(tmp_path):
     bare = {"id": "q1", "question": "what?"}
     file = read_squad(write_squad(tmp_path / "f.json", (CONTEXT, [bare])), version_2=False)
-    assert (file.labelled, file.questions[0].answers) == (False, ())
+    assert (file.labeled, file.questions[0].answers) == (False, ())
     with pytest.raises(TaskDataError, match="question q1: 'answers' is missing"):
         read_squad(tmp_path / "f.json", version_2=False, training=True)
     for questions in ([bare, question(2)], [question(2), bare]):

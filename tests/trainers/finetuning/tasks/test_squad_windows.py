@@ -47,7 +47,7 @@ def released(shared_data):
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize(("length", "stride", "longest_query"), [(384, 128, 64), (96, 30, 12), (70, 200, 40)])
 def test_rows_of_real_files_equal_the_reference(shared_data, released, language, length, stride, longest_query):
-    reference = PlainTokenizer(released.pieces, lower=True)
+    reference = PlainTokenizer(released.tokens, lower=True)
     path = shared_data / f"squad/xquad.{language}.json"
     # Small windows are many: every third question.
     for training in (True, False):
@@ -61,7 +61,7 @@ def test_rows_of_real_files_equal_the_reference(shared_data, released, language,
 
 def test_rows_of_a_cased_model_equal_the_reference(shared_data, released):
     file = read_squad(shared_data / "squad/xquad.de.json", version_2=False).first(200)
-    reference = PlainTokenizer(released.pieces, lower=False)
+    reference = PlainTokenizer(released.tokens, lower=False)
     assert_same(file, Tokenizer(released, do_lower_case=False), reference, 128, 40, 64, training=False)
 
 
@@ -94,7 +94,7 @@ def files(draw):
 @example(squad_file(["  ab"], [("a", 0, [("ab", 0)])]), True, 9, 1, 1, True)
 @example(squad_file(["a \u200b b"], [("a", 0, [("\u200b", 2)])]), True, 9, 1, 1, True)
 def test_rows_of_made_up_files_equal_the_reference(file, lower, length, stride, longest_query, training):
-    reference = PlainTokenizer(SMALL.pieces, lower)
+    reference = PlainTokenizer(SMALL.tokens, lower)
     assert_same(file, Tokenizer(SMALL, lower), reference, length, stride, longest_query, training)
 
 
@@ -129,5 +129,5 @@ def test_no_room_for_a_context_is_an_error_that_names_the_question():
 
 
 def test_a_file_without_answers_has_no_targets():
-    file = dataclasses.replace(squad_file(["a b"], [("a", 0, [])]), labelled=False)
+    file = dataclasses.replace(squad_file(["a b"], [("a", 0, [])]), labeled=False)
     assert window_rows(file, Tokenizer(SMALL), 9, training=False).targets == {}

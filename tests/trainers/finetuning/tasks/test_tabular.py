@@ -150,7 +150,7 @@ def test_real_sentences(shared_data, tmp_path):
     assert rows.targets["label_ids"].tolist() == [int(line.split("\t")[1]) for line in lines[1:40]]
     for number, line in enumerate(lines[1:40]):
         start, end = rows.row_splits[number : number + 2]
-        pieces = [tokenizer.vocabulary.pieces[piece] for piece in rows.ids[start:end]]
+        pieces = [tokenizer.vocabulary.tokens[piece] for piece in rows.ids[start:end]]
         assert pieces == ["[CLS]", *tokenizer.tokenize(line.split("\t")[0]), "[SEP]"]
 
 

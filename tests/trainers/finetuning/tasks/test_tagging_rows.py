@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.tagging.tagging_rows import FIRST_PIECES, tagging_rows, word_labels
+from trainers.finetuning.tasks.tagging.tagging_rows import FIRST_TOKENS, tagging_rows, word_labels
 
 LETTERS = "abcdefgh"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "abc")), False)
@@ -31,7 +31,7 @@ def test_sentences_that_fit():
     assert len(rows) == 3
     # First pieces alone are labelled: of "a", of "abc ##d", of "c ##e", and of the unknown word.
     assert rows.targets["label_ids"].tolist() == [-1, 0, 1, -1, 3, -1, -1, -1, 4, -1, -1, -1]
-    assert rows.extras[FIRST_PIECES].tolist() == [1, 2, -1, 4, 8, -1]
+    assert rows.extras[FIRST_TOKENS].tolist() == [1, 2, -1, 4, 8, -1]
     assert (rows.truncated, rows.skipped, rows.segment_ids.any()) == (0, 0, False)
     assert (rows.ids.dtype, rows.segment_ids.dtype, rows.row_splits.dtype) == (np.int32, np.int32, np.int64)
     assert rows.targets["label_ids"].dtype == np.int32
@@ -51,7 +51,7 @@ def test_a_document_stands_around_its_sentence():
     words = list("abcdefgh" * 3)
     splits, documents = np.array([0, 2, 7, 12, 16, 20, 24]), np.array([0, 4, 6])
     rows = tagging_rows(words, splits, documents, np.arange(24, dtype=np.int32), TOKENIZER, 10)
-    shown = ["".join(TOKENIZER.vocabulary.pieces[piece] for piece in row[1:-1]) for row in rows_of(rows)]
+    shown = ["".join(TOKENIZER.vocabulary.tokens[piece] for piece in row[1:-1]) for row in rows_of(rows)]
     # Room for eight: the first document has 16 pieces, the second 8.
     assert shown == ["".join(words)[start : start + 8] for start in (0, 1, 6, 8, 16, 16)]
     labels = [rows.targets["label_ids"][start + 1 : start + 9].tolist() for start in rows.row_splits[:-1]]
@@ -82,7 +82,7 @@ def test_every_word_is_answered_for_once(sentences, length, with_context, data):
     assert rows.truncated == sum(sum(len(pieces_of(word)) for word in sentence) > room for sentence in sentences)
     # Labels stand at the first pieces, each once.
     found = rows.targets["label_ids"]
-    firsts = rows.extras[FIRST_PIECES]
+    firsts = rows.extras[FIRST_TOKENS]
     assert sorted(found[found >= 0].tolist()) == [number for number, pieces in enumerate(own) if pieces]
     for number, (pieces, first) in enumerate(zip(own, firsts.tolist(), strict=True)):
         assert first == -1 if not pieces else (found[first] == number and rows.ids[first] == pieces[0])

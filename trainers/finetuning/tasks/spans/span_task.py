@@ -27,7 +27,7 @@ SHOWN, SHOWN_WRONG = 30, 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this task, by the names that run_squad.py has for them."""
+    """Add the flags of this task, by the names that run_squad.py has for them."""
     group = parser.add_argument_group("squad")
     group.add_argument(
         "--train_file",
@@ -100,7 +100,7 @@ def _threshold(text: str) -> float | str:
 
 
 class SpanTask:
-    """See `contract.FinetuningTask`.
+    """Answer questions by spans; see `finetuning_task.FinetuningTask`.
 
     Args:
         files: by split.
@@ -129,45 +129,45 @@ class SpanTask:
         self.eval_splits = tuple(split for split in self.predict_splits if split == DEV)
 
     def fingerprint(self, split: str) -> str:
-        """Hex digest over questions, contexts, answers and the options of the windows."""
+        """Return the hex digest of questions, contexts, answers and the options of the windows."""
         content = json.dumps([self.files[split].digest(), split == TRAIN, self.windows], sort_keys=True)
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """A row a window; see `squad_windows.window_rows`."""
+        """Return a row a window; see `squad_windows.window_rows`."""
         return window_rows(self.files[split], tokenizer, max_seq_length, training=split == TRAIN, **self.windows)
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """exact_match and f1, or with --version_2_with_negative the keys of `squad_scores.scores_of_2_0`."""
+        """Return exact_match and f1, or with --version_2_with_negative the keys of `squad_scores.scores_of_2_0`."""
         answers = self._answers(split, rows, logits)
         threshold = self._used_threshold(split, answers)
-        golds = self._golds(split)
+        golds = self._gold_answers(split)
         texts = [answer.chosen(threshold).text for answer in answers]
         if not self.version_2:
             return scores_of_1_1(golds, texts)
         return scores_of_2_0(golds, texts, _null_odds(answers))
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
-        """See `contract.FinetuningTask`: no question is answered, which counts where some have no answer."""
+        """Return the scores of answering no question, which counts where some have no answer."""
         if not self.version_2:
             return {}
-        golds = self._golds(split)
+        golds = self._gold_answers(split)
         level = 100 * sum(not answers for answers in golds) / max(len(golds), 1)
         return {"exact_no_answer": level, "f1_no_answer": level}
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """predictions.json and so on; with "test_" before them for a test file, where there is a dev file too."""
+        """Write predictions.json and so on; with the prefix "test_" for a test file beside a dev file."""
         answers = self._answers(split, rows, logits)
         prefix = "test_" if split == TEST and DEV in self.files else ""
         return write_answers(self.files[split], answers, output, self._used_threshold(split, answers), prefix)
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """A sample of the answers: the most confident wrong ones first, then the most confident right ones."""
+        """Return a sample of the answers: the most confident wrong ones first, then the most confident right ones."""
         file = self.files[split]
         answers = self._answers(split, rows, logits)
         threshold = self._used_threshold(split, answers)
         chosen = [answer.chosen(threshold) for answer in answers]
-        scores = question_scores(self._golds(split), [candidate.text for candidate in chosen])
+        scores = question_scores(self._gold_answers(split), [candidate.text for candidate in chosen])
         exact = scores.exact
         probabilities = [
             answer.probabilities()[answer.n_best.index(candidate)] if candidate in answer.n_best else 0.0
@@ -200,20 +200,20 @@ class SpanTask:
             self._found = split, logits, find_answers(self.files[split], rows, list(logits), **self.search)
         return self._found[2]
 
-    def _golds(self, split: str) -> list[list[str]]:
+    def _gold_answers(self, split: str) -> list[list[str]]:
         return [[answer.text for answer in question.answers] for question in self.files[split].questions]
 
     def _used_threshold(self, split: str, answers: Sequence[Answers]) -> float:
-        """The threshold as a number: that of the flag, or what is best for f1 whatever it is."""
+        """Return the threshold as a number: the flag's, or the best one for f1."""
         if not isinstance(self.threshold, str):
             return self.threshold
         texts = [answer.best.text if answer.best else "" for answer in answers]
-        scores = question_scores(self._golds(split), texts)
+        scores = question_scores(self._gold_answers(split), texts)
         return best_threshold(scores.f1, scores.has_answer, texts, _null_odds(answers))[1]
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001
-    """Reads and checks the files.
+    """Read and check the files.
 
     Where the test split is wanted, the predict file is read too, and a test file only if there is one: SQuAD's own is
     not public. A predict file without answers is the test split.
@@ -236,10 +236,10 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     if TRAIN in wanted:
         path = _path(config, "train_file", TRAIN)
         files[TRAIN] = read_squad(path, version_2=version_2, training=True).first(config.max_train_samples)
-    test = _found(config, TEST) if TEST in wanted and not config.predict_file else None
-    if DEV in wanted or (TEST in wanted and (config.predict_file or _found(config, DEV) or not test)):
+    test = _existing_paths(config, TEST) if TEST in wanted and not config.predict_file else None
+    if DEV in wanted or (TEST in wanted and (config.predict_file or _existing_paths(config, DEV) or not test)):
         file = read_squad(_path(config, "predict_file", DEV), version_2=version_2)
-        if file.labelled:
+        if file.labeled:
             files[DEV] = file.first(config.max_eval_samples)
         elif getattr(config, "do_eval", False):
             raise TaskDataError(f"{file.path} has no answers to evaluate on; leave --do_eval out or give another file")
@@ -259,7 +259,7 @@ def _names(config: FinetuneConfig, split: str) -> tuple[str, str]:
     return f"{split}-v{'2.0' if config.version_2_with_negative else '1.1'}.json", f"{split}.json"
 
 
-def _found(config: FinetuneConfig, split: str) -> Path | None:
+def _existing_paths(config: FinetuneConfig, split: str) -> Path | None:
     if config.data_dir is None:
         return None
     paths = [Path(config.data_dir, name) for name in _names(config, split)]
@@ -267,10 +267,10 @@ def _found(config: FinetuneConfig, split: str) -> Path | None:
 
 
 def _path(config: FinetuneConfig, flag: str, split: str) -> Path:
-    given = getattr(config, flag)
-    if given:
-        return Path(given)
-    path = _found(config, split)
+    value = getattr(config, flag)
+    if value:
+        return Path(value)
+    path = _existing_paths(config, split)
     if path is None:
         where = f"{config.data_dir} has no" if config.data_dir is not None else "there is no --data_dir with a"
         raise TaskDataError(f"{where} {' or '.join(_names(config, split))}; put it there or give --{flag}")
@@ -282,7 +282,7 @@ def _null_odds(answers: Sequence[Answers]) -> list[float]:
 
 
 def _gold_spans(file: SquadFile, number: int) -> list[list[int]]:
-    """Where the answers of a question stand in its context; those that stand nowhere are left out."""
+    """Return where the answers of a question are in its context; those found nowhere are left out."""
     question = file.questions[number]
     context = file.contexts[question.context]
     spans = []

@@ -3,7 +3,7 @@
 Follows `write_predictions` and `get_final_text` in google-research/bert, run_squad.py, where it does not crash. There
 logits are as long as the longest row, and padding can be among the 20 best; here the 20 are taken from the row itself.
 
-Letters in shapes: N rows, Q questions, K the best starts or ends of a row, M candidates, P pieces of all contexts.
+Letters in shapes: N rows, Q questions, K the best starts or ends of a row, M candidates, P tokens of all contexts.
 """
 
 import dataclasses
@@ -44,13 +44,13 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The sum of both logits, what candidates are ordered by."""
+        """Return the sum of both logits, by which candidates are ordered."""
         return self.start_logit + self.end_logit
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a model answers to one question.
+    """A model's answers to one question.
 
     Attributes:
         n_best: the best first, no text twice; with version_2 one of them is "", if need be as one more.
@@ -63,7 +63,7 @@ class Answers:
     null_odds: float | None
 
     def chosen(self, threshold: float) -> Candidate:
-        """The answer: with version_2 "" if the null odds exceed the threshold, else the best text."""
+        """Return the answer: with version_2 "" if the null odds exceed the threshold, else the best text."""
         if self.null_odds is None:
             return self.n_best[0]
         if self.best is None or self.null_odds > threshold:
@@ -71,7 +71,7 @@ class Answers:
         return self.best
 
     def probabilities(self) -> list[float]:
-        """The softmax over the scores of the n best."""
+        """Return the softmax over the scores of the n best."""
         largest = max(candidate.score for candidate in self.n_best)
         powers = [math.exp(candidate.score - largest) for candidate in self.n_best]
         total = sum(powers)
@@ -87,11 +87,10 @@ def find_answers(
     max_answer_length: int = 30,
     version_2: bool = False,
 ) -> list[Answers]:
-    """Answers every question of a file.
+    """Answer every question of a file.
 
-    Candidates are the n_best_size best starts of a row with its n_best_size best ends, where both are in the context,
-    the start has most of its context in this row, and there are at most max_answer_length pieces from one to the
-    other.
+    Candidates are the n_best_size best starts of a row with its n_best_size best ends, at most max_answer_length tokens
+    apart. Both are in the context, and the start has most of its context in this row.
 
     Args:
         file: what the rows were made from.
@@ -107,8 +106,8 @@ def find_answers(
         # As many questions as have at most _CHUNK rows, but one at least.
         first = len(answers)
         last = max(first + 1, int(np.searchsorted(row_starts, row_starts[first] + _CHUNK, "right")) - 1)
-        found = _candidates(rows, range(row_starts[first], row_starts[last]), logits, n_best_size, max_answer_length)
-        bounds = np.searchsorted(found.questions, np.arange(first, last + 1)).tolist()
+        spans = _candidates(rows, range(row_starts[first], row_starts[last]), logits, n_best_size, max_answer_length)
+        bounds = np.searchsorted(spans.questions, np.arange(first, last + 1)).tolist()
         for question in range(first, last):
             null = None
             if version_2:
@@ -117,14 +116,14 @@ def find_answers(
                 start_logit, end_logit = min(nulls, key=sum, default=(0.0, 0.0))
                 null = Candidate("", start_logit, end_logit, None)
             places = range(bounds[question - first], bounds[question - first + 1])
-            answers.append(_answers(texts, found, places, null, n_best_size))
+            answers.append(_answers(texts, spans, places, null, n_best_size))
     return answers
 
 
 def write_answers(
     file: SquadFile, answers: Sequence[Answers], output: Path, threshold: float = 0.0, prefix: str = ""
 ) -> list[Path]:
-    """Writes predictions.json, nbest_predictions.json and, with version_2, null_odds.json, as run_squad.py does.
+    """Write predictions.json, nbest_predictions.json and, with version_2, null_odds.json, as run_squad.py does.
 
     Args:
         file: the questions.
@@ -149,7 +148,7 @@ def write_answers(
 
 
 def _n_best_json(answers: Mapping[str, Answers]) -> str:
-    """What `json.dumps` with an indent of 4 makes of the n best, many times faster."""
+    """Return the n best as `json.dumps` with an indent of 4 does, many times faster."""
     questions = []
     for question_id, answer in answers.items():
         candidates = [
@@ -164,12 +163,12 @@ def _n_best_json(answers: Mapping[str, Answers]) -> str:
 
 
 class _Candidates(NamedTuple):
-    """Spans of pieces, by question, the best first.
+    """Spans of tokens, by question, the best first.
 
     Attributes:
         questions: int64 [M].
         scores, start_logits, end_logits: float64 [M].
-        firsts, lasts: int64 [M], pieces, counted in the context.
+        firsts, lasts: int64 [M], tokens, counted in the context.
     """
 
     questions: np.ndarray
@@ -181,18 +180,18 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(
-    rows: Rows, some: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
+    rows: Rows, row_range: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
 ) -> _Candidates:
-    """The candidates of some rows; of equal scores first those of earlier windows, then of better starts and ends."""
-    extras, where = rows.extras, slice(some.start, some.stop)
-    lengths = np.diff(rows.row_splits[some.start : some.stop + 1])  # [n]
+    """Return the candidates of some rows, ties by earlier window, then by better start and end."""
+    extras, where = rows.extras, slice(row_range.start, row_range.stop)
+    lengths = np.diff(rows.row_splits[row_range.start : row_range.stop + 1])  # [n]
     width = int(lengths.max(initial=0))
     inside = np.arange(width) < lengths[:, None]  # [n, S]
     flat = np.concatenate([np.zeros((2, 0), np.float32), *logits[where]], axis=1)  # [2, T]
     matrices = np.full((2, len(lengths), width), -np.inf, np.float32)
     matrices[:, inside] = flat
     is_max_context = np.zeros(inside.shape, bool)
-    is_max_context[inside] = extras["max_context"][rows.row_splits[some.start] : rows.row_splits[some.stop]]
+    is_max_context[inside] = extras["max_context"][rows.row_splits[row_range.start] : rows.row_splits[row_range.stop]]
     starts, ends = np.argsort(-matrices, axis=2, kind="stable")[:, :, :n_best_size]  # [n, K] each
 
     before, end_of_context = extras["befores"][where], lengths - 1
@@ -208,19 +207,19 @@ def _candidates(
     scores = start_logits + end_logits
     questions = extras["examples"][where][row].astype(np.int64)
     order = np.lexsort((-scores, questions))  # Stable.
-    # Where a row's position 0 would be among the pieces of its context.
+    # Where a row's position 0 would be among the tokens of its context.
     origin = extras["window_starts"][where][row].astype(np.int64) - before[row]
     return _Candidates(
         *(values[order] for values in (questions, scores, start_logits, end_logits, start + origin, end + origin))
     )
 
 
-def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate | None, n_best_size: int) -> Answers:
-    """The n best of a question."""
-    ordered = texts.candidates(found, places)
+def _answers(texts: "_Texts", spans: _Candidates, places: range, null: Candidate | None, n_best_size: int) -> Answers:
+    """Return the n best of a question."""
+    ordered = texts.candidates(spans, places)
     if null is not None:
-        # Behind those of the same score.
-        better = int(np.searchsorted(-found.scores[places.start : places.stop], -null.score, "right"))
+        # After those of the same score.
+        better = int(np.searchsorted(-spans.scores[places.start : places.stop], -null.score, "right"))
         ordered = itertools.chain(itertools.islice(ordered, better), [null], ordered)
     seen: set[str] = set()
     n_best: list[Candidate] = []
@@ -232,7 +231,7 @@ def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate
                 break
     best = next((candidate for candidate in n_best if candidate.text), None)
     if best is None and places:  # n_best_size is 1.
-        best = next(texts.candidates(found, places))
+        best = next(texts.candidates(spans, places))
     if null is None:
         return Answers(tuple(n_best) or (Candidate("empty", 0.0, 0.0, None),), best, None)
     if null.text not in seen:
@@ -242,10 +241,10 @@ def _answers(texts: "_Texts", found: _Candidates, places: range, null: Candidate
 
 
 class _Texts:
-    """Spans of pieces to texts of the contexts: `get_final_text`, without tokenizing anything again.
+    """Convert spans of tokens to texts of the contexts: `get_final_text`, without tokenizing anything again.
 
-    The released code takes the words, set apart by `SPACES`, that the pieces come from; splits them once more by the
-    rules of the tokenizer, without WordPiece; looks in this normal text for the text of the pieces; and if words and
+    The released code takes the words, set apart by `SPACES`, that the tokens come from; splits them once more by the
+    rules of the tokenizer, without WordPiece; looks in this normal text for the text of the tokens; and if words and
     normal text have as many characters, spaces aside, gives the characters that stand at the same places in the words,
     else whole words. Spaces between words come out as one.
     """
@@ -256,14 +255,14 @@ class _Texts:
         sizes = np.diff(splits)
         self.splits = splits
         self.contexts = np.array([question.context for question in file.questions], np.int64)  # [Q]
-        self.words = words = Words.of(file.contexts)
-        # Of each piece.
+        self.words = words = Words.from_contexts(file.contexts)
+        # Of each token.
         characters = extras["piece_offsets"][:, 0] + np.repeat(words.context_starts, sizes)
         self.word = words.of_character[characters]
         self.unknown_before = np.concatenate([[0], np.cumsum(extras["unknown"])])
         # Of each word.
-        self.first_piece = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
-        # Normal texts of all contexts, a newline after each; places of pieces in it.
+        self.first_token = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
+        # Normal texts of all contexts, a newline after each; places of tokens in it.
         lower = bool(extras["do_lower_case"])
         normal = [" ".join(split_words(context, lower)) + "\n" for context in file.contexts]
         self.normal = "".join(normal)
@@ -279,38 +278,38 @@ class _Texts:
         self.solid_before = np.concatenate([[0], np.cumsum(in_word)])
         self.solid = np.flatnonzero(in_word)
 
-    def candidates(self, found: _Candidates, places: range) -> Iterator[Candidate]:
-        """The candidates at some places of those that were found."""
+    def candidates(self, spans: _Candidates, places: range) -> Iterator[Candidate]:
+        """Return the candidates at some places of those that were found."""
         for begin in range(places.start, places.stop, _BLOCK):
-            yield from self._block(found, slice(begin, min(begin + _BLOCK, places.stop)))
+            yield from self._block(spans, slice(begin, min(begin + _BLOCK, places.stop)))
 
-    def _block(self, found: _Candidates, block: slice) -> Iterator[Candidate]:
-        context = self.contexts[found.questions[block]]
-        first, last = found.firsts[block] + self.splits[context], found.lasts[block] + self.splits[context]
+    def _block(self, spans: _Candidates, block: slice) -> Iterator[Candidate]:
+        context = self.contexts[spans.questions[block]]
+        first, last = spans.firsts[block] + self.splits[context], spans.lasts[block] + self.splits[context]
         # The words, and where they stand in the normal text.
         first_word, last_word = self.word[first], self.word[last]
         start, end = self.words.starts[first_word], self.words.ends[last_word]
         begin, stop = (
-            self.places[self.first_piece[first_word], 0],
-            self.places[self.first_piece[last_word + 1] - 1, 1],
+            self.places[self.first_token[first_word], 0],
+            self.places[self.first_token[last_word + 1] - 1, 1],
         )
         # "[UNK]" does not stand in a text.
         known = self.unknown_before[last + 1] == self.unknown_before[first]
         solid, normal = self.solid_before[start], self.normal_before[begin]
         aligned = known & (self.normal_before[stop] - normal == self.solid_before[end] - solid)
         columns = (
-            *(values[block] for values in (found.start_logits, found.end_logits)),
+            *(values[block] for values in (spans.start_logits, spans.end_logits)),
             *(self.words.context_starts[context], start, end, aligned, begin, stop),
             *(self.places[first, 0], self.places[last, 1], solid - normal),
         )
         lists = (column.tolist() for column in columns)
-        for start_logit, end_logit, origin, a, b, is_aligned, lowest, highest, piece, piece_end, shift in zip(
+        for start_logit, end_logit, origin, a, b, is_aligned, lowest, highest, token, token_end, shift in zip(
             *lists, strict=True
         ):
             if is_aligned:
-                # Not always where the pieces stand: what is looked for may stand before them in the same word.
-                at = self.normal.find(self.normal[piece:piece_end], lowest, highest)
+                # Not always where the tokens stand: what is looked for may stand before them in the same word.
+                at = self.normal.find(self.normal[token:token_end], lowest, highest)
                 a = self.solid.item(shift + self.normal_before.item(at))
-                b = self.solid.item(shift + self.normal_before.item(at + piece_end - piece - 1)) + 1
+                b = self.solid.item(shift + self.normal_before.item(at + token_end - token - 1)) + 1
             text = SPACING.sub(" ", self.words.text[a:b])
             yield Candidate(text, start_logit, end_logit, (a - origin, b - origin))

@@ -1,9 +1,9 @@
-"""Questions and contexts as pieces, and which pieces an answer is.
+"""Questions and contexts as tokens, and the tokens of answers.
 
 Follows `read_squad_examples` and `_improve_answer_span` in google-research/bert, run_squad.py, for all questions at
 once.
 
-Letters in shapes: C contexts, W words of all of them, P pieces of all of them, Q questions.
+Letters in shapes: C contexts, W words of all of them, P tokens of all of them, Q questions.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ from pipelines.instances.ragged import ranges
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
-# What stands between the words of a context; the tokenizer knows more kinds of space.
+# What stands between the words of a context; the tokenizer has more kinds of space.
 SPACES = " \t\r\n\u202f"
 SPACING = re.compile(f"[{SPACES}]+")
-# In the place of a piece: the question has no answer, or none of its answers is found.
+# In the place of a token: the question has no answer, or none of its answers is found.
 NO_ANSWER, NOT_FOUND = -1, -2
 
 
@@ -43,8 +43,8 @@ class Words:
     of_character: np.ndarray
 
     @classmethod
-    def of(cls, contexts: Sequence[str]) -> "Words":
-        """Finds the words of contexts."""
+    def from_contexts(cls, contexts: Sequence[str]) -> "Words":
+        """Find the words of contexts."""
         text = "".join(f"{context}\n" for context in contexts)
         characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         spaces = np.isin(characters, [ord(space) for space in SPACES])
@@ -59,13 +59,13 @@ class Words:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """Contexts and questions as pieces.
+    """Contexts and questions as tokens.
 
     Attributes:
         words: of the contexts.
         ids, offsets: int32 [P] and [P, 2], as the tokenizer gives them; offsets count in the context.
         splits: int64 [C + 1].
-        first_pieces: int64 [W + 1], place of each word's first piece, or of the next word's if it has none.
+        first_tokens: int64 [W + 1], place of each word's first token, or of the next word's if it has none.
         question_ids, question_splits: int32, int64 [distinct questions + 1].
         questions: int64 [Q], which of the distinct ones.
     """
@@ -74,27 +74,27 @@ class Encoded:
     ids: np.ndarray
     offsets: np.ndarray
     splits: np.ndarray
-    first_pieces: np.ndarray
+    first_tokens: np.ndarray
     question_ids: np.ndarray
     question_splits: np.ndarray
     questions: np.ndarray
 
 
 def encode(file: SquadFile, tokenizer: Tokenizer) -> Encoded:
-    """Return the contexts and questions of a file as pieces."""
-    words = Words.of(file.contexts)
+    """Return the contexts and questions of a file as tokens."""
+    words = Words.from_contexts(file.contexts)
     ids, splits, offsets = tokenizer.encode_batch_with_offsets(file.contexts)
     characters = offsets[:, 0] + np.repeat(words.context_starts, np.diff(splits))  # [P]
-    word_of_piece = words.of_character[characters]
-    first_pieces = np.searchsorted(word_of_piece, np.arange(len(words.starts) + 1))
+    word_of_token = words.of_character[characters]
+    first_tokens = np.searchsorted(word_of_token, np.arange(len(words.starts) + 1))
     distinct: dict[str, int] = {}
     questions = np.array([distinct.setdefault(question.text, len(distinct)) for question in file.questions], np.int64)
     question_ids, question_splits = tokenizer.encode_batch(list(distinct))
-    return Encoded(words, ids, offsets, splits, first_pieces, question_ids, question_splits, questions)
+    return Encoded(words, ids, offsets, splits, first_tokens, question_ids, question_splits, questions)
 
 
-def answer_pieces(file: SquadFile, encoded: Encoded, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """First and last piece of each question's first answer that can be found.
+def answer_tokens(file: SquadFile, encoded: Encoded, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and last token of each question's first answer that can be found.
 
     Returns:
         int64 [Q] each, counted in the context; NO_ANSWER for both where the question has none, NOT_FOUND where none
@@ -111,27 +111,27 @@ def answer_pieces(file: SquadFile, encoded: Encoded, tokenizer: Tokenizer) -> tu
                 starts.append(answer.start)
                 texts.append(answer.text)
     owner, context = np.array(owners, np.int64), np.array(contexts, np.int64)
-    found, first, last = _found_in_words(encoded, context, np.array(starts, np.int64), texts)
-    first, last = _improved(encoded, first, last, *tokenizer.encode_batch(texts))
+    is_match, first, last = _match_words(encoded, context, np.array(starts, np.int64), texts)
+    first, last = _narrow(encoded, first, last, *tokenizer.encode_batch(texts))
     firsts = np.array([NOT_FOUND if question.answers else NO_ANSWER for question in file.questions], np.int64)
     lasts = firsts.copy()
-    usable = np.flatnonzero(found & (first <= last))[::-1]  # Backwards, so that a question's first answer stays.
+    usable = np.flatnonzero(is_match & (first <= last))[::-1]  # Backwards, so that a question's first answer stays.
     firsts[owner[usable]] = (first - encoded.splits[context])[usable]
     lasts[owner[usable]] = (last - encoded.splits[context])[usable]
     return firsts, lasts
 
 
-def _found_in_words(
+def _match_words(
     encoded: Encoded, context: np.ndarray, starts: np.ndarray, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether answers stand in the words that their places touch; and the first and last piece of these words.
+    """Return whether answers stand in the words at their places; and the first and last token of these words.
 
     Args:
         context, starts: int64 [answers].
         texts: the answers.
 
     Returns:
-        bool [answers] and int64 [answers] twice, among the pieces of all contexts.
+        bool [answers] and int64 [answers] twice, among the tokens of all contexts.
     """
     words = encoded.words
     place = words.context_starts[context] + starts
@@ -142,19 +142,19 @@ def _found_in_words(
     # A space before the first word has the index -1 in the released code, which is its last word.
     first_word = np.where(first_word < lowest, highest, first_word)
     last_word = np.maximum(last_word, lowest)
-    found = np.zeros(len(texts), bool)
+    is_match = np.zeros(len(texts), bool)
     spans = zip(words.starts[first_word].tolist(), words.ends[last_word].tolist(), texts, strict=True)
     for number, (start, end, text) in enumerate(spans):
-        # Two kinds of space: those between words, and all that Python knows.
-        found[number] = " ".join(text.split()) in SPACING.sub(" ", words.text[start:end])
-    found &= touched & (first_word <= last_word)
-    return found, encoded.first_pieces[first_word], encoded.first_pieces[last_word + 1] - 1
+        # Two kinds of space: those between words, and all of Python's.
+        is_match[number] = " ".join(text.split()) in SPACING.sub(" ", words.text[start:end])
+    is_match &= touched & (first_word <= last_word)
+    return is_match, encoded.first_tokens[first_word], encoded.first_tokens[last_word + 1] - 1
 
 
-def _improved(
+def _narrow(
     encoded: Encoded, first: np.ndarray, last: np.ndarray, answer_ids: np.ndarray, answer_splits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Narrows spans to the first pieces in them that are the answer's own; spans without such stay."""
+    """Narrow spans to the first tokens in them that are the answer's own; spans without such stay."""
     size = np.diff(answer_splits)
     # [candidates]: every place where the answer could start.
     candidates = np.where(size > 0, np.maximum(last - first + 2 - size, 0), 0)

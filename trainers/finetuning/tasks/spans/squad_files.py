@@ -1,4 +1,4 @@
-"""Files in the JSON of SQuAD 1.1 and 2.0: what they hold, and what is wrong with them.
+"""Files in the JSON of SQuAD 1.1 and 2.0, and the errors in them.
 
     {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
         {"id": ..., "question": ..., "is_impossible": ..., "answers": [{"text": ..., "answer_start": ...}]}]}]}]}
@@ -46,22 +46,22 @@ class Question(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SquadFile:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         path: of the file.
         contexts: each once, however many questions it has.
         questions: in the order of the file.
-        labelled: whether the file tells answers; a test file does not.
+        labeled: whether the file has answers; a test file has none.
     """
 
     path: Path
     contexts: tuple[str, ...]
     questions: tuple[Question, ...]
-    labelled: bool
+    labeled: bool
 
     def first(self, count: int | None) -> "SquadFile":
-        """The first questions, all for None, and the contexts that they have."""
+        """Return a file with the first questions, all for None, and their contexts."""
         if count is None or count >= len(self.questions):
             return self
         questions = self.questions[:count]
@@ -69,17 +69,17 @@ class SquadFile:
         return dataclasses.replace(self, contexts=contexts, questions=questions)
 
     def where(self, question: int) -> str:
-        """What a question is called in a message or a report."""
+        """Return the name of a question for a message or a report."""
         return f"{self.path.name}, question {self.questions[question].id}"
 
     def digest(self) -> str:
-        """Hex digest of contexts, questions and answers."""
-        content = json.dumps([self.contexts, self.questions, self.labelled])
+        """Return the hex digest of contexts, questions and answers."""
+        content = json.dumps([self.contexts, self.questions, self.labeled])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def read_squad(path: Path, *, version_2: bool, training: bool = False) -> SquadFile:
-    """Reads a file.
+    """Read a file.
 
     A context that stands in the file twice is kept once, and its number is that of the first.
 
@@ -99,7 +99,7 @@ def read_squad(path: Path, *, version_2: bool, training: bool = False) -> SquadF
         reader.read_article(number, article)
     if not reader.questions:
         raise TaskDataError(f"{path} has no questions; give a file in the JSON of SQuAD that has some")
-    return SquadFile(path, tuple(reader.contexts), tuple(reader.questions), reader.labelled)
+    return SquadFile(path, tuple(reader.contexts), tuple(reader.questions), reader.labeled)
 
 
 def _parse(path: Path) -> Any:
@@ -121,7 +121,7 @@ _KINDS = {str: "a text", int: "a whole number", list: "a list", dict: "an object
 
 
 def _field(holder: Any, key: str, kind: type, place: str) -> Any:
-    """A value of an object, of the one type that it must have."""
+    """Return a value of an object, of the one type that it must have."""
     if not isinstance(holder, dict):
         raise TaskDataError(f"{place}: {_short(holder)} stands where an object with {key!r} should; mend it")
     if key not in holder:
@@ -138,13 +138,13 @@ def _short(value: Any) -> str:
 
 
 class _Reader:
-    """Collects contexts and questions, article by article."""
+    """Collect contexts and questions, article by article."""
 
     def __init__(self, name: str, version_2: bool, training: bool) -> None:
         self.name, self.version_2, self.training = name, version_2, training
         self.contexts: dict[str, int] = {}
         self.questions: list[Question] = []
-        self.labelled = False
+        self.labeled = False
         self.ids: set[str] = set()
         self.without_answers: str | None = None  # The first such place.
 
@@ -171,18 +171,18 @@ class _Reader:
 
     def _answers(self, question: dict[str, Any], context: str, place: str) -> tuple[Answer, ...]:
         if "answers" not in question and not self.training:
-            if self.labelled:
+            if self.labeled:
                 raise TaskDataError(f"{place}: 'answers' is missing, which others have; add it, or leave out all")
             self.without_answers = self.without_answers or place
             return ()
         if self.without_answers:
             raise TaskDataError(f"{self.without_answers}: 'answers' is missing, which others have; add it")
-        self.labelled = True
+        self.labeled = True
         answers = tuple(self._answer(answer, context, place) for answer in _field(question, "answers", list, place))
         if self.version_2:
             if "is_impossible" in question and _field(question, "is_impossible", bool, place) is bool(answers):
-                said = "is true, yet it has answers" if answers else "is false, yet it has no answers"
-                raise TaskDataError(f"{place}: 'is_impossible' {said}; change one of them")
+                contradiction = "is true, yet it has answers" if answers else "is false, yet it has no answers"
+                raise TaskDataError(f"{place}: 'is_impossible' {contradiction}; change one of them")
         elif not answers:
             raise TaskDataError(f"{place} has no answers; for data like SQuAD 2.0 give --version_2_with_negative")
         return answers

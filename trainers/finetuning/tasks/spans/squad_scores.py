@@ -18,17 +18,17 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 @lru_cache(maxsize=2**16)
 def normalized(text: str) -> str:
-    """An answer as it is compared: lower case, without ASCII punctuation and articles, single spaces."""
+    """Return an answer in its normal form: lower case, no ASCII punctuation or articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, prediction: str) -> float:
-    """1 for answers that are equal when normalized, else 0."""
+    """Return 1 for answers that are equal when normalized, else 0."""
     return float(normalized(gold) == normalized(prediction))
 
 
 def f1_score(gold: str, prediction: str) -> float:
-    """F1 of the words of two normalized answers, each counted as often as it occurs; 0 without a common word."""
+    """Return the F1 of the words of two normalized answers, with multiplicity; 0 without a common word."""
     gold_words, words = normalized(gold).split(), normalized(prediction).split()
     common = sum((Counter(gold_words) & Counter(words)).values())
     if not common:
@@ -38,7 +38,7 @@ def f1_score(gold: str, prediction: str) -> float:
 
 
 def scores_of_1_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
-    """The scores of SQuAD 1.1, in percent.
+    """Return the scores of SQuAD 1.1, in percent.
 
     Args:
         golds: of each question the answers that people gave, one or more.
@@ -62,7 +62,7 @@ class Scores(NamedTuple):
 
 
 def question_scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> Scores:
-    """Scores each question by the rules of SQuAD 2.0.
+    """Score each question by the rules of SQuAD 2.0.
 
     Args:
         golds: of each question the answers that people gave; none where it has none.
@@ -81,13 +81,13 @@ def question_scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) 
 def scores_of_2_0(
     golds: Sequence[Sequence[str]], predictions: Sequence[str], null_odds: Sequence[float]
 ) -> dict[str, float]:
-    """The scores of SQuAD 2.0, in percent, as the script gives them for predictions.json and null_odds.json.
+    """Return the scores of SQuAD 2.0, in percent, as the script gives them for predictions.json and null_odds.json.
 
     The script's own option --na-prob-thresh is left aside, since the predictions have been decided.
 
     Args:
         golds, predictions: as of `question_scores`.
-        null_odds: of each question how much is to be said for no answer.
+        null_odds: of each question the odds of no answer.
 
     Returns:
         exact, f1, total; the same after HasAns_ and NoAns_, of questions with and without answer where there are such;
@@ -110,7 +110,7 @@ def scores_of_2_0(
 def best_threshold(
     scores: np.ndarray, has_answer: np.ndarray, predictions: Sequence[str], null_odds: Sequence[float]
 ) -> tuple[float, float]:
-    """The threshold of the null odds that scores best, where questions above it are said to have no answer.
+    """Return the best threshold of the null odds; questions above it are answered with no answer.
 
     Args:
         scores: float64 [Q], of the predictions.
@@ -133,7 +133,7 @@ def best_threshold(
 
 
 def _f1_or_agreement(gold: str, prediction: str) -> float:
-    """F1; where one of both has no words, whether the other has none either."""
+    """Return F1; where one of both has no words, whether the other has none either."""
     if not normalized(gold) or not normalized(prediction):
         return float(normalized(gold) == normalized(prediction))
     return f1_score(gold, prediction)

@@ -3,7 +3,7 @@
 Follows `read_squad_examples` and `convert_examples_to_features` in google-research/bert, run_squad.py; the same rows,
 made for all questions at once.
 
-Letters in shapes: C contexts, P pieces of all of them, Q questions, N rows, T pieces of all rows together.
+Letters in shapes: C contexts, P tokens of all of them, Q questions, N rows, T tokens of all rows together.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.wordpiece import CONTINUATION
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import Rows
-from trainers.finetuning.tasks.spans.squad_encoding import NOT_FOUND, Encoded, answer_pieces, encode
+from trainers.finetuning.tasks.spans.squad_encoding import NOT_FOUND, Encoded, answer_tokens, encode
 from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
 _CHUNK = 16384  # Rows that are laid out at a time.
@@ -31,35 +31,35 @@ def window_rows(
     max_query_length: int = 64,
     training: bool,
 ) -> Rows:
-    """Makes the rows of a file, window by window, question by question.
+    """Make the rows of a file, window by window, question by question.
 
     The targets are those of the first answer; (0, 0), the place of [CLS], where the window does not hold it whole or
-    there is none. An answer is widened to whole words, then narrowed to the first pieces in them that are the pieces
-    of the answer itself, if there are such (`_improve_answer_span`).
+    there is none. An answer is widened to whole words. It is then narrowed to the first tokens in them that are the
+    answer's own, if there are such (`_improve_answer_span`).
 
     In training, questions are skipped whose answer does not stand in the words that its place touches, as in the
-    released code; and those whose answer has no pieces, which the released code trains to end before it starts. In
+    released code; and those whose answer has no tokens, which the released code trains to end before it starts. In
     evaluation no question is skipped: the first answer that can be found is the target, or (0, 0).
 
     Args:
         file: as it was read for the same purpose.
         tokenizer: without `never_split`, which the released code does not have.
         max_seq_length: longest row.
-        doc_stride: pieces between the starts of two windows; fewer where a window holds fewer.
-        max_query_length: pieces of a question that are read; longer ones count as truncated.
+        doc_stride: tokens between the starts of two windows; fewer where a window holds fewer.
+        max_query_length: tokens of a question that are read; longer ones count as truncated.
         training: whether questions are skipped; what is read to get back from rows to text is left out then.
 
     Returns:
         Rows. Its extras, in evaluation:
             examples int32 [N], the number of the row's question;
-            befores int32 [N], pieces before the window's part of the context;
-            window_starts int32 [N], which piece of its context the window starts with;
-            max_context bool [T], whether no other window shows as much around the piece (`_check_is_max_context`);
-            piece_splits int64 [C + 1], context i has the pieces `piece_splits[i]:piece_splits[i + 1]`;
+            befores int32 [N], tokens before the window's part of the context;
+            window_starts int32 [N], which token of its context the window starts with;
+            max_context bool [T], whether no other window shows as much around the token (`_check_is_max_context`);
+            piece_splits int64 [C + 1], context i has the tokens `piece_splits[i]:piece_splits[i + 1]`;
             piece_offsets int32 [P, 2], their characters in the context;
             piece_places int32 [P, 2], their characters in the words of `tokenizer.normalization.split_words`, joined by
             a space; of [UNK] those of the whole word;
-            unknown bool [P], whether a piece is [UNK];
+            unknown bool [P], whether a token is [UNK];
             do_lower_case bool [], how these words were made.
 
     Raises:
@@ -67,7 +67,7 @@ def window_rows(
     """
     encoded = encode(file, tokenizer)
     context_of = np.array([question.context for question in file.questions], np.int64)  # [Q]
-    firsts, lasts = answer_pieces(file, encoded, tokenizer)  # [Q] each
+    firsts, lasts = answer_tokens(file, encoded, tokenizer)  # [Q] each
     kept = np.arange(len(file.questions))
     if training:
         kept = np.flatnonzero(firsts != NOT_FOUND)
@@ -97,7 +97,7 @@ def window_rows(
     first, last = firsts[example] - start, lasts[example] - start
     inside = (firsts[example] >= 0) & (first >= 0) & (last < length)
     targets = {}
-    if file.labelled:
+    if file.labeled:
         targets = {
             name: np.where(inside, place + before, 0).astype(np.int32)
             for name, place in (("start_positions", first), ("end_positions", last))
@@ -132,7 +132,7 @@ def _lay_out(
     doc_starts: np.ndarray,
     length: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces of all rows, int32 [T], and their segments, int32 [T]."""
+    """Return the tokens of all rows, int32 [T], and their segments, int32 [T]."""
     vocabulary = tokenizer.vocabulary
     total = int(row_splits[-1])
     ids, segment_ids = np.empty(total, np.int32), np.zeros(total, np.int32)
@@ -158,12 +158,12 @@ def _max_context(
     before: np.ndarray,
     row_splits: np.ndarray,
 ) -> np.ndarray:
-    """Whether a piece has more around it here than in any other window of its question, the first of equals.
+    """Return whether this window gives a token its most context, the first of equal windows.
 
     Returns:
         bool [T], False outside the context.
     """
-    # A place for every piece of every question's context.
+    # A place for every token of every question's context.
     first_place = np.cumsum(sizes) - sizes  # [Q]
     best = np.full(int(sizes.sum()), -1.0)
     owner = np.zeros(len(best), np.int64)
@@ -187,14 +187,14 @@ def _max_context(
 
 
 def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
-    """Start and end of each piece among the words of the tokenizer's rules, joined by a space; int32 [P, 2]."""
-    pieces = tokenizer.vocabulary.pieces
-    continues = np.array([piece.startswith(CONTINUATION) for piece in pieces])[encoded.ids]  # [P]
-    lengths = np.array([len(piece) for piece in pieces])[encoded.ids] - len(CONTINUATION) * continues
+    """Return start and end of each token among the normalized words, joined by a space; int32 [P, 2]."""
+    tokens = tokenizer.vocabulary.tokens
+    continues = np.array([token.startswith(CONTINUATION) for token in tokens])[encoded.ids]  # [P]
+    lengths = np.array([len(token) for token in tokens])[encoded.ids] - len(CONTINUATION) * continues
     words = [split_words(context, tokenizer.do_lower_case) for context in contexts]
     word_lengths = np.array([len(word) for split in words for word in split], np.int64)
     word_counts = np.array([len(split) for split in words], np.int64)
-    # Every word starts with a piece that continues none.
+    # Every word starts with a token that continues none.
     word = np.cumsum(~continues) - 1  # [P]
     unknown = encoded.ids == tokenizer.vocabulary.unk_id
     lengths = np.where(unknown, word_lengths[word], lengths)
@@ -203,9 +203,9 @@ def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer:
     first_words = np.cumsum(word_counts) - word_counts
     context_ends = np.concatenate([[0], ends])[first_words]  # [C], what stands before a context
     word_starts = ends - word_lengths - 1 - np.repeat(context_ends, word_counts)
-    # Of each piece the place in its word: the pieces before it.
-    piece_ends = np.cumsum(lengths)
+    # Of each token the place in its word: the tokens before it.
+    token_ends = np.cumsum(lengths)
     heads = np.flatnonzero(~continues)  # [words]
-    in_word = piece_ends - lengths - (piece_ends - lengths)[heads[word]]
+    in_word = token_ends - lengths - (token_ends - lengths)[heads[word]]
     starts = word_starts[word] + in_word
     return np.stack([starts, starts + lengths], axis=1).astype(np.int32)

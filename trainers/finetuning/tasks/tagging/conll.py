@@ -27,11 +27,11 @@ _RUN_OF_BLANKS = re.compile("[ \t]+")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How to read a file.
+    """The columns and options by which a file is read.
 
     Attributes:
         word_column: 0 for the first, -1 for the last.
-        tag_column: likewise.
+        tag_column: the same way.
         comment_prefix: a line that starts so is no word; "" for none, but for .conllu, which has "#".
     """
 
@@ -65,11 +65,11 @@ class ConllFile:
     document_marks: tuple[tuple[int, str], ...]
 
     def __len__(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.sentence_splits) - 1
 
     def first(self, count: int | None) -> "ConllFile":
-        """The first sentences; all for None."""
+        """Return the first sentences; all for None."""
         if count is None or count >= len(self):
             return self
         words = int(self.sentence_splits[count])
@@ -84,40 +84,40 @@ class ConllFile:
         )
 
     def without_tags(self) -> "ConllFile":
-        """The same with no column taken for tags."""
+        """Return the same file with no column taken for tags."""
         return dataclasses.replace(self, tags=None)
 
     def document_splits(self) -> np.ndarray:
-        """Number of the first sentence of each document and at the end N, int64; all is one where nothing is marked."""
+        """Return the first sentence of each document and at the end N, int64; one document if none is marked."""
         return np.unique([0, *(sentence for sentence, _ in self.document_marks), len(self)]).astype(np.int64)
 
     def where(self, word: int) -> str:
-        """File and line of a word, for messages."""
+        """Return file and line of a word, for messages."""
         return f"{self.path.name}, line {self.line_numbers[word]}"
 
 
 def find(directory: Path, split: str) -> Path:
-    """The file of a split.
+    """Return the file of a split.
 
     Raises:
         TaskDataError: there is none, or more than one.
     """
     names = [stem + suffix for stem in _STEMS[split] for suffix in _SUFFIXES]
     names += [f"{language}.{_SHARED_TASK_SUFFIXES[split]}" for language in _LANGUAGES]
-    found = [name for name in names if (directory / name).is_file()]
-    if not found:
+    present = [name for name in names if (directory / name).is_file()]
+    if not present:
         raise TaskDataError(
             f"{directory} has no file of the split {split}; put the sentences there as {names[0]} "
             f"(or {', '.join(stem + '.*' for stem in _STEMS[split])}, *.{_SHARED_TASK_SUFFIXES[split]}), "
             "a word and its tag a line"
         )
-    if len(found) > 1:
-        raise TaskDataError(f"{directory} has {' and '.join(found)}, both for the split {split}; leave one there")
-    return directory / found[0]
+    if len(present) > 1:
+        raise TaskDataError(f"{directory} has {' and '.join(present)}, both for the split {split}; leave one there")
+    return directory / present[0]
 
 
 def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
-    """Reads a file.
+    """Read a file.
 
     Columns are separated by single tabs where every row has one, else by blanks and tabs in any number.
 
@@ -187,14 +187,14 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
 
 
 def columns(row: str, separator: str) -> list[str]:
-    """The columns of a row; see `read`."""
+    """Return the columns of a row; see `read`."""
     if separator == "\t":
         return [value.strip(_BLANKS) for value in row.split("\t")]
     return _RUN_OF_BLANKS.split(row.strip(_BLANKS))
 
 
 def with_predictions(file: ConllFile, predictions: list[str]) -> str:
-    """The file's text with a column more, the predicted tags, as the evaluation script conlleval reads it.
+    """Return the file's text with a last column of predicted tags, as the evaluation script conlleval reads it.
 
     Where the tags do not stand last they are written once more before the predictions. A -DOCSTART- line is filled up
     with "O"; comments are left out.
@@ -222,7 +222,7 @@ def with_predictions(file: ConllFile, predictions: list[str]) -> str:
 
 
 def _place(column: int, width: int) -> int | None:
-    """A column counted from the first, None if there is no such column."""
+    """Return a column counted from the first, None if there is no such column."""
     return column % width if -width <= column < width else None
 
 

@@ -8,7 +8,7 @@ from trainers.finetuning.tasks.tagging.tag_schemes import Entities
 
 
 class Scores(NamedTuple):
-    """Of all entities or those of one type, from 0 to 1; 0 where there is nothing to divide by.
+    """Scores of all entities or those of one type, from 0 to 1; 0 where the denominator is 0.
 
     Attributes:
         precision: share of the predicted ones that are right.
@@ -24,7 +24,7 @@ class Scores(NamedTuple):
 
 
 def entity_scores(true: Entities, predicted: Entities) -> tuple[Scores, dict[str, Scores]]:
-    """Scores of all entities together (the micro average) and of each type, types in alphabetical order.
+    """Return scores of all entities together (the micro average) and of each type, in alphabetical order.
 
     Args:
         true: of all sentences, their words numbered through.

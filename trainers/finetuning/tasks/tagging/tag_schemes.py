@@ -1,8 +1,8 @@
-"""Tags of words and the entities that they stand for, in every scheme in use.
+"""Tags of words and the entities that they stand for, in every common scheme.
 
 | scheme | one word | first | inner | last |
 |---|---|---|---|---|
-| iob1 | I | I | I | I, and B for the first word of an entity right behind another of the same type |
+| iob1 | I | I | I | I, and B for the first word of an entity right after another of the same type |
 | iob2 (also BIO) | B | B | I | I |
 | iobes (also BIOES) | S | B | I | E |
 | bilou | U | B | I | L |
@@ -21,7 +21,7 @@ OUTSIDE = "O"
 
 
 class Letters(NamedTuple):
-    """What the tags of a scheme begin with: of an entity's only, first, inner and last word."""
+    """The first letters of a scheme's tags: of an entity's only, first, inner and last word."""
 
     single: str
     first: str
@@ -48,7 +48,7 @@ class Entities(NamedTuple):
 
     Attributes:
         starts: int64 [E], number of the first word.
-        ends: int64 [E], number of the word behind the last.
+        ends: int64 [E], number of the word after the last.
         types: str [E].
     """
 
@@ -58,7 +58,7 @@ class Entities(NamedTuple):
 
 
 def parse(tag: str, scheme: str | None = None) -> tuple[str, str] | None:
-    """Letter and type of a tag.
+    """Return letter and type of a tag.
 
     Args:
         tag: not "O".
@@ -75,20 +75,20 @@ def parse(tag: str, scheme: str | None = None) -> tuple[str, str] | None:
 
 
 def first_unknown(tags: Sequence[str], scheme: str | None = None) -> int | None:
-    """The place of the first that is no tag of a scheme, or of any but io; None if all are."""
+    """Return the place of the first tag outside a scheme, or outside any but io; None if all belong."""
     unknown = {tag for tag in set(tags) if tag != OUTSIDE and parse(tag, scheme) is None}
     return next((place for place, tag in enumerate(tags) if tag in unknown), None) if unknown else None
 
 
 def entities_of(tags: Sequence[str], sentence_splits: np.ndarray, scheme: str | None = None) -> Entities:
-    """The entities that tags stand for, whatever the scheme and also where the tags break its rules.
+    """Return the entities of tags in any scheme, also where the tags break its rules.
 
     An entity begins at a word whose tag is a first or only one, or which follows no word of the same type that may go
     on; it ends before the next beginning, before "O" and with the sentence. So read conlleval, the script of the
     shared tasks, and seqeval (when it is not asked to be strict).
 
     Args:
-        tags: W, all of them "O" or what `parse` knows.
+        tags: W, all of them "O" or valid for `parse`.
         sentence_splits: int64 [N + 1], of words.
         scheme: "io" for bare types; no other makes a difference.
     """
@@ -119,9 +119,9 @@ def entities_of(tags: Sequence[str], sentence_splits: np.ndarray, scheme: str | 
 
 
 def tags_of(entities: Entities, words: int, scheme: str) -> list[str]:
-    """The tags that a scheme has for entities.
+    """Return the tags that a scheme has for entities.
 
-    Neighbours of the same type become one in io, which cannot tell them apart.
+    Neighbors of the same type become one in io, which cannot separate them.
 
     Args:
         entities: within `words` words.
@@ -144,16 +144,16 @@ def tags_of(entities: Entities, words: int, scheme: str) -> list[str]:
 
 
 def labels_of(kinds: Iterable[str], scheme: str) -> tuple[str, ...]:
-    """Every tag that a scheme has for entities of these types: "O", then those of each type in alphabetical order."""
+    """Return every tag of a scheme for these types: "O", then those of each type in alphabetical order."""
     letters = ("B", "I") if scheme == IOB1 else tuple(dict.fromkeys(SCHEMES[scheme]))
     return (OUTSIDE, *(_tag(letter, kind) for kind in sorted(kinds) for letter in letters))
 
 
 def detect(tags: Sequence[str], sentence_splits: np.ndarray) -> str | None:
-    """The scheme that tags are written in; None if there is no entity that could show it.
+    """Return the scheme that tags are written in; None if no entity shows it.
 
     Args:
-        tags: W, all of them "O" or what `parse` knows.
+        tags: W, all of them "O" or valid for `parse`.
         sentence_splits: int64 [N + 1], of words.
     """
     letters = {parsed[0] for tag in set(tags) if tag != OUTSIDE and (parsed := parse(tag))}
@@ -172,7 +172,7 @@ def detect(tags: Sequence[str], sentence_splits: np.ndarray) -> str | None:
 
 
 def scheme_of_labels(labels: Sequence[str]) -> str | None:
-    """The scheme that the classes of a model are tags of, None if they are not tags."""
+    """Return the scheme that the classes of a model are tags of, None if they are not tags."""
     if OUTSIDE not in labels:
         return None
     parsed = [parse(label) for label in labels if label != OUTSIDE]

@@ -1,7 +1,7 @@
-"""From sentences of words to rows of pieces with a label at the first piece of each word, and back to words.
+"""Convert sentences of words to rows of tokens with a label at the first token of each word, and back.
 
-The paper (section 5.3) does it so: the first piece of a word stands for it, and around a sentence stands as much of its
-document as there is room for. W words, N sentences, T pieces of all rows.
+The paper (section 5.3) does it so: the first token of a word stands for it, and around a sentence stands as much of its
+document as there is room for. W words, N sentences, T tokens of all rows.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import Logits, Rows
 
-# In Rows.extras: int64 [W], the place in Rows.ids of the first piece of each word, -1 for a word without pieces.
-FIRST_PIECES = "first_pieces"
+# In Rows.extras: int64 [W], the place in Rows.ids of the first token of each word, -1 for a word without tokens.
+FIRST_TOKENS = "first_pieces"
 
 
 def tagging_rows(
@@ -25,11 +25,11 @@ def tagging_rows(
     tokenizer: Tokenizer,
     max_seq_length: int,
 ) -> Rows:
-    """Rows of a split.
+    """Return the rows of a split.
 
-    A sentence is a row. One that is longer than a row is read in several, each of which answers for a stretch of its
-    words and has what stands around them beside; so every word is learned from and answered for once. A word of which
-    the tokenizer leaves nothing is in no row.
+    A sentence is a row. One that is longer than a row is read in several rows. Each answers for a stretch of its words
+    and has their context on both sides; so every word is learned from and answered for once. A word of which the
+    tokenizer leaves nothing is in no row.
 
     Args:
         words: W.
@@ -41,7 +41,7 @@ def tagging_rows(
         max_seq_length: longest row, with [CLS] and [SEP].
 
     Returns:
-        Rows with the targets `label_ids` and the extra `FIRST_PIECES`; `truncated` counts the sentences that were
+        Rows with the targets `label_ids` and the extra `FIRST_TOKENS`; `truncated` counts the sentences that were
         longer than a row.
 
     Raises:
@@ -50,16 +50,16 @@ def tagging_rows(
     room = max_seq_length - 2
     if room < 1:
         raise TaskDataError(f"--max_seq_length is {max_seq_length}; give 3 or more: [CLS], a piece, [SEP]")
-    pieces, piece_splits = tokenizer.encode_batch(words)  # [P], [W + 1]
-    stretches, truncated = _stretches(sentence_splits, piece_splits, room)  # words [R + 1]
+    tokens, token_splits = tokenizer.encode_batch(words)  # [P], [W + 1]
+    stretches, truncated = _stretches(sentence_splits, token_splits, room)  # words [R + 1]
     rows = len(stretches) - 1
-    starts, ends = piece_splits[stretches[:-1]], piece_splits[stretches[1:]]  # [R], pieces
+    starts, ends = token_splits[stretches[:-1]], token_splits[stretches[1:]]  # [R], tokens
     ends = np.minimum(ends, starts + room)  # One word alone may be too long.
 
     # What may stand beside: of the sentence, or of the document.
     outer = sentence_splits if document_splits is None else sentence_splits[document_splits]
     place = np.searchsorted(outer, stretches[:-1], side="right") - 1
-    first, last = piece_splits[outer[place]], piece_splits[outer[place + 1]]
+    first, last = token_splits[outer[place]], token_splits[outer[place + 1]]
     spare = room - (ends - starts)
     left = np.minimum(starts - first, spare // 2)
     right = np.minimum(last - ends, spare - left)
@@ -71,15 +71,15 @@ def tagging_rows(
     vocabulary = tokenizer.vocabulary
     ids = np.full(row_splits[-1], vocabulary.cls_id, np.int32)
     ids[row_splits[1:] - 1] = vocabulary.sep_id
-    ids[within] = pieces[ranges(starts - left, lengths)]
+    ids[within] = tokens[ranges(starts - left, lengths)]
 
     row_of_word = np.repeat(np.arange(rows), np.diff(stretches))  # [W]
-    in_row = row_splits[row_of_word] + 1 + left[row_of_word] + piece_splits[:-1] - starts[row_of_word]
-    first_pieces = np.where(piece_splits[1:] > piece_splits[:-1], in_row, -1)  # [W]
+    in_row = row_splits[row_of_word] + 1 + left[row_of_word] + token_splits[:-1] - starts[row_of_word]
+    first_tokens = np.where(token_splits[1:] > token_splits[:-1], in_row, -1)  # [W]
     targets = {}
     if label_ids is not None:
         labels = np.full(len(ids), -1, np.int32)
-        labels[first_pieces[first_pieces >= 0]] = label_ids[first_pieces >= 0]
+        labels[first_tokens[first_tokens >= 0]] = label_ids[first_tokens >= 0]
         targets["label_ids"] = labels
     return Rows(
         ids=ids,
@@ -87,29 +87,29 @@ def tagging_rows(
         row_splits=row_splits,
         targets=targets,
         truncated=truncated,
-        extras={FIRST_PIECES: first_pieces},
+        extras={FIRST_TOKENS: first_tokens},
     )
 
 
-def word_labels(rows: Rows, logits: Logits, without_pieces: int) -> np.ndarray:
-    """The best label of each word, int64 [W].
+def word_labels(rows: Rows, logits: Logits, without_tokens: int) -> np.ndarray:
+    """Return the best label of each word, int64 [W].
 
     Args:
         rows: of `tagging_rows`.
         logits: of every row, float32 [S_i, n].
-        without_pieces: label of a word without pieces.
+        without_tokens: label of a word without tokens.
     """
     best = np.concatenate([np.argmax(values, axis=-1) for values in logits])  # [T]
-    first_pieces = rows.extras[FIRST_PIECES]
-    return np.where(first_pieces >= 0, best[first_pieces], without_pieces)
+    first_tokens = rows.extras[FIRST_TOKENS]
+    return np.where(first_tokens >= 0, best[first_tokens], without_tokens)
 
 
-def _stretches(sentence_splits: np.ndarray, piece_splits: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """Number of the first word of each row's stretch, and W at the end; and how many sentences have several.
+def _stretches(sentence_splits: np.ndarray, token_splits: np.ndarray, room: int) -> tuple[np.ndarray, int]:
+    """Return the first word of each row's stretch, and W at the end; and how many sentences have several.
 
     A stretch of a sentence that is too long has half the room, so that it is seen among what stands around it.
     """
-    lengths = np.diff(piece_splits[sentence_splits])  # [N], pieces
+    lengths = np.diff(token_splits[sentence_splits])  # [N], tokens
     # Of one word nothing can be split off.
     long = np.flatnonzero((lengths > room) & (np.diff(sentence_splits) > 1))
     inner = []
@@ -117,7 +117,7 @@ def _stretches(sentence_splits: np.ndarray, piece_splits: np.ndarray, room: int)
         start, end = sentence_splits[sentence : sentence + 2].tolist()
         while True:
             # The first word that ends beyond half the room begins the next stretch.
-            fit = int(np.searchsorted(piece_splits, piece_splits[start] + max(room // 2, 1), side="right")) - 1
+            fit = int(np.searchsorted(token_splits, token_splits[start] + max(room // 2, 1), side="right")) - 1
             start = max(fit, start + 1)
             if start >= end:
                 break

@@ -42,7 +42,7 @@ _COLUMN = WholeNumber(-10_000, 10_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this task."""
+    """Add the flags of this task."""
     group = parser.add_argument_group("ner")
     group.add_argument(
         "--word_column", type=_COLUMN, metavar="N", help="column of the words, 0 for the first (default: 0)"
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "TaggingTask":
-    """Reads and checks the files.
+    """Read and check the files.
 
     Args:
         args: of `add_arguments`, with data_dir, max_train_samples, max_eval_samples, max_predict_samples.
@@ -88,7 +88,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         labels: classes of the model if it has some: tags, "O" among them; None to take those of the training file.
 
     Raises:
-        TaskDataError: a file is missing or damaged, a tag is none or is not among the labels.
+        TaskDataError: a file is missing or damaged, a tag is invalid or is not among the labels.
     """
     layout = Layout(
         word_column=0 if config.word_column is None else config.word_column,
@@ -108,9 +108,9 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
                     "documents begin; leave the flag out, or put such a line before each document"
                 )
             files[split] = file.first(limits[split])
-    given = None if config.file_tag_scheme in (None, _DETECT) else config.file_tag_scheme
+    file_scheme = None if config.file_tag_scheme in (None, _DETECT) else config.file_tag_scheme
     for file in files.values():
-        _check_tags(file, given)
+        _check_tags(file, file_scheme)
 
     scheme = config.tag_scheme or DEFAULT_SCHEME
     if labels is not None:
@@ -122,7 +122,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         scheme = config.tag_scheme or known
     elif TRAIN in files:
         tags = files[TRAIN].tags or ()
-        kinds = entities_of(tags, files[TRAIN].sentence_splits, given).types.tolist()
+        kinds = entities_of(tags, files[TRAIN].sentence_splits, file_scheme).types.tolist()
         if not kinds:
             raise TaskDataError(f"{files[TRAIN].path.name} has no entity, every tag is O; give a file with entities")
         if scheme == IO and "" in kinds:
@@ -131,11 +131,11 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     else:
         raise TaskDataError("the model has no classes to look for; train it first (--do_train)")
     head = "token_classification_bilstm" if config.feature_based else "token_classification"
-    return TaggingTask(head, labels, scheme, files, given, bool(config.document_context))
+    return TaggingTask(head, labels, scheme, files, file_scheme, bool(config.document_context))
 
 
 class TaggingTask:
-    """Entities, the classes being the tags of words; see `contract.FinetuningTask`.
+    """Tag words with entities; see `finetuning_task.FinetuningTask`.
 
     Args:
         head: "token_classification" or "token_classification_bilstm".
@@ -186,7 +186,7 @@ class TaggingTask:
         self._file_schemes = {split: seen.get(split) or other for split in files}
 
     def _encoded(self, split: str) -> np.ndarray:
-        """Classes of the words, int32 [W]."""
+        """Return the classes of the words, int32 [W]."""
         file = self._files[split]
         numbers = {label: number for number, label in enumerate(self.labels)}
         tags = tags_of(self._true[split], len(file.words), self._scheme)
@@ -202,7 +202,7 @@ class TaggingTask:
         return np.fromiter((numbers[tag] for tag in tags), np.int32, len(tags))
 
     def fingerprint(self, split: str) -> str:
-        """See `contract.FinetuningTask`."""
+        """Return a digest as `FinetuningTask.fingerprint` defines it."""
         file = self._files[split]
         digest = hashlib.blake2b(digest_size=16)
         documents = file.document_splits().tolist() if self._document_context else None
@@ -213,14 +213,14 @@ class TaggingTask:
         return digest.hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """See `contract.FinetuningTask` and `tagging_rows`."""
+        """Encode a split; see `tagging_rows`."""
         file = self._files[split]
         documents = file.document_splits() if self._document_context else None
         labels = self._label_ids.get(split)
         return tagging_rows(file.words, file.sentence_splits, documents, labels, tokenizer, max_seq_length)
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Precision, recall and F1 of entities, F1 of each type, and the share of words whose tag is right.
+        """Return precision, recall and F1 of entities, F1 of each type, and the share of words with the right tag.
 
         Tags are compared as `write_predictions` writes them. The names begin with "test_" for the test file, else
         with "eval_".
@@ -239,7 +239,7 @@ class TaggingTask:
         }
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
-        """See `contract.FinetuningTask`: the commonest tag for every word, and no entity."""
+        """Return the scores of the commonest tag for every word, and of no entity."""
         prefix = "test" if split == TEST else "eval"
         return {f"{prefix}_accuracy_majority_class": self._majority(split), f"{prefix}_f1_no_entity": 0.0}
 
@@ -249,7 +249,7 @@ class TaggingTask:
         return max(tags.values(), default=0) / max(tags.total(), 1)
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Writes the file with a column more, the predicted tags, in the file's own scheme."""
+        """Write the file with a last column of predicted tags, in the file's own scheme."""
         file = self._files[split]
         tags = tags_of(self._predicted(split, rows, logits), len(file.words), self._file_schemes[split])
         path = output / f"{split}_predictions.txt"
@@ -257,12 +257,14 @@ class TaggingTask:
         return [path]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Scores by type, and sentences: those with most mistakes, then some that are right and have entities."""
+        """Return scores by type, and sentences: those with most mistakes, then right ones with entities."""
         file = self._files[split]
         predicted = self._predicted(split, rows, logits)
         scores, by_type = entity_scores(self._true[split], predicted)
-        true, found = (_by_sentence(entities, file.sentence_splits) for entities in (self._true[split], predicted))
-        wrong = np.array([len(set(one) ^ set(other)) for one, other in zip(true, found, strict=True)])
+        true, predicted_entities = (
+            _by_sentence(entities, file.sentence_splits) for entities in (self._true[split], predicted)
+        )
+        wrong = np.array([len(set(one) ^ set(other)) for one, other in zip(true, predicted_entities, strict=True)])
         order = np.argsort(-wrong, kind="stable").tolist()
         shown = [sentence for sentence in order if wrong[sentence] or true[sentence]][:_SHOWN_SENTENCES]
         prefix = "test" if split == TEST else "eval"
@@ -285,7 +287,7 @@ class TaggingTask:
                     "where": file.where(int(file.sentence_splits[sentence])),
                     "words": list(file.words[slice(*file.sentence_splits[sentence : sentence + 2].tolist())]),
                     "labels": [list(entity) for entity in true[sentence]],
-                    "predictions": [list(entity) for entity in found[sentence]],
+                    "predictions": [list(entity) for entity in predicted_entities[sentence]],
                 }
                 for sentence in shown
             ],
@@ -304,15 +306,15 @@ def _check_tags(file: ConllFile, scheme: str | None) -> None:
     if word is not None:
         tag = file.tags[word]
         if scheme is not None:
-            what = f"of the scheme {scheme} (--file_tag_scheme)"
+            expected = f"of the scheme {scheme} (--file_tag_scheme)"
         else:
-            what = "such as O, B-PER or I-PER; give --tag_column, or --file_tag_scheme io for bare types"
+            expected = "such as O, B-PER or I-PER; give --tag_column, or --file_tag_scheme io for bare types"
         comment = '; if the line is a comment, give --comment_prefix "#"' if file.rows[word].startswith("#") else ""
-        raise TaskDataError(f"{file.where(word)}: {tag!r} is no tag {what}{comment}")
+        raise TaskDataError(f"{file.where(word)}: {tag!r} is no tag {expected}{comment}")
 
 
 def _by_sentence(entities: Entities, sentence_splits: np.ndarray) -> list[list[tuple[int, int, str]]]:
-    """Of each sentence: first word, the word behind the last, type; words counted from the sentence's first."""
+    """Return by sentence each entity's first word, the word after its last, and type; words count per sentence."""
     sentences: list[list[tuple[int, int, str]]] = [[] for _ in sentence_splits[1:]]
     numbers = np.searchsorted(sentence_splits, entities.starts, side="right") - 1
     for number, start, end, kind in zip(numbers.tolist(), *(values.tolist() for values in entities), strict=True):

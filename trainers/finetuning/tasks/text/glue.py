@@ -55,14 +55,14 @@ _NO_LABEL = ("", "-1")
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """What a task's files look like and how it is scored.
+    """The columns of a task's files and its metrics.
 
     Attributes:
         text, text_pair, label: the columns, by any of their names.
         labels: the classes; None for a number.
         metric_names: how it is scored, first the score that GLUE ranks by.
         submission: the file that the GLUE server takes, by split.
-        files: where the splits lie in --data_dir, each in the first of several places; {train_language} stands for
+        files: where the splits are in --data_dir, each in the first of several places; {train_language} stands for
             the language to train on.
         columns_without_header: of files that have no header.
         same_as: other words for a class.
@@ -112,7 +112,7 @@ TASKS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of these tasks; all of them are of xnli."""
+    """Add the flags of these tasks; all of them are of xnli."""
     group = parser.add_argument_group("xnli")
     group.add_argument(
         "--xnli_language",
@@ -127,7 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
-    """Reads and checks the files of a task.
+    """Read and check the files of a task.
 
     Args:
         args: task, data_dir, max_train_samples, max_eval_samples, max_predict_samples and those of `add_arguments`.
@@ -197,7 +197,7 @@ def _directory(data_dir: str | None) -> Path:
 def _read(
     task: GlueTask, file: TsvFile, is_test: bool, keeps: Callable[[TsvRow], bool] | None, most: int | None
 ) -> tuple[list[TextExample], int]:
-    """The first examples of a file, and how many broken rows were left out among them.
+    """Return the first examples of a file, and how many broken rows were left out among them.
 
     Args:
         task: what the file looks like.
@@ -246,7 +246,7 @@ def _label(task: GlueTask, row: TsvRow, place: int, is_test: bool) -> str | floa
 
 
 def _language_filter(file: TsvFile, language: str) -> Callable[[TsvRow], bool]:
-    """Whether a row of XNLI, which has all languages in one file, is in that language.
+    """Return a filter for the rows of a language in XNLI, which has all languages in one file.
 
     Raises:
         TaskDataError: no row is.
@@ -261,7 +261,7 @@ def _language_filter(file: TsvFile, language: str) -> Callable[[TsvRow], bool]:
 
 
 def _dev_ids_filter(file: TsvFile, dev_ids: Path, is_dev: bool) -> Callable[[TsvRow], bool]:
-    """Whether a row of Microsoft's training file is one of those that GLUE scores, or none of those.
+    """Return a filter for the rows of Microsoft's training file that GLUE scores, or for the others.
 
     Raises:
         TaskDataError: the list of them, which comes with GLUE, is not there.

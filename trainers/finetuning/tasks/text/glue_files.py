@@ -52,11 +52,11 @@ class TsvFile:
         self.columns = columns if self._has_header else list(columns_without_header or ())
 
     def place(self, names: Sequence[str]) -> int | None:
-        """The place of the column that has one of these names, None if none has."""
+        """Return the place of the column with one of these names, None if there is none."""
         return next((self.columns.index(name) for name in names if name in self.columns), None)
 
     def needed_place(self, names: Sequence[str]) -> int:
-        """The place of the column that has one of these names.
+        """Return the place of the column with one of these names, or raise.
 
         Raises:
             TaskDataError: there is none.
@@ -71,7 +71,7 @@ class TsvFile:
         return place
 
     def rows(self) -> Iterator[TsvRow]:
-        """The rows behind the header; lines of white space are none."""
+        """Yield the rows after the header; lines of white space are skipped."""
         row = 0 if not self._has_header else -1
         for number, line in enumerate(self._lines, 1):
             if line.strip():
@@ -80,7 +80,7 @@ class TsvFile:
                     yield TsvRow(f"{self.path.name}, row {row} (line {number})", line.split("\t"))
 
     def check_width(self, row: TsvRow) -> None:
-        """Raises TaskDataError where a row has not as many fields as there are columns."""
+        """Raise TaskDataError where a row has not as many fields as there are columns."""
         if len(row.fields) != len(self.columns):
             raise TaskDataError(
                 f"{row.where}: {len(row.fields)} columns where the file has {len(self.columns)} "

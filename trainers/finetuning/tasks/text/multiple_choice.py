@@ -1,4 +1,4 @@
-"""The task `swag`: which of several endings goes with a context (paper, section 4.4), from SWAG's files or others.
+"""The task `swag`: choose the ending of a context (paper, section 4.4), from SWAG's files or others.
 
 Letters in shapes: N examples, C choices.
 """
@@ -50,11 +50,11 @@ class ChoiceExample:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The task has no flags of its own."""
+    """Add no flags: the task has none of its own."""
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "ChoiceTask":  # noqa: ARG001
-    """Reads train, dev (or val, valid, validation) and test, as CSV, TSV, JSON lines or Parquet.
+    """Read train, dev (or val, valid, validation) and test, as CSV, TSV, JSON lines or Parquet.
 
     Of two layouts, by the columns:
     - SWAG's own files: sent1 is the context, sent2 with one of ending0, ending1, ... a choice.
@@ -83,7 +83,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 
 def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
-    """The examples of a table, all with as many choices; see `open_task`.
+    """Return the examples of a table, all with as many choices; see `open_task`.
 
     Raises:
         TaskDataError: see `open_task`.
@@ -120,7 +120,7 @@ def _swag_choices(table: Table) -> list[list[str]]:
 
 
 def _listed_choices(table: Table) -> list[list[str]]:
-    """The lists of the column "choices", behind what "question" has where there is a column "context" too."""
+    """Return the lists of the column "choices", after what "question" has where there is a column "context" too."""
     questions = table.columns["question"] if {"question", "context"} <= table.columns.keys() else [None] * len(table)
     choices = []
     for row, (question, cell) in enumerate(zip(questions, table.cells("choices", _REMEDY), strict=True)):
@@ -140,7 +140,7 @@ def _labels(table: Table, choices: int, needed: bool) -> Sequence[int | None]:
 
 
 def _index(cell: Any, choices: int, where: str) -> int:
-    """The label, which text files have as digits."""
+    """Return the label, which text files have as digits."""
     if cell is None or cell == "":
         raise TaskDataError(f"{where}: no label; give the index of the right choice, from 0 to {choices - 1}")
     if isinstance(cell, float) and cell.is_integer():
@@ -152,7 +152,7 @@ def _index(cell: Any, choices: int, where: str) -> int:
 
 
 class ChoiceTask:
-    """A task of `contract.FinetuningTask`: every choice is a row of its own, paired with the context.
+    """A task of `finetuning_task.FinetuningTask`: every choice is a row of its own, paired with the context.
 
     Args:
         splits: the examples of "train", "dev" and "test", of those that are wanted.
@@ -172,12 +172,12 @@ class ChoiceTask:
         self.eval_splits = tuple(scored) if DEV in splits else ()
 
     def fingerprint(self, split: str) -> str:
-        """See `contract.FinetuningTask`."""
+        """Return a digest as `FinetuningTask.fingerprint` defines it."""
         content = [[example.context, example.choices, example.label] for example in self.examples[split]]
         return hashlib.blake2b(json.dumps([self.name, content]).encode(), digest_size=32).hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """[CLS] context [SEP] choice [SEP] of every choice; an example of which any is cut counts as truncated."""
+        """Encode [CLS] context [SEP] choice [SEP] of every choice; one cut choice makes the example truncated."""
         examples = self.examples[split]
         choices = len(examples[0].choices)
         encoded = encode_texts(
@@ -197,16 +197,16 @@ class ChoiceTask:
         )
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """ "eval_accuracy", of test "test_accuracy": the share of examples whose right choice has the highest logit."""
+        """Return "eval_accuracy", of test "test_accuracy": how often the right choice has the highest logit."""
         right = np.asarray(logits).argmax(axis=1) == rows.targets["label_ids"]
         return {f"{'eval' if split == DEV else split}_accuracy": float(right.mean())}
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
-        """See `contract.FinetuningTask`: the choices have no names, so that none is the majority."""
+        """Return the chance level of equal choices: they have no names, so that none is the majority."""
         return {f"{'eval' if split == DEV else split}_accuracy_random_choice": 1 / rows.choices}
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:  # noqa: ARG002
-        """Writes test_results.tsv, the probabilities of an example's choices a line, and predictions.tsv."""
+        """Write test_results.tsv, the probabilities of an example's choices a line, and predictions.tsv."""
         probabilities = softmax(np.asarray(logits))
         table = [
             [
@@ -220,8 +220,8 @@ class ChoiceTask:
                 zip(self.examples[split], probabilities.argmax(axis=1), strict=True)
             )
         ]
-        labelled = self.examples[split][0].label is not None
-        columns = ["context", *["label"] * labelled, "prediction", "probability", "choice"]
+        labeled = self.examples[split][0].label is not None
+        columns = ["context", *["label"] * labeled, "prediction", "probability", "choice"]
         files = {
             "test_results.tsv": test_results(probabilities),
             "predictions.tsv": readable_predictions(columns, table),
@@ -231,7 +231,7 @@ class ChoiceTask:
         return [output / name for name in files]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """ "choices": the mistakes, the most confident first."""
+        """Return "choices": the mistakes, the most confident first."""
         probabilities = softmax(np.asarray(logits))
         confidence, predictions = probabilities.max(axis=1), probabilities.argmax(axis=1)
         labels = rows.targets["label_ids"]

@@ -1,4 +1,4 @@
-"""Tables that people have: CSV, TSV, JSON lines and Parquet as columns of cells, with errors that name file and row."""
+"""CSV, TSV, JSON lines and Parquet files as columns of cells, with errors that name file and row."""
 
 import csv
 import dataclasses
@@ -43,12 +43,12 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def where(self, row: int) -> str:
-        """How messages name the row of an index: "train.csv, row 1 (line 2)"."""
+        """Return the name of a row for messages: "train.csv, row 1 (line 2)"."""
         line = "" if self.lines is None else f" (line {self.lines[row]})"
         return f"{self.path.name}, row {row + 1}{line}"
 
     def cells(self, name: str, remedy: str) -> list[Any]:
-        """A column; `remedy` is what the message says where there is none of that name.
+        """Return a column; `remedy` ends the message where there is none of that name.
 
         Raises:
             TaskDataError: there is none; the message has those that there are, and the nearest.
@@ -56,12 +56,12 @@ class Table:
         if name not in self.columns:
             near = difflib.get_close_matches(name, self.columns, n=1, cutoff=0.5)
             mean = f"did you mean {near[0]!r}? " if near else ""
-            found = ", ".join(repr(column) for column in self.columns)
-            raise TaskDataError(f"{self.path} has no column {name!r} (found: {found}); {mean}{remedy}")
+            columns = ", ".join(repr(column) for column in self.columns)
+            raise TaskDataError(f"{self.path} has no column {name!r} (found: {columns}); {mean}{remedy}")
         return self.columns[name]
 
     def texts(self, name: str, remedy: str) -> list[str]:
-        """A column of texts, such as can be written as UTF-8.
+        """Return a column of texts that can be written as UTF-8.
 
         Raises:
             TaskDataError: there is no such column, or a cell of it is no text.
@@ -69,13 +69,13 @@ class Table:
         cells = self.cells(name, remedy)
         for row, cell in enumerate(cells):
             if not isinstance(cell, str):
-                found = "nothing" if cell is None else f"{cell!r}"
-                raise TaskDataError(f"{self.where(row)}: {name!r} is {found}, not text; mend the row or leave it out")
+                content = "nothing" if cell is None else f"{cell!r}"
+                raise TaskDataError(f"{self.where(row)}: {name!r} is {content}, not text; mend the row or leave it out")
         return [replace_surrogates(cell) for cell in cells]
 
 
 def find_split(directory: Path, split: str) -> Path | None:
-    """The table of a directory that a split lies in; None where there is none.
+    """Return the path of a split's table in a directory; None where it is missing.
 
     Args:
         directory: to look in.
@@ -101,7 +101,7 @@ def find_split(directory: Path, split: str) -> Path | None:
 
 
 def read_split(directory: Path, split: str) -> Table:
-    """Reads the table that `find_split` finds.
+    """Read the table that `find_split` finds.
 
     Raises:
         TaskDataError: there is none, or it cannot be read or has no rows.
@@ -117,7 +117,7 @@ def read_split(directory: Path, split: str) -> Table:
 
 
 def check_suffix(path: Path) -> str:
-    """The ending that says how a file is read.
+    """Return the suffix that decides how a file is read.
 
     Raises:
         TaskDataError: it is none of `SUFFIXES`.
@@ -128,7 +128,7 @@ def check_suffix(path: Path) -> str:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a file by the rules of its ending; text is UTF-8, with or without a byte order mark.
+    """Read a file by the rules of its suffix; text is UTF-8, with or without a byte order mark.
 
     - .csv: a header and rows; fields with commas, line ends or quotation marks in quotation marks, those inside
       doubled (RFC 4180). A header with no comma but semicolons or tabs says that these stand between fields.

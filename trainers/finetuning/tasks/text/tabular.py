@@ -29,7 +29,7 @@ Label = str | tuple[str, ...] | float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this task."""
+    """Add the flags of this task."""
     group = parser.add_argument_group(
         "csv", "DIR holds train, dev (or validation) and test, each as .csv, .tsv, .jsonl or .parquet"
     )
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
-    """Reads the splits.
+    """Read the splits.
 
     The classes are the labels of the whole train file, sorted, as numbers where all of them are; a model that has
     been trained brings its own. Test may have no labels, or the same stand-in for all of them, such as -1.
@@ -79,7 +79,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     if config.problem == REGRESSION:
         labels = None
     discovers = labels is None and config.problem != REGRESSION
-    shares = _takes_dev_from_train(config, directory)
+    shares = _splits_dev_from_train(config, directory)
     if DEV in wanted and not shares and find_split(directory, DEV) is None:
         raise TaskDataError(
             f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_share 0.1"
@@ -92,16 +92,16 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         )
     if discovers or TRAIN in wanted or (shares and DEV in wanted):
         table = read_split(directory, TRAIN)
-        columns = _Columns.of(config, table)
+        columns = _Columns.from_options(config, table)
         examples[TRAIN] = _examples(table, columns, config)
         if discovers:
             labels = _discovered_labels(table, examples[TRAIN])
         if shares and config.dev_share is not None:
-            examples |= _divided(table, examples[TRAIN], config.dev_share)
+            examples |= _split_train_dev(table, examples[TRAIN], config.dev_share)
     for split in (DEV, TEST):
         if split in wanted and split not in examples:
             table = read_split(directory, split)
-            columns = columns or _Columns.of(config, table)
+            columns = columns or _Columns.from_options(config, table)
             examples[split] = _examples(table, columns, config, optional=split == TEST)
     if TEST in examples and _hides_labels(examples[TEST], labels):
         examples[TEST] = [dataclasses.replace(example, label=None) for example in examples[TEST]]
@@ -119,22 +119,22 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 
 class _Columns(NamedTuple):
-    """What the columns are called: of the text, of the second text if there is one, of the label."""
+    """The names of the columns: of the text, of the second text if there is one, of the label."""
 
     text: str
     text_pair: str | None
     label: str
 
     @classmethod
-    def of(cls, config: FinetuneConfig, table: Table) -> "_Columns":
-        """As the flags say, or, where they do not, as a file that was read first has them."""
+    def from_options(cls, config: FinetuneConfig, table: Table) -> "_Columns":
+        """Return the columns of the flags or, without flags, those of the file that was read first."""
         usual = [name for name in _TEXT_COLUMNS if name in table.columns]
         pair = config.text_pair_column or (_TEXT_PAIR_COLUMN if _TEXT_PAIR_COLUMN in table.columns else None)
         return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, config.label_column)
 
 
 def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional: bool = False) -> list[TextExample]:
-    """The rows of a table; `optional`: whether there may be no column of labels, or cells of it without one."""
+    """Return the examples of a table; `optional`: whether labels may be missing."""
     texts = table.texts(columns.text, "name the column of the text with --text_column")
     pairs: Sequence[str | None] = [None] * len(table)
     if columns.text_pair is not None:
@@ -167,7 +167,7 @@ def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
 
 
 def _class_name(cell: Any, where: str) -> str:
-    """A label as text, the same from every kind of file."""
+    """Return a label as text, the same from every kind of file."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, float) and cell.is_integer():
@@ -192,12 +192,12 @@ def _number(cell: Any, where: str) -> float:
 
 
 def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[str, ...]:
-    """All labels, sorted: by size if all are numbers, else by code point."""
+    """Return all labels, sorted: by size if all are numbers, else by code point."""
     names = _names(examples)
     several = isinstance(examples[0].label, tuple)
     if len(names) < (1 if several else 2):
-        found = f"the one label {min(names)!r}" if names else "no labels"
-        raise TaskDataError(f"{table.path} has {found}, so there is nothing to learn; check --label_column")
+        problem = f"the one label {min(names)!r}" if names else "no labels"
+        raise TaskDataError(f"{table.path} has {problem}, so there is nothing to learn; check --label_column")
     if len(names) > max(_PLAUSIBLE_LABELS, len(examples) / 2) and not several:
         raise TaskDataError(
             f"{table.path} has {len(names)} different labels in {len(examples)} rows, such as {min(names)!r}; check "
@@ -213,19 +213,19 @@ def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[s
 
 
 def _hides_labels(examples: Sequence[TextExample], labels: tuple[str, ...] | None) -> bool:
-    """Whether what stands in the place of the labels of a test file is none of them in any row."""
+    """Return whether no row of a test file has a label of the task."""
     if labels is None:
         return len({example.label for example in examples}) == 1
     return _names(examples).isdisjoint(labels)
 
 
 def _names(examples: Sequence[TextExample]) -> set[str]:
-    """The labels that there are."""
+    """Return the labels that occur."""
     labels = [(example.label,) if isinstance(example.label, str) else example.label or () for example in examples]
     return {name for names in labels if isinstance(names, tuple) for name in names}
 
 
-def _takes_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
+def _splits_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
     if config.dev_share is None:
         return False
     if not 0 < config.dev_share < 1:
@@ -236,8 +236,8 @@ def _takes_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
     return True
 
 
-def _divided(table: Table, examples: Sequence[TextExample], dev_share: float) -> dict[str, list[TextExample]]:
-    """Train and dev; equal texts are in the same of them."""
+def _split_train_dev(table: Table, examples: Sequence[TextExample], dev_share: float) -> dict[str, list[TextExample]]:
+    """Return train and dev examples; equal texts are in the same split."""
     divided: dict[str, list[TextExample]] = {TRAIN: [], DEV: []}
     for example in examples:
         content = f"{example.text}\0{example.text_pair or ''}".encode()
@@ -253,7 +253,7 @@ def _divided(table: Table, examples: Sequence[TextExample], dev_share: float) ->
 
 
 def _metric_names(problem: str, labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The first of them chooses the best checkpoint."""
+    """Return the metrics, the first of which chooses the best checkpoint."""
     if problem == REGRESSION:
         return ("pearson", "spearman")
     if problem == MULTI_LABEL:

@@ -1,4 +1,4 @@
-"""What a report shows of the answers about texts: confusion, mistakes, points; see `FinetuningTask.details`.
+"""The report's details of answers about texts: confusion, mistakes, points; see `FinetuningTask.details`.
 
 Letters in shapes: N examples, n classes.
 """
@@ -21,7 +21,7 @@ POINTS = 500
 def class_details(
     examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, Any]:
-    """Confusion and the most confident mistakes of a classification.
+    """Return the confusion and the most confident mistakes of a classification.
 
     Args:
         examples: N.
@@ -42,7 +42,7 @@ def class_details(
 def multi_label_details(
     split: str, examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, Any]:
-    """Precision and recall of each label, and the examples whose wrong labels the model gives most probability.
+    """Return precision and recall of each label, and the examples with the most probable wrong labels.
 
     Args:
         split: their name.
@@ -54,7 +54,7 @@ def multi_label_details(
     predictions = probabilities > 0.5
     # Of all the labels of an example together, as if they were independent.
     confidence = np.maximum(probabilities, 1 - probabilities).prod(axis=1)
-    right, given, true = (labels & predictions).sum(0), predictions.sum(0), labels.sum(0)
+    right, predicted, true = (labels & predictions).sum(0), predictions.sum(0), labels.sum(0)
 
     def joined(flags: np.ndarray) -> str:
         return ", ".join(name for name, flag in zip(names, flags, strict=True) if flag)
@@ -65,7 +65,7 @@ def multi_label_details(
             {"type": name, "precision": float(precision), "recall": float(recall), "f1": float(f1), "count": int(count)}
             for name, precision, recall, f1, count in zip(
                 names,
-                right / np.maximum(given, 1),
+                right / np.maximum(predicted, 1),
                 right / np.maximum(true, 1),
                 label_f1(labels, predictions),
                 true,
@@ -82,7 +82,7 @@ def multi_label_details(
 def regression_details(
     split: str, examples: Sequence[TextExample], labels: np.ndarray, predictions: np.ndarray
 ) -> dict[str, Any]:
-    """Points (label, prediction), and the examples with the largest errors.
+    """Return points (label, prediction), and the examples with the largest errors.
 
     Args:
         split: their name.
@@ -104,7 +104,7 @@ def regression_details(
 
 
 def _largest(values: np.ndarray, where: np.ndarray) -> list[int]:
-    """The rows with the largest values, of those where it holds, the largest first, of equal ones the first first."""
+    """Return the rows with the largest values among those selected, largest first, equals in order."""
     rows = np.flatnonzero(where)
     largest: list[int] = rows[np.argsort(-values[rows], kind="stable")[:MISTAKES]].tolist()
     return largest

@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or a pair of texts, and what is to be learnt of it.
+    """A text, or a pair of texts, with its label.
 
     Attributes:
         text: as the file has it.

@@ -29,7 +29,7 @@ _SHOWN_LABELS = 10
 
 
 class TextTask:
-    """A task of `contract.FinetuningTask` over text examples.
+    """A task of `finetuning_task.FinetuningTask` over text examples.
 
     Args:
         name: such as "mrpc".
@@ -82,7 +82,7 @@ class TextTask:
         self.eval_splits = scored + tuple(split for split in self.predict_splits if scored and self._has_labels(split))
 
     def fingerprint(self, split: str) -> str:
-        """Hex digest of the texts and labels of a split, the classes and the kind of task."""
+        """Return the hex digest of the texts and labels of a split, the classes and the kind of task."""
         digest = hashlib.blake2b(digest_size=16)
         options = [self.name, self.head, self.labels, self.multi_label, self._skipped.get(split, 0)]
         digest.update(json.dumps(options).encode())
@@ -91,7 +91,7 @@ class TextTask:
         return digest.hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Encodes a split, an example a row.
+        """Encode a split, an example a row.
 
         Raises:
             TaskDataError: max_seq_length leaves no room for [CLS] and [SEP].
@@ -113,14 +113,14 @@ class TextTask:
         )
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Scores of a split that has labels: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
+        """Return scores of a split with labels: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
         prefix = split.replace(DEV, "eval", 1)
         return {
             f"{prefix}_{name}": score for name, score in self._scores(rows, self._answers(np.asarray(logits))).items()
         }
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
-        """See `contract.FinetuningTask`."""
+        """Return the scores of constant answers."""
         if self.labels is None:
             levels = {f"{name}_constant_prediction": 0.0 for name in self._metric_names}
         elif self.multi_label:
@@ -139,9 +139,9 @@ class TextTask:
         }
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Writes test_results.tsv, and the file for the GLUE server or, for other tasks, predictions.tsv.
+        """Write test_results.tsv, and the file for the GLUE server or, for other tasks, predictions.tsv.
 
-        What stands behind "test" in the name of another split stands behind theirs too: test_results_mismatched.tsv.
+        The suffix after "test" in the name of another split is also theirs: test_results_mismatched.tsv.
         """
         answers = self._answers(np.asarray(logits))
         suffix = split.removeprefix(TEST)
@@ -157,7 +157,7 @@ class TextTask:
         return [output / name for name in files]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Confusion, mistakes, points of a split that has labels: see `text_details`."""
+        """Return confusion, mistakes, points of a split that has labels: see `text_details`."""
         examples, answers = self.examples[split], self._answers(np.asarray(logits))
         if self.labels is None:
             return text_details.regression_details(split, examples, rows.targets["label_values"], answers)
@@ -167,7 +167,7 @@ class TextTask:
         return text_details.class_details(examples, self.labels, rows.targets["label_ids"], answers)
 
     def _answers(self, logits: np.ndarray) -> np.ndarray:
-        """Probabilities [N, n], or scores [N]."""
+        """Return probabilities [N, n], or scores [N]."""
         if self.labels is None:
             return logits
         return sigmoid(logits) if self.multi_label else softmax(logits)
@@ -226,7 +226,7 @@ class TextTask:
         return all(example.label is not None for example in self.examples[split])
 
     def _check_labels(self, split: str) -> None:
-        """Raises TaskDataError where a label that is needed is missing or a label cannot be learnt."""
+        """Raise TaskDataError where a needed label is missing or cannot be learned."""
         needed = not _is_kind(split, TEST)
         known = set(self.labels or ())
         for example in self.examples[split]:
@@ -247,13 +247,13 @@ class TextTask:
 
 
 def listed(labels: Sequence[str]) -> str:
-    """Labels as a message names them: all, or the first of very many."""
+    """Return labels for a message: all, or the first of very many."""
     more = f", ... ({len(labels)} in all)" if len(labels) > _SHOWN_LABELS else ""
     return ", ".join(labels[:_SHOWN_LABELS]) + more
 
 
 def _is_kind(split: str, kind: str) -> bool:
-    """Whether a split is that kind or another of it: "dev_mismatched" is a "dev"."""
+    """Return whether a split is of a kind: "dev_mismatched" is a "dev"."""
     return split == kind or split.startswith(f"{kind}_")
 
 
