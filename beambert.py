@@ -113,7 +113,8 @@ def read_command(name: str, argv: list[str]) -> Command:
         if not word.startswith("-"):
             parser.error(arguments.describe_unexpected(parser, name, word))
         flag = word.partition("=")[0]
-        parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
+        known = [name for action in parser._actions for name in action.option_strings]
+        parser.error(f"unknown argument {flag}{nearest(flag, [*known, *beam_flags])}")
     if empty := empty_path(parser, args):
         parser.error(f"{empty} is empty; give a path")
     if problem := bad_path(parser, args):

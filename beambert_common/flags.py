@@ -65,7 +65,7 @@ sequence_length = WholeNumber(1, 65_536)
 batch_size = WholeNumber(1, 1_048_576)
 vocabulary_size = WholeNumber(1, 10_000_000)
 copies = WholeNumber(1, 1_000)
-num_buckets = WholeNumber(1, 100_000)
+num_partitions = WholeNumber(1, 100_000)
 
 
 def number(
@@ -85,6 +85,17 @@ def number(
         return value
 
     return parse
+
+
+def accept_old_name(group: argparse._ActionsContainer, flag: argparse.Action, old: str) -> None:
+    """Accept the old spelling of a renamed flag too, for one release; help and messages show the new one only.
+
+    Args:
+        group: the parser or group that has the flag.
+        flag: from `add_argument`.
+        old: the old spelling, such as "--num_buckets".
+    """
+    group._option_string_actions[old] = flag
 
 
 positive_float = number(0.0, math.inf, least_too=False)

@@ -67,7 +67,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         return call
 
     for owner, name, stage in (
-        (build_pretraining_data, "tokenize_part", "read, tokenise"),
+        (build_pretraining_data, "tokenize_shard", "read, tokenise"),
         (make_shards, "sample_instances", "sample"),
         (make_shards, "lay_out", "lay out"),
         (make_shards, "mask_rows", "mask"),
@@ -85,7 +85,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         CorpusReader.open(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
     )
     write.setup()
-    train = [part for part in corpus.parts if part.split == "train"]
+    train = [part for part in corpus.shards if part.split == "train"]
     spent.clear()
     last = time.process_time()
     made = [
@@ -97,9 +97,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))
     megabytes = corpus.counts["bytes"] / 1e6
     total = sum(spent.values())
-    print(
-        f"{megabytes:.1f} MB of text, {DUPE_FACTOR} duplicates, {examples:,} instances, {size / 1e6:.0f} MB of shards"
-    )
+    print(f"{megabytes:.1f} MB of text, {DUPE_FACTOR} copies, {examples:,} instances, {size / 1e6:.0f} MB of shards")
     print(f"{'stage':<20}{'CPU s':>8}{'MB of text/s':>14}{'instances/s':>14}{'share':>8}")
     for stage, seconds in [*sorted(spent.items(), key=lambda item: -item[1]), ("all", total)]:
         print(f"{stage:<20}{seconds:8.2f}{megabytes / seconds:14,.1f}{examples / seconds:14,.0f}{seconds / total:8.0%}")
@@ -192,7 +190,7 @@ def main(data: Path) -> None:
         )
         print(f"build: {build.cpu:.1f} CPU s in all (at most {MOST_CPU_SECONDS_OF_BUILD:.0f})")
 
-        print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} duplicates")
+        print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} copies")
         found = []
         for workers in (1, 2):
             output = folder / "scaling"

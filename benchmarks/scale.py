@@ -1,10 +1,10 @@
 """What grows when the corpus grows: the figures that `beambert plan` reckons with and docs/SCALE.md shows.
 
     make bench-scale
-    PYTHONPATH=. python benchmarks/scale.py ../shared/data [text] [blocks] [buckets] [graph] [manifests] [table] [runs]
+    python benchmarks/scale.py ../shared/data [text] [blocks] [partitions] [graph] [manifests] [table] [runs]
 
 `text`: lengths of documents and sentences, pieces a word by size of vocabulary. `blocks`: bytes through the shuffle by
-number of buckets. `buckets`: the largest bucket, simulated. `graph`: bytes of the job that is sent to a cluster.
+number of partitions. `partitions`: the largest one, simulated. `graph`: bytes of the job that is sent to a cluster.
 `manifests`: corpus.json and dataset.json of 1 TB. `table`: what `beambert plan` says, from 10 MB to 10 TB. `runs`: both
 jobs on 10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
 """
@@ -27,7 +27,7 @@ from apache_beam import Pipeline
 
 from beambert_common.durations import format_duration
 from benchmarks.corpus import memory, run_command
-from deploy.plan.data import largest_bucket, plan_data
+from deploy.plan.data import largest_partition, plan_data
 from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
 from deploy.plan.prices import load_prices
 from deploy.plan.table import count, size
@@ -36,7 +36,7 @@ from pipelines.build_corpus import build_corpus
 from pipelines.build_pretraining_data import build_pretraining_data
 from pipelines.commands import corpus as corpus_flags
 from pipelines.commands.corpus_config import corpus_options
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import FileSplit, Input, to_record
@@ -108,7 +108,7 @@ def measure_text(data: Path) -> None:
         pieces = learn_vocabulary(counts, vocab_size, 0, 1000)
         measured = coverage(others, set(pieces))
         seconds = time.process_time() - start
-        a_word = measured.pieces / running
+        a_word = measured.tokens / running
         print(f"{vocab_size:>8,} pieces: {a_word:.4f} a word between blanks, {measured} ({seconds:.0f} s)")
 
 
@@ -128,24 +128,24 @@ def pages_of(records: list[Record]) -> list[Record]:
 
 
 def measure_blocks(data: Path) -> None:
-    """Bytes that go through the shuffle for a byte of text, by number of buckets, and how many blocks they are."""
+    """Bytes that go through the shuffle for a byte of text, by number of partitions, and how many blocks they are."""
     records = records_of(data)
     for name, documents in (("articles", records), ("pages of 4 kB", pages_of(records))):
         text = sum(len(record.text.encode("utf-8")) for record in documents)
         for total in (100e6, *SIZES[3:]):
-            buckets = choose_num_partitions(round(total))
+            partitions = choose_num_partitions(round(total))
             sizes = []
             held: dict[int, list[Record]] = {}
             characters = 0
             for record in documents:
-                held.setdefault(partition_of(record.id, buckets), []).append(record)
+                held.setdefault(partition_of(record.id, partitions), []).append(record)
                 characters += len(record.text)
                 if characters > _FLUSH_CHARACTERS:
                     sizes += [len(to_block(some)) for some in held.values()]
                     held, characters = {}, 0
             sizes += [len(to_block(some)) for some in held.values()]
             print(
-                f"{name:<14} {buckets:>8,} buckets: {sum(sizes) / text:.3f} bytes a byte of text, {len(sizes):,} "
+                f"{name:<14} {partitions:>8,} partitions: {sum(sizes) / text:.3f} bytes a byte of text, {len(sizes):,} "
                 f"blocks of {len(documents):,} documents"
             )
 
@@ -177,25 +177,25 @@ def size_classes(name: str, data: Path) -> tuple[np.ndarray, np.ndarray]:
     return classes, np.full(len(classes), 1 / len(classes))
 
 
-def simulate_buckets(data: Path) -> None:
-    """The largest bucket: documents of each size fall on buckets by hash, so their number in one is Poisson's."""
+def simulate_partitions(data: Path) -> None:
+    """The largest partition: documents of each size fall on partitions by hash, so their number in one is Poisson's."""
     for name in ("articles", "pages", "heavy", "books"):
         sizes, shares = size_classes(name, data)
         mean = float(sizes @ shares)
         rng = np.random.default_rng(20181011)
         for total in SIZES:
-            buckets = choose_num_partitions(round(total))
+            partitions = choose_num_partitions(round(total))
             largest = 0.0
-            for first in range(0, buckets, 2000):
-                number = min(2000, buckets - first)
-                drawn = rng.poisson(total / mean / buckets * shares, (number, len(shares)))  # [buckets, classes]
+            for first in range(0, partitions, 2000):
+                number = min(2000, partitions - first)
+                drawn = rng.poisson(total / mean / partitions * shares, (number, len(shares)))  # [partitions, classes]
                 largest = max(largest, float((drawn @ sizes).max()))
             text = text_on_paper(total, mean, 30_000, "")
             text = dataclasses.replace(text, document_bytes=rng.choice(sizes, 100_000, p=shares / shares.sum()))
             print(
-                f"{name:<9} {total:8.0e} bytes, {total / mean:14,.0f} documents: {buckets:>8,} buckets of "
-                f"{total / buckets / 1e6:5.1f} MB, largest {largest / 1e6:6.1f} MB; plan expects "
-                f"{largest_bucket(text, buckets) / 1e6:6.1f} MB"
+                f"{name:<9} {total:8.0e} bytes, {total / mean:14,.0f} documents: {partitions:>8,} partitions of "
+                f"{total / partitions / 1e6:5.1f} MB, largest {largest / 1e6:6.1f} MB; plan expects "
+                f"{largest_partition(text, partitions) / 1e6:6.1f} MB"
             )
 
 
@@ -208,7 +208,7 @@ def measure_graph(data: Path) -> None:  # noqa: ARG001
             for n, name in enumerate(names)
         ]
         parts = [
-            Part(
+            CorpusShard(
                 f"corpus/train-{n:05d}-of-{number:05d}.parquet", "train", n, number, 4000, 500_000, 28_000_000 + n, name
             )
             for n, name in enumerate(names)
@@ -232,16 +232,25 @@ def measure_graph(data: Path) -> None:  # noqa: ARG001
 
 
 def measure_manifests(data: Path) -> None:  # noqa: ARG001
-    """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 buckets, 10 duplicates."""
-    buckets = choose_num_partitions(round(1e12))
-    digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(buckets)]
+    """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 partitions, 10 copies."""
+    partitions = choose_num_partitions(round(1e12))
+    digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(partitions)]
     parts = [
-        Part(f"corpus/train-{n:05d}-of-{buckets:05d}.parquet", "train", n, buckets, 4000, 500_000, 28_000_000 + n, name)
+        CorpusShard(
+            f"corpus/train-{n:05d}-of-{partitions:05d}.parquet",
+            "train",
+            n,
+            partitions,
+            4000,
+            500_000,
+            28_000_000 + n,
+            name,
+        )
         for n, name in enumerate(digests)
     ]
     shards = [
         Shard(
-            f"shards/train-duplicate-{k:03d}-{n:05d}-of-{buckets:05d}.tfrecord",
+            f"shards/train-copy-{k:03d}-{n:05d}-of-{partitions:05d}.tfrecord",
             "train",
             k,
             145_000,
@@ -267,7 +276,7 @@ def measure_manifests(data: Path) -> None:  # noqa: ARG001
 
 
 def table(data: Path) -> None:  # noqa: ARG001
-    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 duplicates of 128 positions."""
+    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 copies of 128 positions."""
     option = PretrainingDataOptions()
     for total in SIZES:
         plan = plan_data(text_on_paper(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
@@ -279,9 +288,9 @@ def table(data: Path) -> None:  # noqa: ARG001
         shown = (
             size(total),
             count(total / _PAGE_BYTES),
-            f"{plan.buckets:,}",
-            size(plan.largest_bucket),
-            size(plan.bucket_memory),
+            f"{plan.partitions:,}",
+            size(plan.largest_partition),
+            size(plan.partition_memory),
             f"{plan.files:,}",
             size(plan.shard_bytes),
             size(plan.shuffle_bytes),
@@ -345,7 +354,7 @@ def main(data: Path, parts: list[str]) -> None:
     steps: dict[str, Callable[[Path], None]] = {
         "text": measure_text,
         "blocks": measure_blocks,
-        "buckets": simulate_buckets,
+        "partitions": simulate_partitions,
         "graph": measure_graph,
         "manifests": measure_manifests,
         "table": table,

@@ -20,23 +20,23 @@ Tensor = Any
 MASKED_SCORE = -10000.0
 
 
-def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, left_to_right: bool = False) -> Tensor:
+def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, causal_attention: bool = False) -> Tensor:
     """Return what is added to attention scores: 0 where a position may attend to another, -10000 where not.
 
     Args:
         input_mask: int [B, S], 1 for real positions, 0 for padding, which no position attends to.
         sequence_ids: int [B, S], for rows of several instances: attention only within equal ids.
-        left_to_right: whether a position attends to itself and those before it alone, as in the ablation "LTR" of
+        causal_attention: whether a position attends to itself and those before it alone, as in the ablation "LTR" of
             the paper (section 5.1).
 
     Returns:
-        float32 [B, 1, 1, S], or [B, 1, S, S] with `sequence_ids` or `left_to_right`.
+        float32 [B, 1, 1, S], or [B, 1, S, S] with `sequence_ids` or `causal_attention`.
     """
     # An operation of its own rather than an index with None: LiteRT converts only that.
     visible = ops.expand_dims(ops.cast(input_mask, "bool"), 1)  # [B, 1, S]
     if sequence_ids is not None:
         visible = ops.logical_and(visible, _same_sequence(sequence_ids))  # [B, S, S]
-    if left_to_right:
+    if causal_attention:
         positions = ops.arange(ops.shape(input_mask)[1])
         visible = ops.logical_and(visible, positions[:, None] >= positions[None, :])  # [B, S, S]
     return ((1.0 - ops.cast(visible, "float32")) * MASKED_SCORE)[:, None]  # [B, 1, 1 or S, S]

@@ -131,7 +131,7 @@ class BertEncoder(keras.layers.Layer):
         *,
         sequence_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-        left_to_right: bool = False,
+        causal_attention: bool = False,
         pooled_positions: Tensor | None = None,
         output_positions: Tensor | None = None,
         output_range: int | None = None,
@@ -148,7 +148,7 @@ class BertEncoder(keras.layers.Layer):
             sequence_ids: int [B, S] for packed rows: 1, 2, 3... for the instances of a row, 0 for padding. Attention
                 stays within an instance, and positions are counted from its start.
             position_ids: int [B, S], instead of positions counted from the start.
-            left_to_right: whether a position attends to those before it alone.
+            causal_attention: whether a position attends to those before it alone.
             pooled_positions: int [B, K], the [CLS] of each instance of a packed row; None for position 0.
             output_positions: int [B, Q], the positions wanted from the last layer, which computes no others.
             output_range: the same for the first N positions; 0 if only the pooled output is wanted.
@@ -170,7 +170,7 @@ class BertEncoder(keras.layers.Layer):
         if output_range is not None:
             output_positions = ops.broadcast_to(ops.arange(output_range, dtype="int32"), (batch, output_range))
         first = ops.zeros((batch, 1), "int32") if pooled_positions is None else ops.cast(pooled_positions, "int32")
-        bias = attention_bias(input_mask, sequence_ids, left_to_right)  # [B, 1, 1 or S, S]
+        bias = attention_bias(input_mask, sequence_ids, causal_attention)  # [B, 1, 1 or S, S]
         hidden = self.embeddings(input_ids, segment_ids, seed, position_ids)  # [B, S, H]
 
         states, maps = [hidden], []

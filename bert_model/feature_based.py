@@ -20,7 +20,7 @@ Tensor = Any
 
 
 def frozen_features(
-    encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, left_to_right: bool = False
+    encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, causal_attention: bool = False
 ) -> Tensor:
     """Return the hidden states of the last four layers side by side, the first of the four first.
 
@@ -29,12 +29,12 @@ def frozen_features(
     Args:
         encoder: with four layers or more; of a smaller one, those that there are.
         input_ids, input_mask, segment_ids: int [B, S].
-        left_to_right: as of the encoder.
+        causal_attention: as of the encoder.
 
     Returns:
         float32 [B, S, 4 H].
     """
-    output = encoder(input_ids, input_mask, segment_ids, left_to_right=left_to_right, all_hidden=True)
+    output = encoder(input_ids, input_mask, segment_ids, causal_attention=causal_attention, all_hidden=True)
     layers = output.all_hidden[1:][-FEATURE_LAYERS:]
     return ops.stop_gradient(ops.concatenate(layers, axis=-1))
 

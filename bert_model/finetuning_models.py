@@ -37,7 +37,7 @@ class BertForTask(keras.layers.Layer):
         config: shape of the model.
         task: one of these.
         num_labels: n; may be left out where the task decides it.
-        left_to_right: as of the encoder.
+        causal_attention: as of the encoder.
         fused_attention: as of `SelfAttention`.
 
     Raises:
@@ -54,7 +54,7 @@ class BertForTask(keras.layers.Layer):
         task: str,
         num_labels: int | None = None,
         *,
-        left_to_right: bool = False,
+        causal_attention: bool = False,
         fused_attention: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -62,7 +62,7 @@ class BertForTask(keras.layers.Layer):
         self.config = config
         self.task = task
         self.num_labels = label_count(task, num_labels)
-        self.left_to_right = left_to_right
+        self.causal_attention = causal_attention
         self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
         # Dropout before the head as in the released code, which has none for spans.
         rate = 0.0 if task == "span" else config.hidden_dropout_prob
@@ -85,17 +85,19 @@ class BertForTask(keras.layers.Layer):
         inputs = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
         head_seed = fold_in(seed, self.encoder.dropout_sites)
         if self.bilstm is not None:
-            frozen = frozen_features(self.encoder, *inputs, left_to_right=self.left_to_right)  # [B, S, 4 H]
+            frozen = frozen_features(self.encoder, *inputs, causal_attention=self.causal_attention)  # [B, S, 4 H]
             hidden = self.bilstm(frozen, inputs[1], head_seed)  # [B, S, 2 H]
             return self.head(hidden, fold_in(head_seed, BILSTM_LAYERS))  # [B, S, n]
         if self.task in ("span", "token_classification"):
-            hidden, _ = self.encoder(*inputs, seed, left_to_right=self.left_to_right)  # [B, S, H]
+            hidden, _ = self.encoder(*inputs, seed, causal_attention=self.causal_attention)  # [B, S, H]
             logits = self.head(hidden, head_seed)  # [B, S, n]
             return (logits[:, :, 0], logits[:, :, 1]) if self.task == "span" else logits
         if self.task == "multiple_choice":
             batch, choices, length = ops.shape(inputs[0])
             inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]
-        _, pooled = self.encoder(*inputs, seed, left_to_right=self.left_to_right, output_range=0)  # [B or B * C, H]
+        _, pooled = self.encoder(
+            *inputs, seed, causal_attention=self.causal_attention, output_range=0
+        )  # [B or B * C, H]
         logits = self.head(pooled, head_seed)  # [B or B * C, n]
         if self.task == "multiple_choice":
             return ops.reshape(logits, (batch, choices))

@@ -50,7 +50,7 @@ class BertForPretraining(keras.layers.Layer):
         config: shape of the model.
         pad_vocabulary: whether the word embeddings and the output bias get rows up to a multiple of 128, which are
             never predicted; `vocabulary_padding.py` takes them off in checkpoints.
-        left_to_right: as of the encoder.
+        causal_attention: as of the encoder.
         fused_attention: as of `SelfAttention`.
 
     Initial weights follow `keras.utils.set_random_seed`, called before.
@@ -68,13 +68,13 @@ class BertForPretraining(keras.layers.Layer):
         config: BertConfig,
         *,
         pad_vocabulary: bool = False,
-        left_to_right: bool = False,
+        causal_attention: bool = False,
         fused_attention: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
-        self.left_to_right = left_to_right
+        self.causal_attention = causal_attention
         rows = padded_size(config.vocab_size) if pad_vocabulary else config.vocab_size
         self.encoder = BertEncoder(config, vocabulary_rows=rows, fused_attention=fused_attention, name="bert")
         self.masked_lm = MaskedLanguageModelHead(config, rows, name="masked_lm")
@@ -98,7 +98,7 @@ class BertForPretraining(keras.layers.Layer):
             sequence_ids=features.get("sequence_ids"),
             pooled_positions=features.get("next_sentence_positions"),
             output_positions=features["masked_lm_positions"],
-            left_to_right=self.left_to_right,
+            causal_attention=self.causal_attention,
         )  # [B, P, H], [B, H] or [B, K, H]
         return PretrainingLogits(
             masked_lm=self.masked_lm(hidden, self.encoder.embeddings.word_embeddings),  # [B, P, V]

@@ -1,7 +1,7 @@
-"""Job 1: files -> documents -> sentences -> buckets -> Parquet parts, word counts and a vocabulary.
+"""Job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
 
 This file only composes; rules live in `sources/`, `cleaning.py`, `segmentation.py`, `deduplication.py` and the
-`tokenizer` package, the steps in `reading.py`, `deduplication_steps.py`, `parts.py` and `vocabulary.py`. Counts come
+`tokenizer` package, the steps in `reading.py`, `deduplication_steps.py`, `shards.py` and `vocabulary.py`. Counts come
 from the data that is written, never from Beam's counters, which count retried work twice.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 import apache_beam as beam
 
 from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, Part, sizes_of_corpus
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
 from pipelines.corpus.deduplication_transforms import group_by_partition
 from pipelines.corpus.learn_vocabulary import make_vocabulary, num_word_groups, require_languages
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, ReadSplit
 from pipelines.corpus.removed_text import Loss, losses_of_files
-from pipelines.corpus.write_shards import CountPart, WritePart
+from pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
 from pipelines.dataset import SPLITS
 from pipelines.io.atomic_files import write_text
 from pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
@@ -43,17 +43,17 @@ class WriteCorpusManifest(beam.DoFn):
     def process(
         self,
         _: None,
-        written_parts: Iterable[tuple[Part | None, dict[str, Any]]],
+        written_shards: Iterable[tuple[CorpusShard | None, dict[str, Any]]],
         vocab: dict[str, Any],
         read: Iterable[int],
         losses: Iterable[tuple[str, str, bool, Loss]],
     ) -> Iterator[str]:
         """Writes the manifest and yields its path."""
-        parts = list(written_parts)
-        written = sorted((part for part, _ in parts if part), key=lambda part: part.name)
-        counts = total_counts([counts for _, counts in parts], written)
+        shards = list(written_shards)
+        written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
+        counts = total_counts([counts for _, counts in shards], written)
         counts["documents_read"] = sum(read)
-        counts["files_mostly_lost"] = losses_of_files(losses)
+        counts["files_mostly_rejected"] = losses_of_files(losses)
         documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
         if sum(documents.values()) + rejected != counts["documents_read"]:
             raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept, {rejected} rejected")
@@ -74,31 +74,31 @@ class WriteCorpusManifest(beam.DoFn):
         yield path
 
 
-def total_counts(counts: list[dict[str, Any]], parts: list[Part]) -> dict[str, Any]:
-    """Adds up what `pipelines.corpus.write_shards.count_records` counted in every part, for `corpus.json`."""
+def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dict[str, Any]:
+    """Adds up what `pipelines.corpus.write_shards.count_records` counted in every shard, for `corpus.json`."""
     total: dict[str, Any] = {
-        "documents": {split: sum(part.documents for part in parts if part.split == split) for split in SPLITS},
-        "sentences": {split: sum(part.sentences for part in parts if part.split == split) for split in SPLITS},
-        "documents_rejected": _added(rules for part in counts for rules in part["rejected"].values()),
-        "documents_reported": _added(part["reported"] for part in counts),
-        "paragraphs_cleaned": _added(part["cleaned"] for part in counts),
+        "documents": {split: sum(shard.documents for shard in shards if shard.split == split) for split in SPLITS},
+        "sentences": {split: sum(shard.sentences for shard in shards if shard.split == split) for split in SPLITS},
+        "documents_rejected": _added(rules for shard in counts for rules in shard["rejected"].values()),
+        "documents_reported": _added(shard["reported"] for shard in counts),
+        "paragraphs_cleaned": _added(shard["cleaned"] for shard in counts),
     }
-    # The parts of cased text do not count them.
-    marks = [part["marks"] for part in counts if "marks" in part]
-    if marks:
-        total["marks"] = total_marks(
-            MarkCounts(each["letters"], each["lost"], Counter(each["words"])) for each in marks
+    # The shards of cased text do not count them.
+    diacritics = [shard["diacritics"] for shard in counts if "diacritics" in shard]
+    if diacritics:
+        total["diacritics"] = total_marks(
+            MarkCounts(each["letters"], each["lost"], Counter(each["words"])) for each in diacritics
         )
     for unit in ("words", "characters", "bytes"):
-        total[unit] = sum(size[unit] for part in counts for size in part["languages"].values())
+        total[unit] = sum(size[unit] for shard in counts for size in shard["languages"].values())
     for group in ("inputs", "languages"):
-        names = sorted({name for part in counts for name in part[group]})
-        total[group] = {name: _added(part[group].get(name, {}) for part in counts) for name in names}
-    for name in sorted({name for part in counts for name in part["rejected"]}):
-        rejected = _added(part["rejected"].get(name, {}) for part in counts)
+        names = sorted({name for shard in counts for name in shard[group]})
+        total[group] = {name: _added(shard[group].get(name, {}) for shard in counts) for name in names}
+    for name in sorted({name for shard in counts for name in shard["rejected"]}):
+        rejected = _added(shard["rejected"].get(name, {}) for shard in counts)
         total["inputs"].setdefault(name, {"documents": 0})["rejected"] = rejected
-    for name in sorted({name for part in counts for name in part.get("lost", {})}):
-        lost = _added(part.get("lost", {}).get(name, {}) for part in counts)
+    for name in sorted({name for shard in counts for name in shard.get("lost", {})}):
+        lost = _added(shard.get("lost", {}).get(name, {}) for shard in counts)
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total
@@ -132,26 +132,26 @@ def build_corpus(
 
     Args:
         pipeline: to add the steps to.
-        units: parts of files to read, from `pipelines.corpus.reading.split_inputs`.
+        units: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
         files: [path, bytes, time last changed, ...] of every file the result hangs on, for the manifest.
         options: what to do.
         output: the corpus directory, on any Beam filesystem.
         work: directory for what is read but not yet written, where a job that was killed goes on from. For an engine
             that would hold a shuffle in memory; elsewhere "".
     """
-    buckets, read, losses = _read_into_buckets(pipeline, units, options, work)
-    parts = buckets | "WritePart" >> beam.ParDo(WritePart(output, options, work)).with_outputs(
-        WritePart.WORDS, main="parts"
+    partitions, read, losses = _read_into_partitions(pipeline, units, options, work)
+    shards = partitions | "WriteCorpusShard" >> beam.ParDo(WriteCorpusShard(output, options, work)).with_outputs(
+        WriteCorpusShard.WORDS, main="shards"
     )
     start = pipeline | "Start" >> beam.Create([None])
     # Where workers make a deleted directory again, a vocab.txt in it may be somebody else's by then.
     mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if work else ""
     vocab = make_vocabulary(
-        start, parts.words, options, num_word_groups(options.num_buckets), f"{output}/vocab.txt", mark
+        start, shards.words, options, num_word_groups(options.num_partitions), f"{output}/vocab.txt", mark
     )
     _ = start | "Manifest" >> beam.ParDo(
         WriteCorpusManifest(output, dataclasses.asdict(options), files),
-        written_parts=beam.pvalue.AsIter(parts.parts),
+        written_shards=beam.pvalue.AsIter(shards.shards),
         vocab=beam.pvalue.AsSingleton(vocab),
         read=beam.pvalue.AsIter(read),
         losses=beam.pvalue.AsIter(losses),
@@ -161,35 +161,35 @@ def build_corpus(
 def build_vocabulary(
     pipeline: beam.Pipeline, units: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
 ) -> None:
-    """Composes the part of job 1 that makes vocab.txt, with the same bytes, and writes nothing else.
+    """Compose the part of job 1 that makes vocab.txt, with the same bytes, and writes nothing else.
 
     Args:
         pipeline: to add the steps to.
-        units: parts of files to read, from `pipelines.corpus.reading.split_inputs`.
+        units: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
         options: what to do.
         output: the vocabulary file, on any Beam filesystem.
-        report: file for what `corpus.json` would have as "vocab", "documents_rejected" and "marks", as JSON.
+        report: file for what `corpus.json` would have as "vocab", "documents_rejected" and "diacritics", as JSON.
         work: see `build_corpus`.
     """
-    buckets, _, _ = _read_into_buckets(pipeline, units, options, work)
-    parts = buckets | "CountPart" >> beam.ParDo(CountPart(options)).with_outputs(
-        CountPart.REJECTED, CountPart.MARKS, main="words"
+    partitions, _, _ = _read_into_partitions(pipeline, units, options, work)
+    shards = partitions | "CountPartition" >> beam.ParDo(CountPartition(options)).with_outputs(
+        CountPartition.REJECTED, CountPartition.DIACRITICS, main="words"
     )
     start = pipeline | "Start" >> beam.Create([None])
-    vocab = make_vocabulary(start, parts.words, options, num_word_groups(options.num_buckets), output)
+    vocab = make_vocabulary(start, shards.words, options, num_word_groups(options.num_partitions), output)
     _ = vocab | "Report" >> beam.Map(
-        _write_summary, beam.pvalue.AsIter(parts.rejected), beam.pvalue.AsIter(parts.marks), report
+        _write_summary, beam.pvalue.AsIter(shards.rejected), beam.pvalue.AsIter(shards.diacritics), report
     )
 
 
 def _write_summary(
     vocab: dict[str, Any], rejected: Iterable[dict[str, int]], marks: Iterable[MarkCounts], path: str
 ) -> None:
-    content = {"vocab": vocab, "documents_rejected": _added(rejected), "marks": total_marks(marks)}
+    content = {"vocab": vocab, "documents_rejected": _added(rejected), "diacritics": total_marks(marks)}
     write_text(path, json.dumps(content))
 
 
-def _read_into_buckets(
+def _read_into_partitions(
     pipeline: beam.Pipeline, units: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
     """Return (partition, grouped blocks), the number of documents of each file split, and the bytes lost in each."""

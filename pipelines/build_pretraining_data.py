@@ -1,7 +1,7 @@
-"""Job 2: a corpus's parts and a vocabulary -> tokens -> pairs -> masks -> shards, report.html, dataset.json last.
+"""Job 2: a corpus and a vocabulary -> tokens -> pairs -> masks -> shards, report.html, dataset.json last.
 
-This file only composes; rules live in `shards.py` and what it calls, the pieces of work in `passes.py`. A part is a
-bucket.
+This file only composes; rules live in `make_shards.py` and what it calls, the work items in `work_items.py`. A shard of
+the corpus is a partition.
 """
 
 import dataclasses
@@ -13,12 +13,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from pipelines import dataset
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
 from pipelines.examples import train_eval_overlap
-from pipelines.examples.make_shards import tokenize_part, write_shards
+from pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
 from pipelines.examples.statistics import total
 from pipelines.examples.train_eval_overlap import FindHeldOut
 from pipelines.examples.work_items import ShardResult, WorkItem, find_finished, note_name, write_note
@@ -31,7 +31,7 @@ from tokenizer.vocabulary import Vocabulary
 
 
 class WriteShards(beam.DoFn):
-    """Passes over a part -> the shard files of each; yields `ShardResult`.
+    """Passes over a corpus shard -> the shard files of each; yields `ShardResult`.
 
     Args:
         corpus: what to read.
@@ -59,20 +59,20 @@ class WriteShards(beam.DoFn):
         self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)
 
     def process(self, passes: WorkItem) -> Iterator[ShardResult]:
-        """Writes the shards of those passes that were not finished before, tokenising the part once."""
-        part, documents = passes.part, None
-        for duplicate in passes.duplicates:
-            note = f"{self._work}/{note_name(part, duplicate)}"
+        """Writes the shards of those passes that were not finished before, tokenising the corpus shard once."""
+        corpus_shard, documents = passes.corpus_shard, None
+        for copy in passes.copies:
+            note = f"{self._work}/{note_name(corpus_shard, copy)}"
             finished = find_finished(note, self._output) if self._work else None
             if finished is None:
                 if documents is None:
-                    documents = tokenize_part(self._corpus, part, self._tokenizer, self._options)
+                    documents = tokenize_shard(self._corpus, corpus_shard, self._tokenizer, self._options)
                 shards, statistics = write_shards(
-                    documents, part, duplicate, self._output, self._tokenizer, self._options
+                    documents, corpus_shard, copy, self._output, self._tokenizer, self._options
                 )
-                if duplicate == 0:
+                if copy == 0:
                     statistics.add_text(documents, self._vocab)
-                finished = ShardResult(part.split, shards, statistics)
+                finished = ShardResult(corpus_shard.split, shards, statistics)
                 if self._work:
                     write_note(note, finished)
             self._SO_FAR.inc(sum(shard.examples for shard in finished.shards))
@@ -91,7 +91,7 @@ class RestoreShards(beam.DoFn):
 
     def __init__(self, made: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
         self._made = made
-        self._sha256 = {shard.name: shard.sha256 for shard in manifest.shards}
+        self._recorded = {current_name(shard.name): shard for shard in manifest.shards}
         self._versions = manifest.versions
         self._output = output
         self._missing = missing
@@ -99,17 +99,18 @@ class RestoreShards(beam.DoFn):
     def process(self, finished: ShardResult) -> Iterator[str]:
         """Moves the missing ones of one pass. Raises DatasetError if they are not what they were."""
         for shard in finished.shards:
-            if shard.name not in self._missing:
+            recorded = self._recorded.get(shard.name)
+            if recorded is None or recorded.name not in self._missing:
                 continue
-            if shard.sha256 != self._sha256[shard.name]:
+            if shard.sha256 != recorded.sha256:
                 here = versions()
                 others = [f"{n} {v} then, {here.get(n)} now" for n, v in self._versions.items() if here.get(n) != v]
                 raise DatasetError(
-                    f"{shard.name} made again is another file than {self._output}/{dataset.FILE_NAME} says "
+                    f"{recorded.name} made again is another file than {self._output}/{dataset.FILE_NAME} says "
                     f"({', '.join(others) or 'with the same versions'}); delete that directory and build it again"
                 )
-            FileSystems.rename([f"{self._made}/{shard.name}"], [f"{self._output}/{shard.name}"])
-            yield shard.name
+            FileSystems.rename([f"{self._made}/{shard.name}"], [f"{self._output}/{recorded.name}"])
+            yield recorded.name
 
 
 def build_pretraining_data(
@@ -145,8 +146,8 @@ def build_pretraining_data(
     )
     found = (
         pipeline
-        | "Parts" >> beam.Create([_to_send(part) for part in corpus.parts])
-        | "FindHeldOut" >> beam.ParDo(FindHeldOut(reader, corpus.parts))
+        | "CorpusShards" >> beam.Create([_to_send(corpus_shard) for corpus_shard in corpus.shards])
+        | "FindHeldOut" >> beam.ParDo(FindHeldOut(reader, corpus.shards))
         | "UnionOfFound" >> beam.CombineGlobally(train_eval_overlap.union)
     )
     _ = (
@@ -193,12 +194,13 @@ def _write_shards(pipeline: beam.Pipeline, passes: list[WorkItem], write: WriteS
     # Without the reshuffle inside Create, which would lose the order in which passes are dealt.
     return (
         pipeline
-        | "Passes" >> beam.Create([each._replace(part=_to_send(each.part)) for each in passes], reshuffle=False)
+        | "Passes"
+        >> beam.Create([each._replace(corpus_shard=_to_send(each.corpus_shard)) for each in passes], reshuffle=False)
         | "Spread" >> beam.Reshuffle()
         | "WriteShards" >> beam.ParDo(write)
     )
 
 
-def _to_send(part: Part) -> Part:
-    """A part without its checksum, which would be most of a large job's bytes; `CorpusReader` finds it."""
-    return dataclasses.replace(part, sha256="")
+def _to_send(corpus_shard: CorpusShard) -> CorpusShard:
+    """A corpus shard without its checksum, which would be most of a large job's bytes; `CorpusReader` finds it."""
+    return dataclasses.replace(corpus_shard, sha256="")

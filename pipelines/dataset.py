@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from beambert_common.renamed_fields import with_new_names, with_old_names
 from beambert_common.typed_json import (
     Count,
     JsonError,
@@ -27,14 +28,20 @@ from beambert_common.typed_json import (
     shown,
 )
 from pipelines.errors import DatasetError
-from pipelines.io.manifest_schemas import DatasetCounts, RecordedDatasetOptions, Split, TrainingCounts
+from pipelines.io.manifest_schemas import (
+    RENAMED_DATASET_FIELDS,
+    DatasetCounts,
+    RecordedDatasetOptions,
+    Split,
+    TrainingCounts,
+)
 from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
 
 FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
 SPLITS = ("train", "validation")
 FORMAT = "beambert-pretraining-data"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _REMEDY = "restore it from a copy, or build the data again"
 
 
@@ -45,8 +52,8 @@ class Shard:
     Attributes:
         name: path relative to the dataset's directory, with forward slashes.
         split: "train" or "validation".
-        duplicate: which of the `dupe_factor` passes over the corpus it belongs to, from 0; one pass over all
-            train shards of one duplicate is one epoch.
+        copy: which of the `dupe_factor` passes over the corpus it belongs to, from 0; one pass over all
+            train shards of one copy is one epoch.
         examples: number of records.
         bytes: file size.
         sha256: hex digest of the file.
@@ -56,7 +63,7 @@ class Shard:
 
     name: RelativeName
     split: Split
-    duplicate: Count
+    copy: Count
     examples: Count
     bytes: Count
     sha256: Sha256
@@ -103,12 +110,12 @@ class Dataset:
     versions: dict[str, str]
 
     def shards_of(self, split: str) -> list[Shard]:
-        """The shards of "train" or "validation", by duplicate, then name."""
+        """The shards of "train" or "validation", by copy, then name."""
         chosen = [shard for shard in self.shards if shard.split == split]
-        return sorted(chosen, key=lambda shard: (shard.duplicate, shard.name))
+        return sorted(chosen, key=lambda shard: (shard.copy, shard.name))
 
     def num_examples(self, split: str) -> int:
-        """Records in all shards of a split, every duplicate counted."""
+        """Records in all shards of a split, every copy counted."""
         return sum(shard.examples for shard in self.shards_of(split))
 
     def to_json(self) -> str:
@@ -129,16 +136,18 @@ class Dataset:
             DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
         """
         content = text.encode() if isinstance(text, str) else text
+        names: dict[str, str] = {}
         try:
             header = header_of(content)
             if header.format != FORMAT:
                 raise DatasetError(f"{origin} is not a manifest of pretraining data; give what `beambert build` made")
-            if header.format_version != FORMAT_VERSION:
+            if header.format_version not in (FORMAT_VERSION, *RENAMED_DATASET_FIELDS):
                 raise DatasetError(
                     f"{origin} has format_version {shown(header.format_version)}, this beambert reads "
                     f"{FORMAT_VERSION}; build the data again"
                 )
-            manifest = decode(content, cls)
+            names = RENAMED_DATASET_FIELDS.get(header.format_version, {})
+            manifest = convert(with_new_names(decode(content, dict[str, Any]), names), cls)
             require(manifest.options, RecordedDatasetOptions, "options")
             require(manifest.counts, DatasetCounts, "counts")
             if "train" in manifest.counts:
@@ -146,7 +155,7 @@ class Dataset:
             _require_features(manifest)
             _require_shards(manifest)
         except JsonError as error:
-            raise DatasetError(f"{origin}: {error}; {remedy}") from error
+            raise DatasetError(f"{origin}: {with_old_names(str(error), names)}; {remedy}") from error
         return manifest
 
 

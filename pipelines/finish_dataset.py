@@ -54,7 +54,7 @@ class WriteManifest(beam.DoFn):
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
         if not by_split["train"].instances:
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
-        held_out = train_eval_overlap.read_held_out(self._reader, corpus.parts)
+        held_out = train_eval_overlap.read_held_out(self._reader, corpus.shards)
         common = train_eval_overlap.overlap_of(held_out, found)
         alphabet: list[str] = []
         if corpus.vocab["sha256"] == self._vocab["sha256"]:

@@ -14,7 +14,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 ROOT = Path(__file__).parent.parent
 # Of a small build.
-SMALL = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_buckets", "3"]
+SMALL = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_partitions", "3"]
 
 # No test depends on the speed of the machine. The environment of tests/parity has no Hypothesis.
 with contextlib.suppress(ImportError):

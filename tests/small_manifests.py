@@ -4,23 +4,23 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.options import CorpusOptions
 from pipelines.sources import ReadOptions
 
 
-def corpus_of(parts: Sequence[Part]) -> Corpus:
+def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:
     """Return the manifest of a corpus with the given shards; all other counts are zero."""
     splits = ("train", "validation")
     counts: dict[str, Any] = {
-        unit: {split: sum(getattr(part, unit) for part in parts if part.split == split) for split in splits}
+        unit: {split: sum(getattr(shard, unit) for shard in shards if shard.split == split) for split in splits}
         for unit in ("documents", "sentences")
     }
     rules: dict[str, int] = {}
     groups = {"documents_rejected": rules, "documents_reported": rules, "paragraphs_cleaned": rules}
     numbers = {"documents_read": 0, "bytes": 0, "words": 0, "characters": 0}
-    coverage = {"words": 0, "unknown": 0, "whole": 0, "pieces": 0}
-    vocabulary = {"size": 5, "sha256": "0" * 64, "learnt_from": None, "held_out": {"vocab": coverage}}
+    coverage = {"words": 0, "unknown": 0, "whole_words": 0, "tokens": 0}
+    vocabulary = {"size": 5, "sha256": "0" * 64, "learned_from": None, "validation": {"vocab": coverage}}
     options = CorpusOptions(
         do_lower_case=True,
         vocab_size=0,
@@ -35,8 +35,8 @@ def corpus_of(parts: Sequence[Part]) -> Corpus:
         language="en",
         segmenter="rules",
         truncation_noise=0.0,
-        num_buckets=1,
+        num_partitions=1,
         validation_fraction=0.0,
     )
     counts |= {**groups, **numbers, "inputs": {}, "languages": {}}
-    return Corpus(dataclasses.asdict(options), [], counts, vocabulary, list(parts), {})
+    return Corpus(dataclasses.asdict(options), [], counts, vocabulary, list(shards), {})

@@ -113,7 +113,7 @@ def test_a_manifest_without_its_files_is_seen(tmp_path):
     output.mkdir()
     reference = {"corpus.json": "1", "vocab.txt": "2"}
     assert results.incomplete(command, tmp_path / "case", reference) == ""
-    (output / "corpus.json").write_text('{"parts": []}', encoding="utf-8")
+    (output / "corpus.json").write_text('{"shards": []}', encoding="utf-8")
     assert "without vocab.txt" in results.incomplete(command, tmp_path / "case", reference)
     (output / "vocab.txt").write_text("x", encoding="utf-8")
     assert results.incomplete(command, tmp_path / "case", reference) == ""

@@ -53,7 +53,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 # What a reader may take: null where a value need not be known, a negative metric, fields of other programs. A missing
 # field may be one that older versions did not write.
 _UNREAD = re.compile(
-    r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|sums"
+    r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|metric_sums"
     r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|grid|contents\.\w+|metrics\..*)"
     r"|counts\.validation)$"
 )
@@ -144,13 +144,13 @@ def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):  # noqa
 def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):  # noqa: F811
     directory, file = _copy(outputs, tmp_path, "corpus/corpus.json")
     content = json.loads(file.read_text())
-    fewer = {**content, "parts": content["parts"][:1]}
+    fewer = {**content, "shards": content["shards"][:1]}
     renamed = json.loads(json.dumps(content))
-    renamed["parts"][0]["buckets"] = 3
-    twice = {**content, "parts": [*content["parts"], content["parts"][0]]}
+    renamed["shards"][0]["partitions"] = 3
+    twice = {**content, "shards": [*content["shards"], content["shards"][0]]}
     problems = {
-        "counts.documents.validation is 8, the sum over the parts is 0": fewer,
-        "parts[0].name is": renamed,
+        "counts.documents.validation is 8, the sum over the shards is 0": fewer,
+        "shards[0].name is": renamed,
         "listed twice": twice,
     }
     for problem, changed_content in problems.items():

@@ -14,7 +14,7 @@ from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.config import BertConfig, ConfigError
 from pipelines.cleaning.decontamination import read_evaluation_texts
 from pipelines.corpus import records, write_shards
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.dataset import Shard
 from pipelines.examples import work_items
 from pipelines.examples.statistics import Statistics
@@ -28,7 +28,7 @@ from trainers.finetuning import sweep
 from trainers.monitoring import metrics_jsonl
 
 SHA256 = "0" * 64
-PART = Part("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
+PART = CorpusShard("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
 
 
 def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
@@ -56,7 +56,7 @@ def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
         "cleaned": {"rule": 1},
         "reported": {},
         "lost": {"a": {"rule": 5}},
-        "marks": {"letters": 4, "lost": 0, "words": {}},
+        "diacritics": {"letters": 4, "lost": 0, "words": {}},
     }
     words = [[["train", "en", 0], ["one two", [1, 2], 0]]]
     path = tmp_path / "train-00000-of-00001.json"
@@ -119,7 +119,7 @@ def test_evaluation_files_that_are_not_json_are_named(tmp_path):
 
 def test_a_damaged_line_of_the_log_is_named_and_a_torn_one_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    line = {"split": "train", "step": 5, "loss": 1.5, "filled_masks": ["a"]}
+    line = {"split": "train", "step": 5, "loss": 1.5, "mlm_samples": ["a"]}
     whole = json.dumps(line) + "\n"
     path.write_text(whole + whole[:-9])
     assert metrics_jsonl.read(path) == [line]

@@ -23,7 +23,7 @@ FORMATS = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("corpus") / "data"
-    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "600", "--num_buckets", "1"]
+    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "600", "--num_partitions", "1"]
     assert beambert.main([*argv, "--validation_fraction", "0.15", "--output", str(output)]) == 0
     return output
 

@@ -33,7 +33,7 @@ def test_ten_megabytes_of_wikipedia_to_a_pretrained_encoder(shared_data, tmp_pat
         "global_step",
         "loss",
         "masked_lm_accuracy",
-        "masked_lm_accuracy_commonest_token",
+        "masked_lm_accuracy_most_frequent_token",
         "masked_lm_loss",
         "masked_lm_predictions",
         "next_sentence_accuracy",

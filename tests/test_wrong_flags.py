@@ -47,7 +47,7 @@ ODD_TEXTS = [
 ]
 # Values that would fill the memory or the disk, or never end: typing errors, all of them.
 FATAL = {
-    "--num_buckets": 10**9,
+    "--num_partitions": 10**9,
     "--max_seq_length": 10**9,
     "--train_batch_size": 10**12,
     "--eval_batch_size": 10**12,

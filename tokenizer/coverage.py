@@ -13,14 +13,14 @@ class Coverage:
     Attributes:
         words: number of running words.
         unknown: those that are "[UNK]".
-        whole: those that are one token of the vocabulary.
+        whole_words: those that are one token of the vocabulary.
         tokens: number of tokens of all words, one for each "[UNK]".
     """
 
     words: int = 0
     unknown: int = 0
-    whole: int = 0
-    pieces: int = 0
+    whole_words: int = 0
+    tokens: int = 0
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
@@ -28,7 +28,7 @@ class Coverage:
     def __str__(self) -> str:
         words = max(self.words, 1)
         return (
-            f"{self.pieces / words:.4f} pieces a word, {self.whole / words:.2%} of words one piece, "
+            f"{self.tokens / words:.4f} pieces a word, {self.whole_words / words:.2%} of words one piece, "
             f"{self.unknown / words:.3%} [UNK]"
         )
 

@@ -92,8 +92,8 @@ def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int
         limit: the alphabet_limit.
 
     Returns:
-        "characters": distinct ones. "characters_left_out": of them. "running_words_outside": occurrences of words with
-        such a character, all "[UNK]". "limit_that_would_do": the smallest alphabet outside which at most one running
+        "characters": distinct ones. "characters_excluded": of them. "words_excluded": occurrences of words with
+        such a character, all "[UNK]". "sufficient_limit": the smallest alphabet outside which at most one running
         word in a thousand lies.
     """
     ranked = _characters_by_frequency(word_counts)
@@ -112,9 +112,9 @@ def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int
             enough -= 1
     return {
         "characters": len(ranked),
-        "characters_left_out": max(0, len(ranked) - limit),
-        "running_words_outside": outside,
-        "limit_that_would_do": enough or limit,
+        "characters_excluded": max(0, len(ranked) - limit),
+        "words_excluded": outside,
+        "sufficient_limit": enough or limit,
     }
 
 

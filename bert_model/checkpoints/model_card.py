@@ -39,7 +39,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Longest sequence", _lengths(config, record)),
         (
             "Attention",
-            "from left to right alone" if record.left_to_right else None,
+            "from left to right alone" if record.causal_attention else None,
         ),
         ("Updates", None if record.steps is None else f"{record.steps:,}"),
         ("SHA-256 of what dataset.json says of the data", record.data_fingerprint),

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, Positive, decode, header_of, shown
+from beambert_common.renamed_fields import with_new_names, with_old_names
+from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
 from bert_model.checkpoints import tf1
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
@@ -19,7 +20,14 @@ MODEL_CARD_FILE_NAME = "README.md"
 CHECKPOINTS_NAME = "checkpoints"
 CHECKPOINT_NAME = "model.ckpt"
 FORMAT = "beambert-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# What older versions of the file name differently.
+_RENAMED = {
+    1: {
+        "left_to_right": "causal_attention",
+        "metrics.masked_lm_accuracy_commonest_token": "masked_lm_accuracy_most_frequent_token",
+    }
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +44,7 @@ class ModelRecord:
         steps: steps it was trained for, None if not known.
         metrics: of its evaluation.
         origin: what it was converted from, or began its training with; None if neither.
-        left_to_right: whether a position sees only itself and those before it, which no other format can say.
+        causal_attention: whether a position sees only itself and those before it, which no other format can say.
         multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
         text_pairs: whether all examples that it was fine-tuned on were pairs of texts (True) or none was (False); None
             where some were, and where it is not known.
@@ -51,7 +59,7 @@ class ModelRecord:
     steps: Count | None = None
     metrics: dict[str, Number] = dataclasses.field(default_factory=dict)
     origin: str | None = None
-    left_to_right: bool = False
+    causal_attention: bool = False
     multi_label: bool = False
     text_pairs: bool | None = None
 
@@ -65,7 +73,7 @@ class ModelRecord:
 
 # Older files do not have the others.
 _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) - {
-    "left_to_right",
+    "causal_attention",
     "multi_label",
     "text_pairs",
 }
@@ -89,13 +97,16 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
         return None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
+    names: dict[str, str] = {}
     try:
         header = header_of(content)
-        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
             raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
-        for name in sorted(_REQUIRED - decode(content, dict[str, Any]).keys()):
+        names = _RENAMED.get(header.format_version, {})
+        fields = with_new_names(decode(content, dict[str, Any]), names)
+        for name in sorted(_REQUIRED - fields.keys()):
             raise JsonError(f"{name} is missing")
-        record = decode(content, ModelRecord)
+        record = convert(fields, ModelRecord)
         if record.task not in (*TASKS, PRETRAINING):
             raise JsonError(f"task has the unknown value {shown(record.task)}")
         if record.task in TASKS and TASKS[record.task] is None and record.num_labels is None:
@@ -103,7 +114,7 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
         if record.labels is not None and record.num_labels not in (None, len(record.labels)):
             raise JsonError(f"num_labels is {shown(record.num_labels)}, and there are {len(record.labels)} labels")
     except JsonError as error:
-        raise CheckpointError(f"{path}: {error}; {remedy}") from error
+        raise CheckpointError(f"{path}: {with_old_names(str(error), names)}; {remedy}") from error
     return record
 
 

@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--worker_machine_type",
         metavar="TYPE",
-        help="(default: n2-standard-4, or n2-highmem-4 where a bucket needs the memory)",
+        help="(default: n2-standard-4, or n2-highmem-4 where a partition needs the memory)",
     )
     group.add_argument("--num_workers", type=_workers, metavar="N", help="how many to start with")
     group.add_argument(

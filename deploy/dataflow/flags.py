@@ -26,7 +26,7 @@ _OURS = (
 # Files that Beam writes the description of a job to.
 _FILES_OF_BEAM = ("--dataflow_job_file", "--template_location")
 FOR_EVERY_JOB = (
-    # A bucket fills a core and its memory; a second one in the same process would wait for both.
+    # A partition fills a core and its memory; a second one in the same process would wait for both.
     "--number_of_worker_harness_threads=1",
     # Shuffled blocks on the service, not on the workers' disks, so that workers come and go without loss.
     "--experiments=shuffle_mode=service",

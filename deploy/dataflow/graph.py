@@ -19,11 +19,11 @@ from pipelines.commands.corpus_config import CorpusConfig
 from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
 from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import split_inputs
-from pipelines.corpus.write_shards import part_name
+from pipelines.corpus.write_shards import corpus_shard_name
 from pipelines.dataset import SPLITS
 from pipelines.examples.work_items import deal_passes
 from pipelines.io.atomic_files import write_text
@@ -74,12 +74,12 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
     planned = PlannedJob(
         "corpus",
         f"{len(job.inputs):,} file(s) in {len(units):,} piece(s), {sum(each.bytes for each in job.inputs) / 1e9:,.2f} "
-        f"GB, into {job.options.num_buckets:,} bucket(s)",
+        f"GB, into {job.options.num_partitions:,} partition(s)",
         lambda pipeline: build_corpus(pipeline, units, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
         return [planned]
-    # What job 1 will have made, as far as it is known before: every bucket of the same size.
+    # What job 1 will have made, as far as it is known before: every partition of the same size.
     corpus = _planned_corpus(job.options, job.text_bytes)
     unknown = Vocabulary(SPECIAL_TOKENS)
     options = dataclasses.replace(config.data.options, do_lower_case=job.options.do_lower_case)
@@ -87,24 +87,24 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
 
 
 def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
-    size = text_bytes // options.num_buckets
-    parts = []
+    size = text_bytes // options.num_partitions
+    shards = []
     for split in SPLITS:
-        buckets = options.num_partitions_of(split)
-        names = [f"corpus/{part_name(split, number, options)}.parquet" for number in range(buckets)]
-        parts += [Part(name, split, number, buckets, 0, 0, size, "") for number, name in enumerate(names)]
-    return Corpus({}, [], {}, {}, parts, {})
+        partitions = options.num_partitions_of(split)
+        names = [f"corpus/{corpus_shard_name(split, number, options)}.parquet" for number in range(partitions)]
+        shards += [CorpusShard(name, split, number, partitions, 0, 0, size, "") for number, name in enumerate(names)]
+    return Corpus({}, [], {}, {}, shards, {})
 
 
 def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
-    passes = deal_passes(corpus.parts, job.options, _WORKERS)
+    passes = deal_passes(corpus.shards, job.options, _WORKERS)
     # Of a corpus that is yet to be made there is no checksum.
     reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
     content = job.vocab.to_bytes()
     vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
-        f"{len(corpus.parts):,} part(s), {sum(len(each.duplicates) for each in passes):,} pass(es) over a part",
+        f"{len(corpus.shards):,} corpus shard(s), {sum(len(each.copies) for each in passes):,} pass(es) over one",
         lambda pipeline: build_pretraining_data(
             pipeline, corpus, reader, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),

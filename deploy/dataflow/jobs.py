@@ -69,21 +69,21 @@ def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[grap
         FileSystems.set_options(access)
         try:
             job = command.configure()
-            machine_type = workers.choose_machine_type(config.worker_machine_type, _bucket_bytes(job))
+            machine_type = workers.choose_machine_type(config.worker_machine_type, _partition_bytes(job))
             flags = dataflow_flags.beam_flags(config, command, machine_type)
             yield job, flags + _code_flags(config.sdk_container_image, config.setup_file, Path(folder))
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise refusal(error, access.view_as(GoogleCloudOptions)) from error
 
 
-def _bucket_bytes(job: graph.DataConfig) -> int:
-    """About how many bytes of text a bucket of the command holds."""
+def _partition_bytes(job: graph.DataConfig) -> int:
+    """About how many bytes of text a partition of the command holds."""
     if isinstance(job, PretrainingDataConfig):
         corpus = corpus_manifest.load(absolute(job.corpus_directory))
         # The command itself says what is wrong where there is none.
         return memory.largest_text_bytes(corpus) if corpus else 0
     config = job.corpus if isinstance(job, BuildConfig) else job
-    return config.text_bytes // config.options.num_buckets
+    return config.text_bytes // config.options.num_partitions
 
 
 def _code_flags(image: str | None, setup_file: str | None, folder: Path) -> list[str]:

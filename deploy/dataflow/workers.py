@@ -1,4 +1,4 @@
-"""What Dataflow's workers are: machines with the memory that a bucket takes, and the packages that they install."""
+"""What Dataflow's workers are: machines with the memory that a partition takes, and the packages that they install."""
 
 import importlib.metadata
 import re
@@ -18,7 +18,7 @@ _MEMORY = {
 _DEFAULTS = ("n2-standard-4", "n2-highmem-4")
 # What Dataflow's own processes take of a worker (https://cloud.google.com/dataflow/docs/guides/troubleshoot-oom).
 _SYSTEM_GB = 1.0
-# The estimate of a bucket is of its mean; a few are larger.
+# The estimate of a partition is of its mean; a few are larger.
 _SHARE_TO_USE = 0.7
 # Packages whose version shows in the bytes, so that workers have the one that is here; Beam's image has its own.
 _AS_HERE = ("numpy", "pyarrow")
@@ -34,24 +34,24 @@ def _memory_per_process(machine_type: str) -> float | None:
     return per_core - _SYSTEM_GB / int(cores)
 
 
-def choose_machine_type(asked: str | None, bucket_bytes: int) -> str:
-    """A machine on which every core can hold a bucket.
+def choose_machine_type(asked: str | None, partition_bytes: int) -> str:
+    """A machine on which every core can hold a partition.
 
     Args:
         asked: what the user names, or None.
-        bucket_bytes: of text in a bucket.
+        partition_bytes: of text in a partition.
 
     Raises:
         SubmitError: the machine that is asked for, or any that would be chosen, has too little memory.
     """
-    needed = peak_memory(bucket_bytes, 1) / 1e9
+    needed = peak_memory(partition_bytes, 1) / 1e9
     for machine_type in [asked] if asked else _DEFAULTS:
         there = _memory_per_process(machine_type)
         if there is None or needed <= _SHARE_TO_USE * there:
             return machine_type
-    way_out = "more --num_buckets" if not asked else f"--worker_machine_type {_DEFAULTS[1]} or more --num_buckets"
+    way_out = "more --num_partitions" if not asked else f"--worker_machine_type {_DEFAULTS[1]} or more --num_partitions"
     raise SubmitError(
-        f"a bucket of {bucket_bytes / 1e6:,.0f} MB of text needs about {needed:.1f} GB in each process, and "
+        f"a partition of {partition_bytes / 1e6:,.0f} MB of text needs about {needed:.1f} GB in each process, and "
         f"{machine_type} has {there:.1f} GB for each; use {way_out}"
     )
 

@@ -3,10 +3,11 @@
 import argparse
 
 from beambert_common.flags import (
+    accept_old_name,
     batch_size,
     copies,
     fraction,
-    num_buckets,
+    num_partitions,
     number,
     positive_float,
     positive_int,
@@ -93,7 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens in an example",
     )
     group.add_argument(
-        "--dupe_factor", type=copies, default=PretrainingDataOptions.dupe_factor, metavar="N", help="duplicates"
+        "--dupe_factor",
+        type=copies,
+        default=PretrainingDataOptions.dupe_factor,
+        metavar="N",
+        help="copies of the data, each with other masks and pairs",
     )
     group.add_argument(
         "--objective",
@@ -117,7 +122,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PretrainingDataOptions.compression,
         help="of TFRecord shards",
     )
-    group.add_argument("--num_buckets", type=num_buckets, metavar="N", help="parts (default: by size)")
+    flag = group.add_argument(
+        "--num_partitions", type=num_partitions, metavar="N", help="of the documents (default: by size)"
+    )
+    accept_old_name(group, flag, "--num_buckets")
     group.add_argument(
         "--validation_fraction", type=fraction, default=PlanConfig.validation_fraction, metavar="SHARE", help="held out"
     )
@@ -224,7 +232,7 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
         text,
         options,
         vocab_size,
-        num_buckets=config.num_buckets,
+        num_partitions=config.num_partitions,
         validation_fraction=config.validation_fraction,
         learns_vocabulary=not config.vocab_file,
     )

@@ -37,7 +37,7 @@ class PlanConfig(FlagConfig):
 
     vocab_size: int | None = None
     vocab_file: str | None = None
-    num_buckets: int | None = None
+    num_partitions: int | None = None
     validation_fraction: float = 0.02
     examples: PretrainingDataOptions
     workers: int | None = None

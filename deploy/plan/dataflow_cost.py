@@ -52,13 +52,13 @@ def plan_cloud(data: DataPlan, workers: int | None, cpu_factor: float) -> CloudP
     """
     even = (data.cpu_seconds - data.serial_seconds) * cpu_factor / 3600
     if workers is None:
-        workers = max(1, min(_MOST_WORKERS, data.parts, round(even / _VCPUS_A_WORKER)))
-    # More vCPUs than parts have nothing to do.
-    busy = min(workers * _VCPUS_A_WORKER, data.parts)
+        workers = max(1, min(_MOST_WORKERS, data.corpus_shards, round(even / _VCPUS_A_WORKER)))
+    # More vCPUs than corpus shards have nothing to do.
+    busy = min(workers * _VCPUS_A_WORKER, data.corpus_shards)
     hours = even / busy + data.serial_seconds * cpu_factor / 3600 + 2 * _START_HOURS
     vcpu_hours = hours * workers * _VCPUS_A_WORKER
-    # A part is a Parquet file; a shard has a note beside it; each is created under another name and renamed.
-    writes = 2 * (data.parts + 2 * data.files)
+    # A data shard has a completion marker, a corpus shard none; each file is created under another name and renamed.
+    writes = 2 * (data.corpus_shards + 2 * data.files)
     return CloudPlan(
         workers=workers,
         vcpus=_VCPUS_A_WORKER,

@@ -45,7 +45,7 @@ def warnings_of(
     for each, length, epochs, batch_size in zip(options, data.lengths, training.epochs, batch_sizes, strict=True):
         if epochs > each.dupe_factor and each.masking != "dynamic":
             found.append(
-                f"rows of {length.row_length}: {epochs:,.1f} epochs on {each.dupe_factor} duplicate(s), so every mask "
+                f"rows of {length.row_length}: {epochs:,.1f} epochs on {each.dupe_factor} copies, so every mask "
                 f"is seen {epochs / each.dupe_factor:,.1f} times; --masking dynamic masks anew in every epoch, or "
                 "raise --dupe_factor, or train less"
             )
@@ -56,7 +56,7 @@ def warnings_of(
             )
         elif math.ceil(epochs) < each.dupe_factor:
             found.append(
-                f"rows of {length.row_length}: of {each.dupe_factor} duplicates the training reads {epochs:,.1f}; "
+                f"rows of {length.row_length}: of {each.dupe_factor} copies the training reads {epochs:,.1f}; "
                 f"--dupe_factor {math.ceil(epochs)} is enough"
             )
         if epochs > _MANY_EPOCHS:
@@ -107,7 +107,7 @@ def _of_data(text: Text, options: Sequence[PretrainingDataOptions], config: Bert
     if data.shard_bytes > _SHARDS_OF_TEXT * text.bytes and data.shard_bytes > 1e12:
         found.append(
             f"the shards are {data.shard_bytes / text.bytes:,.0f} times the text; --masking dynamic with --dupe_factor "
-            "1 needs one duplicate, --format parquet a fifth of the bytes"
+            "1 needs one copy, --format parquet a fifth of the bytes"
         )
     return found
 
@@ -115,18 +115,18 @@ def _of_data(text: Text, options: Sequence[PretrainingDataOptions], config: Bert
 def _of_cloud(text: Text, data: DataPlan, cloud: CloudPlan) -> list[str]:
     found = []
     room = MEMORY_GB_A_VCPU * 1e9
-    if data.bucket_memory > room:
+    if data.partition_memory > room:
         found.append(
-            f"the largest bucket needs {data.bucket_memory / 1e9:,.1f} GB in a process and a vCPU has "
-            f"{MEMORY_GB_A_VCPU:g} GB; raise --num_buckets, or take machines with more memory"
+            f"the largest partition needs {data.partition_memory / 1e9:,.1f} GB in a process and a vCPU has "
+            f"{MEMORY_GB_A_VCPU:g} GB; raise --num_partitions, or take machines with more memory"
         )
     longest = float(text.document_bytes.max())
-    if longest > 0.5 * text.bytes / data.buckets and longest > 16e6:
+    if longest > 0.5 * text.bytes / data.partitions and longest > 16e6:
         found.append(
             f"a document has {longest / 1e6:,.0f} MB, and a document is never divided; cut it before "
             "(--document_unit chapter for Gutenberg's books)"
         )
-    # Identities of the held-out documents, which every worker looks for in its parts.
+    # Identities of the held-out documents, which every worker looks for in its shards.
     if data.held_out_documents > 1e6:
         found.append(
             f"{data.held_out_documents:,.0f} documents would be held out and evaluation needs some thousands; "
@@ -134,8 +134,8 @@ def _of_cloud(text: Text, data: DataPlan, cloud: CloudPlan) -> list[str]:
         )
     if data.files > _MANY_FILES:
         found.append(
-            f"{data.files:,} shards: listing and opening them takes longer than reading; larger buckets "
-            "(--num_buckets) or fewer duplicates (--masking dynamic --dupe_factor 1)"
+            f"{data.files:,} shards: listing and opening them takes longer than reading; larger partitions "
+            "(--num_partitions) or fewer copies (--masking dynamic --dupe_factor 1)"
         )
     graph = text.files * _GRAPH_BYTES_A_FILE
     if graph > _GRAPH_BYTES:
@@ -148,9 +148,9 @@ def _of_cloud(text: Text, data: DataPlan, cloud: CloudPlan) -> list[str]:
             f"{text.files:,} files of {text.bytes / text.files / 1e3:,.0f} kB each; opening one costs more than "
             "reading it: put many into one, such as JSON lines"
         )
-    if cloud.workers * cloud.vcpus > data.parts:
+    if cloud.workers * cloud.vcpus > data.corpus_shards:
         found.append(
-            f"{cloud.workers * cloud.vcpus} vCPUs for {data.parts} parts: some would have nothing to do; fewer "
-            "--workers or more --num_buckets"
+            f"{cloud.workers * cloud.vcpus} vCPUs for {data.corpus_shards} corpus shards: some would be idle; "
+            "fewer --workers or more --num_partitions"
         )
     return found

@@ -51,27 +51,29 @@ def text_lines(text: Text) -> list[Line]:
 
 
 def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction: float) -> list[Line]:
-    """Buckets, examples and shards."""
+    """Partitions, examples and shards."""
     section = "The data"
-    mean = text.bytes / data.buckets
+    mean = text.bytes / data.partitions
     lines = [
-        Line(section, "buckets", data.buckets, f"{data.buckets:,}", f"of {size(mean)} of text on average"),
+        Line(section, "partitions", data.partitions, f"{data.partitions:,}", f"of {size(mean)} of text on average"),
         Line(
             section,
-            "largest bucket",
-            data.largest_bucket,
-            size(data.largest_bucket),
-            f"expected; {size(data.bucket_memory)} of memory for the process that makes its shards",
+            "largest partition",
+            data.largest_partition,
+            size(data.largest_partition),
+            f"expected; {size(data.partition_memory)} of memory for the process that makes its shards",
         ),
-        Line(section, "corpus", data.corpus_bytes, size(data.corpus_bytes), f"of Parquet in {data.parts:,} files"),
+        Line(
+            section, "corpus", data.corpus_bytes, size(data.corpus_bytes), f"of Parquet in {data.corpus_shards:,} files"
+        ),
     ]
     for length in data.lengths:
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
         instances = (
-            f"of one duplicate, {text.pieces * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
+            f"of one copy, {text.pieces * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
             f"each; positions filled {length.fill:.0%}"
         )
-        shards = f"{data.buckets:,} buckets x {dupe_factor} duplicates, and the held-out ones"
+        shards = f"{data.partitions:,} partitions x {dupe_factor} copies, and the held-out ones"
         how = f"{count(length.examples)} examples x {length.bytes / length.examples:,.0f} bytes"
         lines += [
             Line(section, f"{name}instances", length.instances, count(length.instances), instances),
@@ -101,7 +103,7 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Lin
             "hours",
             cloud.hours,
             format_duration(3600 * cloud.hours),
-            f"CPU seconds x {cpu_factor:g} / {min(vcpus, data.parts):,} vCPUs, and 12 minutes to start",
+            f"CPU seconds x {cpu_factor:g} / {min(vcpus, data.corpus_shards):,} vCPUs, and 12 minutes to start",
         ),
         Line(
             section,
@@ -115,7 +117,7 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Lin
             "shuffle",
             cloud.shuffle_bytes,
             size(cloud.shuffle_bytes),
-            f"2 x {size(data.shuffle_bytes)}: documents on their way to their bucket, written and read",
+            f"2 x {size(data.shuffle_bytes)}: documents on their way to their partition, written and read",
         ),
     ]
 
@@ -136,7 +138,7 @@ def training_lines(
     ]
     for length, sequences, epochs in zip(data.lengths, training.sequences, training.epochs, strict=True):
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
-        how = f"{count(sequences)} sequences / {count(length.rows)} rows of one duplicate"
+        how = f"{count(sequences)} sequences / {count(length.rows)} rows of one copy"
         lines.append(Line(section, f"{name}epochs", epochs, f"{epochs:,.1f}", how))
     a_word = cost.positions / text.words
     lines += [

@@ -56,7 +56,7 @@ class Text:
     Attributes:
         bytes, words, documents: in UTF-8, between blanks; of all.
         files, stored_bytes: as they lie on the disk; 0 where there are none to look at.
-        num_buckets: as many as the corpus job chooses by the files' sizes, before it has read them.
+        num_partitions: as many as the corpus job chooses by the files' sizes, before it has read them.
         document_bytes: int64 [D], of the sample.
         document_sentences: int64 [D], sentences of each document of the sample.
         sentence_pieces: int64 [S], pieces of each sentence of the sample.
@@ -69,7 +69,7 @@ class Text:
     documents: float
     files: int
     stored_bytes: int
-    num_buckets: int
+    num_partitions: int
     document_bytes: np.ndarray
     document_sentences: np.ndarray
     sentence_pieces: np.ndarray
@@ -128,7 +128,7 @@ def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, ori
         documents=max(1.0, text_bytes / document_bytes),
         files=0,
         stored_bytes=0,
-        num_buckets=choose_num_partitions(round(text_bytes)),
+        num_partitions=choose_num_partitions(round(text_bytes)),
         document_bytes=np.rint(sizes).astype(np.int64),
         document_sentences=sentences,
         sentence_pieces=pieces,

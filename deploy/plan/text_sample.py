@@ -83,7 +83,7 @@ def sample_text(
         documents=float(total[2]),
         files=len(inputs),
         stored_bytes=sum(each.bytes for each in inputs),
-        num_buckets=options.num_buckets,
+        num_partitions=options.num_partitions,
         document_bytes=np.array(found.document_bytes, np.int64),
         document_sentences=np.array(found.document_sentences, np.int64),
         sentence_pieces=pieces.astype(np.int64),

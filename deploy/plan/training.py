@@ -108,7 +108,7 @@ def plan_training(
         config: shape of the model.
         stages: of the run.
         row_lengths, predictions: positions of a row and room for masked pieces in it, of each --data directory.
-        rows: of one duplicate, of each.
+        rows: of one copy, of each.
         accelerator: what it runs on.
         utilization: share of the accelerator's peak (MFU).
     """

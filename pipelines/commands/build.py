@@ -75,7 +75,7 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
         corpus = corpus_run.make_corpus(config.corpus, corpus_engine, config.data.options.objective)
         manifest = pretraining_data_run.make_pretraining_data(config.data, corpus, data_engine)
         # The second job does not need all that the first has written.
-        require_written(absolute(output), sizes_of_corpus(corpus.parts))
+        require_written(absolute(output), sizes_of_corpus(corpus.shards))
     print(f"\n{output} holds")
     printed = corpus_run.print_summary(corpus, output)
     pretraining_data_run.print_summary(manifest, output, printed)

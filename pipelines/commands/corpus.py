@@ -6,7 +6,7 @@ This file imports no Beam, so that `--help` does not wait for it; `corpus_run.py
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.flags import fraction, num_buckets, positive_float
+from beambert_common.flags import accept_old_name, fraction, num_partitions, positive_float
 from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.segmentation import SEGMENTERS
@@ -142,12 +142,13 @@ def add_split_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="SHARE",
         help="share of documents held out for evaluation, chosen by their text",
     )
-    group.add_argument(
-        "--num_buckets",
-        type=num_buckets,
+    flag = group.add_argument(
+        "--num_partitions",
+        type=num_partitions,
         metavar="N",
-        help="parts the documents are grouped into (default: by input size; part of what a seed means)",
+        help="partitions the documents are grouped into (default: by input size; part of what a seed means)",
     )
+    accept_old_name(group, flag, "--num_buckets")
 
 
 def configure(args: argparse.Namespace) -> "CorpusConfig":

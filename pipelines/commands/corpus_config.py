@@ -101,7 +101,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         language=args.language,
         segmenter=args.segmenter,
         truncation_noise=args.truncation_noise,
-        num_buckets=args.num_buckets or choose_num_partitions(_text_bytes(inputs)),
+        num_partitions=args.num_partitions or choose_num_partitions(_text_bytes(inputs)),
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
         identify_language=args.identify_language,

@@ -18,7 +18,7 @@ from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, split_inputs
 from pipelines.corpus.removed_text import loss_warnings
 from pipelines.corpus.source_warnings import source_warnings
-from pipelines.corpus.write_shards import part_name
+from pipelines.corpus.write_shards import corpus_shard_name
 from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
 from pipelines.instances.options import require_documents
@@ -67,13 +67,13 @@ def megabytes_read(units: list[FileSplit]) -> Callable[[str], dict[str, float]]:
 
 
 def _stage(units: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
-    """What shows how far job 1 has come: notes of what was read and written, or where there are none the parts."""
-    names = [part_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
+    """What shows how far job 1 has come: notes of what was read and written, or where there are none the shards."""
+    names = [corpus_shard_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
     if not work:
-        return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "parts")
+        return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "shards")
     read = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
     written = {f"{name}.json": _COST_OF_WRITING * sum(read.values()) / len(names) for name in names}
-    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and parts", megabytes_read(units))
+    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and shards", megabytes_read(units))
 
 
 def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: str = "") -> Corpus:
@@ -103,7 +103,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
                 "choose another --output, or delete that directory"
             )
         require_written(
-            output, sizes_of_corpus(existing.parts), f"delete {config.output} and run the same command again"
+            output, sizes_of_corpus(existing.shards), f"delete {config.output} and run the same command again"
         )
         print(f"Corpus in {config.output} is up to date.", flush=True)
         return existing
@@ -127,7 +127,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
     print(
-        f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_buckets} bucket(s)"
+        f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_partitions} partition(s)"
         + (", going on from an earlier run" if done else ""),
         flush=True,
     )
@@ -146,7 +146,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         raise DatasetError(
             f"{output}/{corpus_manifest.FILE_NAME} was removed while the command ran; run the same again"
         )
-    require_written(output, sizes_of_corpus(corpus.parts))
+    require_written(output, sizes_of_corpus(corpus.shards))
     return corpus
 
 
@@ -164,7 +164,7 @@ def print_summary(corpus: Corpus, output: str) -> list[str]:
         print(
             f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
         )
-    warnings = vocabulary_flags.mark_warnings(corpus.counts.get("marks"))
+    warnings = vocabulary_flags.mark_warnings(corpus.counts.get("diacritics"))
     warnings += loss_warnings(corpus.counts, f"{output}/rejected/")
     warnings += source_warnings(corpus.counts)
     for warning in warnings:

@@ -81,7 +81,7 @@ def run(config: InspectConfig) -> int:
 
     from pipelines.commands.inspect_directory import (
         describe_corpus,
-        first_part,
+        first_corpus_shard,
         first_shard,
         is_corpus_part,
         load_corpus,
@@ -103,7 +103,7 @@ def run(config: InspectConfig) -> int:
                 _print(Text(line))
             elif corpus:
                 print(describe_corpus(path, corpus))
-                path = first_part(path, corpus)
+                path = first_corpus_shard(path, corpus)
             require_file(path)
             if corpus or is_corpus_part(path):
                 if not config.stats:
@@ -249,7 +249,7 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
     unknown = statistics.unknown_tokens / max(statistics.tokens, 1)
     print(f"  tokens      {statistics.tokens:,} without [CLS] and [SEP], {unknown:.2%} [UNK]")
     if has_labels:
-        print(f"  labels      {statistics.instances_labelled_1 / statistics.instances:.1%} {labels[1]}")
+        print(f"  labels      {statistics.instances_labeled_1 / statistics.instances:.1%} {labels[1]}")
     if not has_masks:
         print("  masked      by the trainer")
         return
@@ -257,7 +257,7 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
     print(
         f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of positions, "
         f"{_spread(statistics.masked_in_row)} a row: {statistics.masked_as_mask / masked:.1%} [MASK], "
-        f"{statistics.masked_as_other / masked:.1%} another token, {statistics.masked_as_same / masked:.1%} the same"
+        f"{statistics.masked_as_random / masked:.1%} random, {statistics.masked_as_original / masked:.1%} the same"
     )
 
 

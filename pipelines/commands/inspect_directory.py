@@ -13,7 +13,7 @@ from bert_model.checkpoints.path_contents import contents_of
 from pipelines import dataset
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
-from pipelines.corpus.corpus_reader import CorpusReader, require_parts
+from pipelines.corpus.corpus_reader import CorpusReader, require_shards
 from pipelines.dataset import SPLITS, Dataset
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes
@@ -91,28 +91,30 @@ def is_corpus_part(path: str) -> bool:
 
 def describe_corpus(directory: str, manifest: Corpus) -> str:
     """Return a line about the size of a corpus, or lines where there are several splits."""
-    lines = [f"{directory} is a corpus of {len(manifest.parts):,} files"]
+    lines = [f"{directory} is a corpus of {len(manifest.shards):,} files"]
     for split in SPLITS:
-        parts = [part for part in manifest.parts if part.split == split]
-        if parts:
-            documents, sentences = (sum(getattr(part, name) for part in parts) for name in ("documents", "sentences"))
+        shards = [shard for shard in manifest.shards if shard.split == split]
+        if shards:
+            documents, sentences = (
+                sum(getattr(shard, name) for shard in shards) for name in ("documents", "sentences")
+            )
             lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
     return "\n".join(lines)
 
 
-def first_part(directory: str, manifest: Corpus) -> str:
+def first_corpus_shard(directory: str, manifest: Corpus) -> str:
     """Return the path of the first file of a corpus that has documents.
 
     Raises:
         DatasetError: none has.
         SourceError: the file is missing, or is not the one that the manifest describes.
     """
-    part = next((part for part in manifest.parts if part.documents), None)
-    if part is None:
+    shard = next((shard for shard in manifest.shards if shard.documents), None)
+    if shard is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
-    require_parts(directory, [part])
-    CorpusReader.open(directory).read_part(part.name)
-    return f"{directory}/{part.name}"
+    require_shards(directory, [shard])
+    CorpusReader.open(directory).read_shard(shard.name)
+    return f"{directory}/{shard.name}"
 
 
 def _require_size(directory: str, name: str, size: int) -> None:

@@ -13,7 +13,7 @@ from pipelines.build_pretraining_data import build_pretraining_data
 from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
-from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_parts
+from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
 from pipelines.corpus.learn_vocabulary import language_factors
 from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
@@ -147,7 +147,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     reader = CorpusReader(source, recorded["corpus_sha256"])
     manifest_path = f"{output}/{dataset.FILE_NAME}"
     workers = pipeline_runner.num_workers(beam_options)
-    passes = deal_passes(corpus.parts, options, workers or _CLUSTER_WORKERS)
+    passes = deal_passes(corpus.shards, options, workers or _CLUSTER_WORKERS)
     work = work_directory(output, [recorded])
     existing = _load(manifest_path, config.output)
     if existing:
@@ -160,7 +160,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             return existing
         passes = passes_of(passes, missing, options)
 
-    require_parts(source, corpus.parts)
+    require_shards(source, corpus.shards)
     if workers:
         require_memory(corpus, workers, config.ignore_memory_estimate)
     if existing:
@@ -182,10 +182,12 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
         costs = {
-            note_name(each.part, duplicate): float(each.part.bytes) for each in passes for duplicate in each.duplicates
+            note_name(each.corpus_shard, copy): float(each.corpus_shard.bytes)
+            for each in passes
+            for copy in each.copies
         }
         print(
-            f"Pretraining data: {len(corpus.parts)} part(s), {len(costs)} pass(es) over a part"
+            f"Pretraining data: {len(corpus.shards)} corpus shard(s), {len(costs)} pass(es) over one"
             + (f", {notes} of them finished by an earlier run" if notes else ""),
             flush=True,
         )
@@ -247,13 +249,13 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     counts = manifest.counts["train"]
     print(
         f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "
-        f"in {manifest.options['dupe_factor']} duplicate(s), {validation:,} held out"
+        f"in {manifest.options['dupe_factor']} copies, {validation:,} held out"
     )
     objective, masking = manifest.options["objective"], manifest.options["masking"]
     shares = []
     if objective != "mlm":
         meaning = "swapped" if objective == "sop" else "not next sentences"
-        shares.append(f"{counts['instances_labelled_1'] / counts['instances']:.1%} of pairs are {meaning}")
+        shares.append(f"{counts['instances_labeled_1'] / counts['instances']:.1%} of pairs are {meaning}")
     if masking != "dynamic":
         shares.append(f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked")
     shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")

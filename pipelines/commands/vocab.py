@@ -117,7 +117,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     if made["documents_rejected"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
         print(f"  rejected    {reasons}")
-    for warning in vocabulary_flags.mark_warnings(made.get("marks")):
+    for warning in vocabulary_flags.mark_warnings(made.get("diacritics")):
         print(f"  warning     {warning}", file=sys.stderr)
     vocabulary_flags.print_summary(made["vocab"], config.output, options.compare_vocab, options.alphabet_limit)
     return 0

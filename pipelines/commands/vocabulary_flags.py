@@ -173,17 +173,17 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
         alphabet_limit: what it was learnt with.
     """
     print(f"  vocabulary  {path}  {vocab['size']:,} pieces")
-    words = vocab["learnt_from"]
+    words = vocab["learned_from"]
     if words:
-        share = words["running_words_left_out"] / words["running_words"]
+        share = words["words_excluded"] / words["words"]
         print(
-            f"              learnt from {words['distinct_words'] - words['distinct_words_left_out']:,} of "
+            f"              learned from {words['distinct_words'] - words['distinct_words_excluded']:,} of "
             f"{words['distinct_words']:,} distinct words; {share:.3%} of the text was left out as rare"
         )
     warnings = alphabet_warnings(vocab, alphabet_limit)
     for warning in warnings:
         print(f"  warning     {warning}", file=sys.stderr)
-    measured = {name: Coverage(**counts) for name, counts in vocab["held_out"].items()}
+    measured = {name: Coverage(**counts) for name, counts in vocab["validation"].items()}
     if not measured["vocab"].words:
         print("              no document is held out to measure it on; see --validation_fraction")
         return warnings

@@ -16,14 +16,14 @@ def alphabet_warnings(vocab: Mapping[str, Any], limit: int, unknown: float | Non
         limit: the alphabet_limit that it was learned with.
         unknown: share of the tokens that are "[UNK]"; None to judge by the training text alone.
     """
-    learned_from, alphabet = vocab.get("learnt_from"), vocab.get("alphabet")
-    if not alphabet or not learned_from or not learned_from["running_words"]:
+    learned_from, alphabet = vocab.get("learned_from"), vocab.get("alphabet")
+    if not alphabet or not learned_from or not learned_from["words"]:
         return []
-    outside = alphabet["running_words_outside"] / learned_from["running_words"]
+    outside = alphabet["words_excluded"] / learned_from["words"]
     if outside <= max(_MANY, _CAUSE * unknown if unknown is not None else 0.0):
         return []
     return [
         f"{outside:.1%} of the words are [UNK] because --alphabet_limit {limit} leaves out "
-        f"{alphabet['characters_left_out']:,} of the text's {alphabet['characters']:,} characters; learn it again "
-        f"with --alphabet_limit {alphabet['limit_that_would_do']} and a --vocab_size that holds them."
+        f"{alphabet['characters_excluded']:,} of the text's {alphabet['characters']:,} characters; learn it again "
+        f"with --alphabet_limit {alphabet['sufficient_limit']} and a --vocab_size that holds them."
     ]

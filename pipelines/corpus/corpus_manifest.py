@@ -1,7 +1,7 @@
 """A corpus on disk: `corpus.json`, `corpus/*.parquet` and `rejected/*.jsonl`.
 
-A corpus is stored as the partitions it was grouped into, a Parquet part each, documents in order of their identity.
-The second job reads a part as one partition and needs no shuffle of its own.
+A corpus is stored as the partitions it was grouped into, a Parquet shard each, documents in order of their identity.
+The second job reads a shard as one partition and needs no shuffle of its own.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_common.renamed_fields import with_new_names, with_old_names
 from beambert_common.typed_json import (
     Count,
     JsonError,
@@ -21,6 +22,7 @@ from beambert_common.typed_json import (
     Positive,
     RelativeName,
     Sha256,
+    convert,
     decode,
     header_of,
     require,
@@ -30,11 +32,18 @@ from pipelines.corpus.records import Record
 from pipelines.dataset import SPLITS, VOCAB_FILE_NAME
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import read_bytes, write_atomically
-from pipelines.io.manifest_schemas import CorpusCounts, CorpusVocabulary, InputFile, RecordedCorpusOptions, Split
+from pipelines.io.manifest_schemas import (
+    RENAMED_CORPUS_FIELDS,
+    CorpusCounts,
+    CorpusVocabulary,
+    InputFile,
+    RecordedCorpusOptions,
+    Split,
+)
 
 FILE_NAME = "corpus.json"
 FORMAT = "beambert-corpus"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SCHEMA = pyarrow.schema(
     [
         ("id", pyarrow.string()),
@@ -51,21 +60,21 @@ _ROW_GROUP_DOCUMENTS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class CorpusShard:
     """One Parquet file, which is one partition.
 
     Attributes:
         name: path relative to the corpus directory.
         split: "train" or "validation".
-        bucket, buckets: its number within the split, and how many the split has.
+        partition, partitions: its number within the split, and how many the split has.
         documents, sentences: how many it holds.
         bytes, sha256: of the file.
     """
 
     name: RelativeName
     split: Split
-    bucket: Count
-    buckets: Positive
+    partition: Count
+    partitions: Positive
     documents: Count
     sentences: Count
     bytes: Count
@@ -83,7 +92,7 @@ class Corpus:
             reason and by input; paragraphs cleaned by rule; bytes lost by input and rule; the files that cleaning left
             less than half of; letters of uncased text that lose a mark, with an example.
         vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.corpus.learn_vocabulary.make_vocabulary`).
-        parts: every Parquet file.
+        shards: every Parquet file.
         versions: packages the corpus was made with.
     """
 
@@ -91,7 +100,7 @@ class Corpus:
     files: list[InputFile]
     counts: dict[str, Any]
     vocab: dict[str, Any]
-    parts: list[Part]
+    shards: list[CorpusShard]
     versions: dict[str, str]
 
     def to_json(self) -> str:
@@ -126,52 +135,54 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
     Raises:
         SourceError: it cannot be understood; `path` is named.
     """
+    names: dict[str, str] = {}
     try:
         header = header_of(manifest)
-        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *RENAMED_CORPUS_FIELDS):
             raise SourceError(
                 f"{path} is of format {shown(header.format)} {shown(header.format_version)}, this beambert reads "
                 f"{shown(FORMAT)} {FORMAT_VERSION}; build the corpus again into another directory"
             )
-        corpus = decode(manifest, Corpus)
+        names = RENAMED_CORPUS_FIELDS.get(header.format_version, {})
+        corpus = convert(with_new_names(decode(manifest, dict[str, Any]), names), Corpus)
         require(corpus.options, RecordedCorpusOptions, "options")
         require(corpus.counts, CorpusCounts, "counts")
         require(corpus.vocab, CorpusVocabulary, "vocab")
         for number, file in enumerate(corpus.files):
             require(file[:3], tuple[NonEmpty, Count, Number | str | None], f"files[{number}]")
             require(file[3:], list[Number], f"files[{number}][3:]")
-        for number, part in enumerate(corpus.parts):
-            _require_name(part, number)
-        _require_sums(corpus.parts, corpus.counts)
+        for number, shard in enumerate(corpus.shards):
+            _require_name(shard, number)
+        _require_sums(corpus.shards, corpus.counts)
     except JsonError as error:
-        raise SourceError(f"{path}: {error}; {remedy}") from error
+        raise SourceError(f"{path}: {with_old_names(str(error), names)}; {remedy}") from error
     return corpus
 
 
-def _require_name(part: Part, number: int) -> None:
-    """Raise JsonError where the name of a part is not that of its partition."""
-    name = f"corpus/{part.split}-{part.bucket:05d}-of-{part.buckets:05d}.parquet"
-    if part.bucket >= part.buckets or part.name != name:
+def _require_name(shard: CorpusShard, number: int) -> None:
+    """Raise JsonError where the name of a shard is not that of its partition."""
+    name = f"corpus/{shard.split}-{shard.partition:05d}-of-{shard.partitions:05d}.parquet"
+    if shard.partition >= shard.partitions or shard.name != name:
         raise JsonError(
-            f"parts[{number}].name is {shown(part.name)}, its split, bucket and buckets are {part.split}, "
-            f"{part.bucket} and {part.buckets}"
+            f"shards[{number}].name is {shown(shard.name)}, its split, partition and partitions are {shard.split}, "
+            f"{shard.partition} and {shard.partitions}"
         )
 
 
-def _require_sums(parts: Sequence[Part], counts: Mapping[str, Any]) -> None:
-    """Raise JsonError where parts are missing, are there twice, or do not add up to the counts."""
-    names = {part.name for part in parts}
-    if len(names) != len(parts):
-        raise JsonError("a part is listed twice")
+def _require_sums(shards: Sequence[CorpusShard], counts: Mapping[str, Any]) -> None:
+    """Raise JsonError where shards are missing, are there twice, or do not add up to the counts."""
+    names = {shard.name for shard in shards}
+    if len(names) != len(shards):
+        raise JsonError("a shard is listed twice")
     for unit in ("documents", "sentences"):
         for split in SPLITS:
             count = counts[unit][split]
-            total = sum(getattr(part, unit) for part in parts if part.split == split)
+            total = sum(getattr(shard, unit) for shard in shards if shard.split == split)
             if total != count:
-                raise JsonError(f"counts.{unit}.{split} is {count}, the sum over the parts is {total}")
+                raise JsonError(f"counts.{unit}.{split} is {count}, the sum over the shards is {total}")
 
 
-def write_part(path: str, records: Sequence[Record]) -> tuple[int, str]:
+def write_shard(path: str, records: Sequence[Record]) -> tuple[int, str]:
     """Write documents as Parquet in row groups of bounded size.
 
     Args:
@@ -204,6 +215,6 @@ def _table(records: list[Record]) -> pyarrow.Table:
     return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def sizes_of_corpus(parts: Iterable[Part]) -> dict[str, int | None]:
-    """Return what `require_written` checks of a corpus: its parts and its vocabulary."""
-    return {VOCAB_FILE_NAME: None, **{part.name: part.bytes for part in parts}}
+def sizes_of_corpus(shards: Iterable[CorpusShard]) -> dict[str, int | None]:
+    """Return what `require_written` checks of a corpus: its shards and its vocabulary."""
+    return {VOCAB_FILE_NAME: None, **{shard.name: shard.bytes for shard in shards}}

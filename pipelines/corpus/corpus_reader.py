@@ -15,7 +15,7 @@ import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import read_bytes, storage_errors
 
@@ -50,11 +50,11 @@ class CorpusReader:
         path = f"{self.directory}/{corpus_manifest.FILE_NAME}"
         return corpus_manifest.parse(_checked(path, self.manifest_sha256, "what it was when the job started"), path)
 
-    def read_part(self, name: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
-        """Read columns of `corpus_manifest.SCHEMA` of a part.
+    def read_shard(self, name: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
+        """Read columns of `corpus_manifest.SCHEMA` of a shard.
 
         Args:
-            name: of the part, relative to the directory.
+            name: of the shard, relative to the directory.
             columns: by default what job 2 needs of a document.
 
         Raises:
@@ -62,15 +62,15 @@ class CorpusReader:
         """
         with _LOCK:
             sha256 = _checksums(self)[name]
-        # Read once and whole: a part is a few dozen megabytes, and a file is hashed far faster than it is tokenized.
+        # Read once and whole: a shard is a few dozen megabytes, and a file is hashed far faster than it is tokenized.
         content = _checked(f"{self.directory}/{name}", sha256, corpus_manifest.FILE_NAME)
         return pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(columns)).combine_chunks()
 
 
 @functools.lru_cache(maxsize=1)
 def _checksums(reader: CorpusReader) -> dict[str, str]:
-    """Return the SHA-256 of every part by name, read once a process."""
-    return {part.name: part.sha256 for part in reader.read_manifest().parts}
+    """Return the SHA-256 of every shard by name, read once a process."""
+    return {shard.name: shard.sha256 for shard in reader.read_manifest().shards}
 
 
 def _checked(path: str, sha256: str, expected: str) -> bytes:
@@ -84,21 +84,21 @@ def _checked(path: str, sha256: str, expected: str) -> bytes:
     return content
 
 
-def require_parts(directory: str, parts: Iterable[Part]) -> None:
-    """Check that every part is there and has the size that `corpus.json` states, by one listing of the directory.
+def require_shards(directory: str, shards: Iterable[CorpusShard]) -> None:
+    """Check that every shard is there and has the size that `corpus.json` states, by one listing of the directory.
 
     Raises:
-        SourceError: a part is missing or has another size.
+        SourceError: a shard is missing or has another size.
     """
     with storage_errors(directory):
         listed = FileSystems.match([f"{directory}/corpus/*.parquet"])[0].metadata_list
     sizes = {file.path.rsplit("/", 1)[-1]: file.size_in_bytes for file in listed}
-    for part in parts:
-        size = sizes.get(part.name.rsplit("/", 1)[-1])
+    for shard in shards:
+        size = sizes.get(shard.name.rsplit("/", 1)[-1])
         if size is None:
-            raise SourceError(f"{directory}/{part.name} is missing; {REMEDY}")
-        if size != part.bytes:
+            raise SourceError(f"{directory}/{shard.name} is missing; {REMEDY}")
+        if size != shard.bytes:
             raise SourceError(
-                f"{directory}/{part.name} differs from {corpus_manifest.FILE_NAME} ({size:,} bytes, not "
-                f"{part.bytes:,}); {REMEDY}"
+                f"{directory}/{shard.name} differs from {corpus_manifest.FILE_NAME} ({size:,} bytes, not "
+                f"{shard.bytes:,}); {REMEDY}"
             )

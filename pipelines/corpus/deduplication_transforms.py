@@ -31,7 +31,7 @@ def precedence(record: Record) -> tuple[Any, ...]:
 
 def num_shares(options: CorpusOptions) -> int:
     """Return the number of shares that hash values are divided into."""
-    return max(64, options.num_buckets)
+    return max(64, options.num_partitions)
 
 
 def _to_words(ids: list[bytes]) -> np.ndarray:
@@ -148,7 +148,7 @@ def without_paragraphs(record: Record, numbers: set[int]) -> Record:
 
 
 def group_by_partition(blocks: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
-    """Group blocks by partition, with the findings of corpus-wide deduplication where it is on."""
+    """Group blocks by partition, with the findings of corpus-wide deduplication where it is enabled."""
     together = {BLOCKS: blocks}
     if options.near_duplicates:
         together[NEAR_DUPLICATE] = (
@@ -160,9 +160,9 @@ def group_by_partition(blocks: beam.PCollection, options: CorpusOptions) -> beam
     if options.repeated_paragraphs:
         together[REPEATED_PARAGRAPH] = (
             together
-            | "BucketForParagraphs" >> beam.CoGroupByKey()
+            | "PartitionForParagraphs" >> beam.CoGroupByKey()
             | "HashParagraphs" >> beam.FlatMap(paragraph_batches, num_shares(options))
             | "GroupByParagraph" >> beam.GroupByKey()
             | "FindRepeatedParagraphs" >> beam.FlatMap(find_repeated_paragraphs, options)
         )
-    return together | "Bucket" >> beam.CoGroupByKey()
+    return together | "Partition" >> beam.CoGroupByKey()

@@ -1,9 +1,9 @@
-"""The vocabulary of a corpus: word counts of its parts, merged by groups of words, and what is learned from them.
+"""The vocabulary of a corpus: word counts of its shards, merged by groups of words, and what is learned from them.
 
 Memory is bounded by a rule on the text, not by what happens to meet on a worker. So the words learned from do not
 depend on the engine, the workers or the order of files:
 
-1. A part is a partition of documents, chosen by their hashes. Of the training text, it passes on its `WORDS_A_PART`
+1. A shard is a partition of documents, chosen by hash. Of the training text, it passes on its `WORDS_A_SHARD`
    most frequent words (ties: the first in order of code points), and how many running words it withholds.
 2. Words are spread over groups by their CRC-32. The counts of a group are summed (`MergeWordCounts`).
 3. A group keeps the words counted at least min_count times, and of these at most `WORDS_LEARNED_FROM` / groups, the
@@ -13,7 +13,7 @@ depend on the engine, the workers or the order of files:
 `--language_sampling_exponent` multiplies the counts of a language between steps 2 and 3 by its sampling factor
 (`language_factors`) and rounds them.
 
-Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their part. `corpus.json` says
+Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their shard. `corpus.json` says
 how much was left out. Validation text is only measured, group by group, and passes on all its other words.
 """
 
@@ -35,8 +35,8 @@ from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.word_counts import count_words, most_frequent
 
-# A part of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.
-WORDS_A_PART = 100_000
+# A shard of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.
+WORDS_A_SHARD = 100_000
 # Less than 1 kB of memory each in the learner.
 WORDS_LEARNED_FROM = 2_000_000
 
@@ -111,13 +111,13 @@ def require_languages(languages: Iterable[str], exponent: float) -> None:
         )
 
 
-def num_word_groups(num_buckets: int) -> int:
-    """Return the number of groups that words are merged in: one a part, so that groups grow no faster than parts.
+def num_word_groups(num_partitions: int) -> int:
+    """Return the number of groups that words are merged in: one a shard, so that groups grow no faster than shards.
 
-    At least 64, to have work for a cluster, and at most 1024, as every part has a batch for every group; then a group
+    At least 64, to have work for a cluster, and at most 1024, as every shard has a batch for every group; then a group
     of a corpus of 10 TB has about a million distinct words, some 150 MB.
     """
-    return min(max(64, num_buckets), 1024)
+    return min(max(64, num_partitions), 1024)
 
 
 def word_batches(
@@ -128,11 +128,11 @@ def word_batches(
     language: str = "",
     weight: float = 1.0,
 ) -> Iterator[tuple[Group, Batch]]:
-    """Count the words of a part and distribute them over the groups.
+    """Count the words of a shard and distribute them over the groups.
 
     Args:
         split: "train" or "validation". Training text is not counted where a vocabulary is taken over.
-        texts: of the part's documents.
+        texts: of the shard's documents.
         options: of the vocabulary.
         num_groups: from `num_word_groups`.
         language: of the texts, or "".
@@ -141,7 +141,7 @@ def word_batches(
     if split == "train" and not options.vocab_size:
         return
     word_counts = scaled(count_words(texts, options.do_lower_case), weight)
-    kept = most_frequent(word_counts, WORDS_A_PART if split == "train" else len(word_counts))
+    kept = most_frequent(word_counts, WORDS_A_SHARD if split == "train" else len(word_counts))
     groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
     for word, count in kept.items():
         words, counts = groups[zlib.crc32(word.encode("utf-8")) % num_groups]
@@ -199,7 +199,7 @@ class WordGroup:
     Attributes:
         words: counts of the words to learn from.
         distinct: words of the group, those left out included.
-        running: occurrences of these, and of what parts withheld.
+        running: occurrences of these, and of what shards withheld.
     """
 
     words: dict[str, int]
@@ -222,7 +222,7 @@ class Vocabularies:
         vocab: learned or taken over.
         learned_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
         compared: another vocabulary to measure, or None.
-        alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learnt_from.
+        alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learned_from.
     """
 
     vocab: Vocabulary
@@ -254,10 +254,10 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         )
     tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
     learned_from = {
-        "running_words": running,
-        "running_words_left_out": running - sum(words.values()),
+        "words": running,
+        "words_excluded": running - sum(words.values()),
         "distinct_words": distinct,
-        "distinct_words_left_out": distinct - len(words),
+        "distinct_words_excluded": distinct - len(words),
     }
     alphabet = alphabet_losses(words, options.alphabet_limit)
     return Vocabularies(Vocabulary(tuple(tokens)), learned_from, compared, alphabet)
@@ -270,8 +270,8 @@ def _read(path: str) -> Vocabulary:
 def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Coverage, Coverage]:
     """Return how the vocabulary, and the one it is compared with, spell a group of validation words."""
     word_counts, withheld = counts
-    # A part of validation text withholds nothing but words of more than 200 characters.
-    too_long = Coverage(words=withheld, unknown=withheld, pieces=withheld)
+    # A shard of validation text withholds nothing but words of more than 200 characters.
+    too_long = Coverage(words=withheld, unknown=withheld, tokens=withheld)
     compared = vocabularies.compared
     return (
         coverage(word_counts, vocabularies.vocab.ids) + too_long,
@@ -300,9 +300,9 @@ def write_vocabulary(
     return {
         "size": len(vocabularies.vocab),
         "sha256": file.sha256,
-        "learnt_from": vocabularies.learned_from,
+        "learned_from": vocabularies.learned_from,
         "alphabet": vocabularies.alphabet,
-        "held_out": validation,
+        "validation": validation,
     }
 
 
@@ -325,19 +325,19 @@ def make_vocabulary(
     path: str,
     mark: str = "",
 ) -> beam.PCollection:
-    """Compose the steps from the word counts of parts to the vocabulary file.
+    """Compose the steps from the word counts of shards to the vocabulary file.
 
     Args:
         start: one element, None.
-        words: what `word_batches` yields for every part.
+        words: what `word_batches` yields for every shard.
         options: how to make it.
         num_groups: from `num_word_groups`.
         path: the file to write, on any Beam filesystem.
         mark: a file without which nothing is written, "" for none.
 
     Returns:
-        One element, the "vocab" of `corpus.json`: "size" and "sha256" of the file; "learnt_from", numbers of words in
-        the training text and of those left out; "held_out", the `Coverage` of it and of what it is compared with.
+        One element, the "vocab" of `corpus.json`: "size" and "sha256" of the file; "learned_from", numbers of words in
+        the training text and of those left out; "validation", the `Coverage` of it and of what it is compared with.
     """
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
     train, validation = (

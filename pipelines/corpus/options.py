@@ -17,7 +17,7 @@ class CorpusOptions(VocabularyOptions):
         language: ISO 639 code, for sentence segmentation.
         segmenter: a name of `pipelines.corpus.segmentation.SEGMENTERS`.
         truncation_noise: share of sentences that are cut off at a random word.
-        num_buckets: parts of the train split; a partition is sampled and shuffled in memory as a whole.
+        num_partitions: shards of the train split; a partition is sampled and shuffled in memory as a whole.
         validation_fraction: share of documents in the validation split.
         cleaning: which cleaning rules run, and their thresholds.
         identify_language: whether documents in another language than `language` are left out.
@@ -31,7 +31,7 @@ class CorpusOptions(VocabularyOptions):
     language: str
     segmenter: str
     truncation_noise: float
-    num_buckets: int
+    num_partitions: int
     validation_fraction: float
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
     identify_language: bool = False
@@ -42,7 +42,9 @@ class CorpusOptions(VocabularyOptions):
 
     def num_partitions_of(self, split: str) -> int:
         """Return the number of partitions of a split; partitions of both splits are about equally large."""
-        return self.num_buckets if split == "train" else max(1, round(self.num_buckets * self.validation_fraction))
+        return (
+            self.num_partitions if split == "train" else max(1, round(self.num_partitions * self.validation_fraction))
+        )
 
 
 # (split, number within the split)

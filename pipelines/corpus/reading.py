@@ -1,4 +1,4 @@
-"""The first half of job 1: file splits -> documents -> cleaned, segmented records -> blocks by partition."""
+"""The first half of job 1: an input file split -> documents -> cleaned, segmented records -> blocks by partition."""
 
 import hashlib
 import itertools

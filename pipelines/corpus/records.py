@@ -1,6 +1,6 @@
 """A document between reading and its partition, and blocks of them as bytes.
 
-Documents reach their partition in blocks, compressed and many at a time. The engine's own shuffle carries the blocks.
+Documents reach their partition in blocks, compressed and many at a time. The engine's shuffle carries the blocks.
 Or they stay in a file, and the engine carries the place of each. The files serve an engine that would hold a shuffle in
 memory, and they keep what a killed job had read already.
 """

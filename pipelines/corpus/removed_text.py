@@ -90,7 +90,7 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
             lines.append(f"--input {name}: {_described(loss, rejected)}.")
             named.add(name)
     # Where a whole input is lost, its files need no line each.
-    files = [file for file in counts.get("files_mostly_lost", []) if file["input"] not in named]
+    files = [file for file in counts.get("files_mostly_rejected", []) if file["input"] not in named]
     for file in files[:_MOST_FILES_PRINTED]:
         lines.append(f"{file['file']}: {_described(Loss(file['kept'], Counter(file['lost'])), rejected)}.")
     if len(files) > _MOST_FILES_PRINTED:

@@ -1,4 +1,4 @@
-"""The second half of job 1: the blocks of a partition -> its documents -> a Parquet part, counts, rejected lines."""
+"""The second half of job 1: the blocks of a partition -> its documents -> a Parquet shard, counts, rejected texts."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from beambert_common.typed_json import decode, require
 from pipelines.cleaning import rules
 from pipelines.cleaning.rules import utf8_bytes
 from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.deduplication_transforms import (
     BLOCKS,
     NEAR_DUPLICATE,
@@ -30,16 +30,16 @@ from pipelines.corpus.reading import SNIPPET_CHARACTERS
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
 from pipelines.io.atomic_files import read_bytes, write_text
-from pipelines.io.manifest_schemas import PartCounts
+from pipelines.io.manifest_schemas import ShardCounts
 from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import is_written
 from tokenizer.lost_marks import MarkCounts, count_marks
 
-_REJECTED_A_PART = 1000
+_REJECTED_A_SHARD = 1000
 
 
 class _RejectedLines:
-    """The documents and paragraphs that a part leaves out, as JSON lines: at most `_REJECTED_A_PART` of each rule.
+    """The documents and paragraphs that a shard leaves out, as JSON lines: at most `_REJECTED_A_SHARD` of each rule.
 
     Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
     """
@@ -51,7 +51,7 @@ class _RejectedLines:
     def add(self, record: Record, rule: str, text: str, **more: str) -> None:
         """Add a document or paragraph, unless its rule has enough of them."""
         self._seen[rule] += 1
-        if self._seen[rule] <= _REJECTED_A_PART:
+        if self._seen[rule] <= _REJECTED_A_SHARD:
             line = {
                 "id": record.id.hex(),
                 "reason": rule,
@@ -118,27 +118,27 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
     return deduplicated
 
 
-def count_part(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
-    """Return the word counts of one part for `pipelines.corpus.learn_vocabulary.make_vocabulary`."""
+def count_shard_words(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
+    """Return the word counts of one shard for `pipelines.corpus.learn_vocabulary.make_vocabulary`."""
     training = split == "train"
     texts: dict[tuple[str, float], list[str]] = {}
     for record in kept:
         language = record.language if training and options.language_sampling_exponent != 1.0 else ""
         # Validation text is measured as it is.
         texts.setdefault((language, record.weight if training else 1.0), []).append(record.text)
-    groups = num_word_groups(options.num_buckets)
+    groups = num_word_groups(options.num_partitions)
     for (language, weight), language_texts in sorted(texts.items()):
         yield from word_batches(split, language_texts, options, groups, language, weight)
 
 
-class CountPart(beam.DoFn):
-    """Count the words of a partition: the side outputs of `WritePart`, without its files.
+class CountPartition(beam.DoFn):
+    """Count the words of a partition: the side outputs of `WriteCorpusShard`, without its files.
 
     Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark
     in uncased text.
     """
 
-    REJECTED, MARKS = "rejected", "marks"
+    REJECTED, DIACRITICS = "rejected", "diacritics"
 
     def __init__(self, options: CorpusOptions) -> None:
         self._options = options
@@ -152,41 +152,41 @@ class CountPart(beam.DoFn):
         (split, _), grouped = element
         deduplicated = deduplicate(grouped)
         yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in deduplicated.rejected)))
-        yield from count_part(split, deduplicated.kept, self._options)
+        yield from count_shard_words(split, deduplicated.kept, self._options)
         uncased = self._options.do_lower_case
-        marks = count_marks(record.text for record in deduplicated.kept) if uncased else MarkCounts()
-        yield beam.pvalue.TaggedOutput(self.MARKS, marks)
+        diacritics = count_marks(record.text for record in deduplicated.kept) if uncased else MarkCounts()
+        yield beam.pvalue.TaggedOutput(self.DIACRITICS, diacritics)
 
 
-def part_name(split: str, number: int, options: CorpusOptions) -> str:
-    """Return the name of a part's files, without suffix."""
+def corpus_shard_name(split: str, number: int, options: CorpusOptions) -> str:
+    """Return the name of a shard's files, without suffix."""
     return f"{split}-{number:05d}-of-{options.num_partitions_of(split):05d}"
 
 
-class FinishedPart(NamedTuple):
-    """The completion marker of a part.
+class FinishedShard(NamedTuple):
+    """The completion marker of a shard.
 
     Attributes:
-        part: None where all its documents are rejected.
-        counts: of `count_records`, and marks.
-        words: of `count_part`.
+        shard: None where all its documents are rejected.
+        counts: of `count_records`, and of diacritics.
+        words: of `count_shard_words`.
     """
 
-    part: Part | None
+    shard: CorpusShard | None
     counts: dict[str, Any]
     words: list[tuple[Group, Batch]]
 
 
-def read_completion_marker(path: str) -> FinishedPart | None:
-    """Return the completion marker of a part; None if there is none, or it is damaged: then the part is made again."""
+def read_completion_marker(path: str) -> FinishedShard | None:
+    """Return the completion marker of a shard; None if it is missing or damaged: then the shard is made again."""
     try:
-        finished = decode(read_bytes(path), FinishedPart)
-        require(finished.counts, PartCounts)
+        finished = decode(read_bytes(path), FinishedShard)
+        require(finished.counts, ShardCounts)
     except (OSError, ValueError):
         return None
     if (
-        finished.part is not None
-        and finished.part.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
+        finished.shard is not None
+        and finished.shard.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
     ):
         return None
     if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _) in finished.words):
@@ -194,17 +194,17 @@ def read_completion_marker(path: str) -> FinishedPart | None:
     return finished
 
 
-class WritePart(beam.DoFn):
-    """(partition, its blocks and findings) -> its Parquet file, a Part and counts; word counts as side output.
+class WriteCorpusShard(beam.DoFn):
+    """(partition, its blocks and findings) -> its Parquet file, a CorpusShard and counts; word counts as side output.
 
     Args:
         output: the corpus directory.
         options: what to do.
-        work: directory to note finished parts in and find them again, or "".
+        work: directory to note finished shards in and find them again, or "".
     """
 
     WORDS = "words"
-    _SO_FAR = Metrics.counter("beambert", "parts_written")
+    _SO_FAR = Metrics.counter("beambert", "corpus_shards_written")
 
     def __init__(self, output: str, options: CorpusOptions, work: str) -> None:
         self._output = output
@@ -216,30 +216,30 @@ class WritePart(beam.DoFn):
         require_same_rules(self._options.character_rules, "the machine that started the job")
 
     def process(self, element: tuple[Partition, Grouped]) -> Iterator[Any]:
-        """Write one part and what was rejected from it, unless that was done before."""
+        """Write one shard and what was rejected from it, unless that was done before."""
         (split, number), grouped = element
-        name = part_name(split, number, self._options)
+        name = corpus_shard_name(split, number, self._options)
         marker = f"{self._work}/{name}.json"
         done = read_completion_marker(marker) if self._work else None
-        if done and done.part and not is_written(f"{self._output}/{done.part.name}", done.part.bytes):
+        if done and done.shard and not is_written(f"{self._output}/{done.shard.name}", done.shard.bytes):
             # Removed since by another process.
             done = None
         if done is None:
             deduplicated = deduplicate(grouped)
-            part, counts = self._write(name, split, number, deduplicated)
-            words = list(count_part(split, deduplicated.kept, self._options)) if part else []
+            shard, counts = self._write(name, split, number, deduplicated)
+            words = list(count_shard_words(split, deduplicated.kept, self._options)) if shard else []
             if self._work:
-                write_text(marker, json.dumps([part and dataclasses.asdict(part), counts, words]))
+                write_text(marker, json.dumps([shard and dataclasses.asdict(shard), counts, words]))
         else:
-            part, counts, words = done.part, done.counts, done.words
+            shard, counts, words = done.shard, done.counts, done.words
         self._SO_FAR.inc()
         for batch in words:
             yield beam.pvalue.TaggedOutput(self.WORDS, batch)
-        yield part, counts
+        yield shard, counts
 
     def _write(
         self, name: str, split: str, number: int, deduplicated: DeduplicationResult
-    ) -> tuple[Part | None, dict[str, Any]]:
+    ) -> tuple[CorpusShard | None, dict[str, Any]]:
         lines = _RejectedLines()
         for record in deduplicated.rejected:
             like = deduplicated.like.get(record.id)
@@ -260,18 +260,18 @@ class WritePart(beam.DoFn):
         lines.write(f"{self._output}/rejected/{name}.jsonl")
         counts = count_records(deduplicated)
         if self._options.do_lower_case:
-            counts["marks"] = vars(count_marks(record.text for record in deduplicated.kept))
+            counts["diacritics"] = vars(count_marks(record.text for record in deduplicated.kept))
         if not deduplicated.kept:
             return None, counts
         path = f"corpus/{name}.parquet"
-        size, sha256 = corpus_manifest.write_part(f"{self._output}/{path}", deduplicated.kept)
+        size, sha256 = corpus_manifest.write_shard(f"{self._output}/{path}", deduplicated.kept)
         sentences = sum(sum(record.paragraphs) for record in deduplicated.kept)
         partitions = self._options.num_partitions_of(split)
-        return Part(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
+        return CorpusShard(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
 
 
 def count_records(deduplicated: DeduplicationResult) -> dict[str, Any]:
-    """Return the numbers of a part that go into `corpus.json`: by input, by language and by rule."""
+    """Return the numbers of a shard that go into `corpus.json`: by input, by language and by rule."""
     inputs: dict[str, Counter[str]] = {}
     rejected: dict[str, Counter[str]] = {}
     languages: dict[str, Counter[str]] = {}

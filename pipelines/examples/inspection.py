@@ -190,7 +190,7 @@ def count(statistics: Statistics, example: Example, vocab: Vocabulary) -> None:
     statistics.row_lengths = _count_one(statistics.row_lengths, len(example.input_ids))
     for start, end, label in example.instances:
         statistics.instances += 1
-        statistics.instances_labelled_1 += label or 0
+        statistics.instances_labeled_1 += label or 0
         statistics.instance_tokens += end - start
         statistics.instance_lengths = _count_one(statistics.instance_lengths, end - start)
     masked = example.is_masked

@@ -1,11 +1,11 @@
-"""The documents of one bucket -> the shard files of one duplicate: sample, lay out, mask, encode, write.
+"""The documents of one partition -> the shard files of one copy: sample, lay out, mask, encode, write.
 
-All that is random comes from a generator seeded by (seed, split, bucket, duplicate).
+All that is random comes from a generator seeded by (seed, split, partition, copy).
 """
 
 import numpy as np
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import SPLITS, Shard
 from pipelines.examples import shard_writer
@@ -24,30 +24,35 @@ from tokenizer.tokenizer import Tokenizer
 _BATCH_POSITIONS = 2**17
 
 
-def generator(random_seed: int, split: str, bucket: int, duplicate: int) -> np.random.Generator:
+def generator(random_seed: int, split: str, partition: int, copy: int) -> np.random.Generator:
     """The source of all that is random in one shard: a function of what the shard is, not of who writes it or when."""
-    return np.random.default_rng([random_seed, SPLITS.index(split), bucket, duplicate])
+    return np.random.default_rng([random_seed, SPLITS.index(split), partition, copy])
 
 
-def duplicates_of(split: str, options: PretrainingDataOptions) -> int:
+def copies_of(split: str, options: PretrainingDataOptions) -> int:
     """Passes over a split. Held-out text is measured, not trained on: one set of masks is enough."""
     return options.dupe_factor if split == "train" else 1
 
 
-def shard_name(part: Part, duplicate: int, row_length: int, options: PretrainingDataOptions) -> str:
+def shard_name(corpus_shard: CorpusShard, copy: int, row_length: int, options: PretrainingDataOptions) -> str:
     """Where the shard with rows of that length lies, relative to the dataset's directory."""
     of_length = f"length-{row_length:05d}-" if options.length_bins else ""
     return (
-        f"shards/{part.split}-duplicate-{duplicate:03d}-{of_length}{part.bucket:05d}-of-{part.buckets:05d}"
+        f"shards/{corpus_shard.split}-copy-{copy:03d}-{of_length}{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}"
         f"{shard_writer.extension(options)}"
     )
 
 
-def tokenize_part(
-    corpus: CorpusReader, part: Part, tokenizer: Tokenizer, options: PretrainingDataOptions
+def current_name(name: str) -> str:
+    """Return the name that a shard has now, of a dataset of format version 2 too, whose files keep their names."""
+    return name.replace("-duplicate-", "-copy-", 1)
+
+
+def tokenize_shard(
+    corpus: CorpusReader, corpus_shard: CorpusShard, tokenizer: Tokenizer, options: PretrainingDataOptions
 ) -> TokenizedDocuments:
-    """Reads one Parquet part into flat arrays of token ids."""
-    table, split = corpus.read_part(part.name), part.split
+    """Reads one Parquet shard of the corpus into flat arrays of token ids."""
+    table, split = corpus.read_shard(corpus_shard.name), corpus_shard.split
     documents = table["sentences"].combine_chunks()
     sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
     token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
@@ -101,27 +106,27 @@ def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
 
 def write_shards(
     documents: TokenizedDocuments,
-    part: Part,
-    duplicate: int,
+    corpus_shard: CorpusShard,
+    copy: int,
     output: str,
     tokenizer: Tokenizer,
     options: PretrainingDataOptions,
 ) -> tuple[list[Shard], Statistics]:
-    """Writes one duplicate of one bucket: a file, or one for each length of rows that occurs.
+    """Writes one copy of one partition: a file, or one for each length of rows that occurs.
 
     Args:
-        documents: the bucket.
-        part: what it is: split, bucket and how many there are.
-        duplicate: which pass over the corpus.
+        documents: the partition.
+        corpus_shard: what it is: split, partition and how many there are.
+        copy: which pass over the corpus.
         output: the dataset directory.
         tokenizer: the one that made `documents`.
         options: what the examples are like.
     """
-    rng = generator(options.random_seed, part.split, part.bucket, duplicate)
+    rng = generator(options.random_seed, corpus_shard.split, corpus_shard.partition, copy)
     vocab = tokenizer.vocabulary
     masking_vocab = MaskingVocabulary.from_vocabulary(vocab)
     statistics = Statistics()
-    if options.noise and part.split == "train":  # Held-out text is measured as it is.
+    if options.noise and corpus_shard.split == "train":  # Held-out text is measured as it is.
         documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
     instances = sample_instances(documents, options, rng)
     statistics.add_instances(instances)
@@ -130,7 +135,7 @@ def write_shards(
         if not len(plan) and len(options.row_lengths) > 1:
             continue
         predictions = options.predictions_in(row_length)
-        name = shard_name(part, duplicate, row_length, options)
+        name = shard_name(corpus_shard, copy, row_length, options)
         with shard_writer.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
             batch_rows = max(1, _BATCH_POSITIONS // row_length)
             for first in range(0, len(plan), batch_rows):
@@ -142,6 +147,6 @@ def write_shards(
                 statistics.add_rows(rows, masked, vocab.mask_id)
                 file.write(features_of(rows, masked))
         shards.append(
-            Shard(name, part.split, duplicate, file.examples, file.bytes, file.sha256, row_length, predictions)
+            Shard(name, corpus_shard.split, copy, file.examples, file.bytes, file.sha256, row_length, predictions)
         )
     return shards, statistics

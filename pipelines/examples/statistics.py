@@ -28,11 +28,11 @@ class Statistics:
     """Numbers of one shard or of many; every one a sum. Arrays are int64 and as long as they need to be.
 
     Attributes:
-        documents, sentences, tokens, unknown_tokens: of the text, counted with the first duplicate alone.
+        documents, sentences, tokens, unknown_tokens: of the text, counted with the first copy alone.
         sentence_lengths: sentences by number of tokens; the last of `_LONGEST_SENTENCE` holds all longer ones.
         document_lengths: documents by number of tokens, bin i from `document_bin_start(i)` on.
         piece_counts: [vocabulary] how often each piece occurs in the text, before anything is masked.
-        instances, instances_labelled_1: how many, and how many of them have label 1 (B is not what follows A).
+        instances, instances_labeled_1: how many, and how many of them have label 1 (B is not what follows A).
         instance_tokens: their positions, [CLS] and [SEP] included.
         tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
         tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
@@ -42,7 +42,7 @@ class Statistics:
         rows, positions: rows, and positions in them with padding.
         row_lengths: rows by number of positions before the padding.
         masked_tokens: tokens to predict.
-        masked_as_mask, masked_as_other, masked_as_same: what stands in their place: [MASK], another token, the token.
+        masked_as_mask, masked_as_random, masked_as_original: of them, replaced by [MASK], by a random token, or kept.
         masked_in_row: rows by number of tokens to predict.
     """
 
@@ -54,7 +54,7 @@ class Statistics:
     document_lengths: np.ndarray = dataclasses.field(default_factory=_none)
     piece_counts: np.ndarray = dataclasses.field(default_factory=_none)
     instances: int = 0
-    instances_labelled_1: int = 0
+    instances_labeled_1: int = 0
     instance_tokens: int = 0
     tokens_truncated: int = 0
     tokens_packed: int = 0
@@ -68,12 +68,12 @@ class Statistics:
     row_lengths: np.ndarray = dataclasses.field(default_factory=_none)
     masked_tokens: int = 0
     masked_as_mask: int = 0
-    masked_as_other: int = 0
-    masked_as_same: int = 0
+    masked_as_random: int = 0
+    masked_as_original: int = 0
     masked_in_row: np.ndarray = dataclasses.field(default_factory=_none)
 
     def add_text(self, documents: TokenizedDocuments, vocab: Vocabulary) -> None:
-        """Counts the text of a bucket."""
+        """Counts the text of a partition."""
         self.add_tokens(documents.token_ids, vocab)
         self.documents += len(documents)
         self.sentences += len(documents.sentence_starts) - 1
@@ -91,9 +91,9 @@ class Statistics:
         self.piece_counts = _sum(self.piece_counts, counts)
 
     def add_instances(self, instances: Instances) -> None:
-        """Counts what was sampled from a bucket for one duplicate."""
+        """Counts what was sampled from a partition for one copy."""
         self.instances += len(instances)
-        self.instances_labelled_1 += int(np.count_nonzero(instances.labels))
+        self.instances_labeled_1 += int(np.count_nonzero(instances.labels))
         self.instance_tokens += int(instances.lengths.sum())
         self.tokens_truncated += instances.tokens_truncated
         self.tokens_packed += instances.tokens_packed
@@ -128,8 +128,8 @@ class Statistics:
     def _add_masks(self, tokens: int, as_mask: int, as_same: int) -> None:
         self.masked_tokens += tokens
         self.masked_as_mask += as_mask
-        self.masked_as_same += as_same
-        self.masked_as_other += tokens - as_mask - as_same
+        self.masked_as_original += as_same
+        self.masked_as_random += tokens - as_mask - as_same
 
     def __add__(self, other: "Statistics") -> "Statistics":
         values: dict[str, Any] = {}

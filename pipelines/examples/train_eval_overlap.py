@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 
 # Shorter sentences are alike by chance.
@@ -52,15 +52,15 @@ class Overlap(NamedTuple):
     sentences_found: int
 
 
-def read_held_out(corpus: CorpusReader, parts: Iterable[Part]) -> HeldOut:
-    """Reads the held-out parts of a corpus."""
+def read_held_out(corpus: CorpusReader, shards: Iterable[CorpusShard]) -> HeldOut:
+    """Reads the held-out shards of a corpus."""
     sentences = [pyarrow.array([], pyarrow.string())]
     documents = [np.zeros(0, np.int64)]
     number = distinct = 0
-    for part in parts:
-        if part.split != "validation" or distinct >= MOST_SENTENCES:
+    for shard in shards:
+        if shard.split != "validation" or distinct >= MOST_SENTENCES:
             continue
-        table = corpus.read_part(part.name, ["sentences"])
+        table = corpus.read_shard(shard.name, ["sentences"])
         in_document = table["sentences"].combine_chunks()
         flat = in_document.flatten()
         is_long = pyarrow.compute.greater_equal(pyarrow.compute.utf8_length(flat), SENTENCE_CHARACTERS)
@@ -86,20 +86,20 @@ def found_in(table: pyarrow.Table, held_out: HeldOut) -> np.ndarray:
 
 
 class FindHeldOut(beam.DoFn):
-    """Training part -> what `found_in` finds in it."""
+    """Training shard -> what `found_in` finds in it."""
 
-    def __init__(self, corpus: CorpusReader, parts: list[Part]) -> None:
+    def __init__(self, corpus: CorpusReader, shards: list[CorpusShard]) -> None:
         self._corpus = corpus
-        self._parts = [part for part in parts if part.split == "validation"]
+        self._shards = [shard for shard in shards if shard.split == "validation"]
 
     def setup(self) -> None:
         """Reads the held-out text, once a worker thread."""
-        self._held_out = read_held_out(self._corpus, self._parts)
+        self._held_out = read_held_out(self._corpus, self._shards)
 
-    def process(self, part: Part) -> Iterator[np.ndarray]:
-        """Looks for it in one part."""
-        if part.split == "train":
-            yield found_in(self._corpus.read_part(part.name, ["sentences"]), self._held_out)
+    def process(self, shard: CorpusShard) -> Iterator[np.ndarray]:
+        """Looks for it in one shard."""
+        if shard.split == "train":
+            yield found_in(self._corpus.read_shard(shard.name, ["sentences"]), self._held_out)
 
 
 def union(found: Iterable[np.ndarray]) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""The work of job 2 in pieces: passes over a part. How they are dealt to workers, and how a finished one is noted.
+"""The work of job 2: passes over a corpus shard. How they are dealt to workers, and how a finished one is noted.
 
-A pass over a part, which is a duplicate, hangs on no other: bytes are the same however passes are grouped or dealt, and
-a job that was stopped does again only those that it had not noted.
+A pass over a corpus shard makes one copy of it and depends on no other: bytes are the same however passes are grouped
+or dealt, and a job that was stopped does again only those that it had not noted.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from beambert_common.typed_json import Count, decode
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.dataset import Shard
-from pipelines.examples.make_shards import duplicates_of
+from pipelines.examples.make_shards import copies_of
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_text
 from pipelines.io.manifest_schemas import Split
 
-# Reading and tokenising a part takes about as long as a pass over it (2026-11-21, `make bench-data`).
+# Reading and tokenising a corpus shard takes about as long as a pass over it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0
 # What the busiest worker may have more than the mean without a search for a better deal.
 _EVEN = 1.02
@@ -37,56 +37,56 @@ class ShardResult(NamedTuple):
 
 
 class WorkItem(NamedTuple):
-    """Some passes over one part, made by one worker, which tokenises the part once for them.
+    """Some passes over one corpus shard, made by one worker, which tokenises the corpus shard once for them.
 
     Attributes:
-        part: what to read.
-        duplicates: which passes.
+        corpus_shard: what to read.
+        copies: which passes.
     """
 
-    part: Part
-    duplicates: tuple[int, ...]
+    corpus_shard: CorpusShard
+    copies: tuple[int, ...]
 
     @property
     def cost(self) -> float:
         """Work, in bytes of Parquet passed over."""
-        return self.part.bytes * (len(self.duplicates) + _COST_OF_TOKENIZING)
+        return self.corpus_shard.bytes * (len(self.copies) + _COST_OF_TOKENIZING)
 
 
-def deal_passes(parts: list[Part], options: PretrainingDataOptions, workers: int) -> list[WorkItem]:
-    """All passes over all parts, in groups and in an order that keeps every worker busy to the end.
+def deal_passes(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, workers: int) -> list[WorkItem]:
+    """All passes over all corpus shards, in groups and in an order that keeps every worker busy to the end.
 
-    The embedded engine deals its input once, like cards, whatever each takes. So a part's passes stay together, for it
-    is then tokenised once, unless a worker would wait for another: parts may be fewer than workers.
+    The embedded engine deals its input once, like cards, whatever each takes. So a corpus shard's passes stay together,
+    for it is then tokenised once, unless a worker would wait for another: corpus shards may be fewer than workers.
 
     Args:
-        parts: of the corpus.
+        corpus_shards: of the corpus.
         options: how many passes there are.
         workers: how many take one each in turn.
     """
     dealt: list[WorkItem] = []
     busiest = even = math.inf
     for groups in range(1, options.dupe_factor + 1):
-        some = _in_rounds(_in_groups(parts, options, groups), workers)
+        some = _in_rounds(_in_groups(corpus_shards, options, groups), workers)
         loads = _loads(some, workers)
         if max(loads) < busiest:
             dealt, busiest = some, max(loads)
-        # More groups mean more tokenising: of many parts, whole ones already are as even as can be.
+        # More groups mean more tokenising: of many corpus shards, whole ones already are as even as can be.
         even = min(even, sum(loads) / workers)
         if busiest <= _EVEN * even:
             break
     return dealt
 
 
-def _in_groups(parts: list[Part], options: PretrainingDataOptions, groups: int) -> list[WorkItem]:
-    """The passes of each part in that many groups, as even as can be; the longest first."""
+def _in_groups(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, groups: int) -> list[WorkItem]:
+    """The passes of each corpus shard in that many groups, as even as can be; the longest first."""
     found = []
-    for part in parts:
-        number = duplicates_of(part.split, options)
+    for corpus_shard in corpus_shards:
+        number = copies_of(corpus_shard.split, options)
         some = min(groups, number)
         bounds = [number * group // some for group in range(some + 1)]
-        found += [WorkItem(part, tuple(range(*bounds[group : group + 2]))) for group in range(some)]
-    return sorted(found, key=lambda passes: (-passes.cost, passes.part.name, passes.duplicates))
+        found += [WorkItem(corpus_shard, tuple(range(*bounds[group : group + 2]))) for group in range(some)]
+    return sorted(found, key=lambda passes: (-passes.cost, passes.corpus_shard.name, passes.copies))
 
 
 def _in_rounds(passes: list[WorkItem], workers: int) -> list[WorkItem]:
@@ -99,9 +99,9 @@ def _loads(passes: list[WorkItem], workers: int) -> list[float]:
     return [sum(each.cost for each in passes[worker::workers]) for worker in range(workers)]
 
 
-def note_name(part: Part, duplicate: int) -> str:
+def note_name(corpus_shard: CorpusShard, copy: int) -> str:
     """File name of the note that a pass is finished."""
-    return f"{part.split}-{part.bucket:05d}-of-{part.buckets:05d}-duplicate-{duplicate:03d}.json"
+    return f"{corpus_shard.split}-{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}-copy-{copy:03d}.json"
 
 
 def write_note(path: str, finished: ShardResult) -> None:

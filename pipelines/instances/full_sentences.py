@@ -22,7 +22,7 @@ def full_sentences(
     longer than max_seq_length - 2 is cut, into runs of that length and a rest, which are then taken for sentences.
 
     Nothing but the target is drawn: in another copy a document is packed the same, unless it or the other is
-    short. Duplicates differ by their masks.
+    short. Copies differ by their masks.
 
     Args:
         documents: the partition.

@@ -44,7 +44,7 @@ class LanguageSize(TypedDict, total=False):
     bytes: Count
 
 
-class LostFile(TypedDict):
+class RejectedFile(TypedDict):
     """A file that lost more than half of its text."""
 
     file: str
@@ -53,7 +53,7 @@ class LostFile(TypedDict):
     lost: dict[str, Count]
 
 
-class Marks(TypedDict):
+class Diacritics(TypedDict):
     """Letters that lose a mark in uncased text."""
 
     letters: Count
@@ -72,14 +72,14 @@ class CorpusCounts(TypedDict, total=False):
     documents_read: Required[Count]
     documents_reported: Required[dict[str, Count]]
     paragraphs_cleaned: Required[dict[str, Count]]
-    files_mostly_lost: list[LostFile]
+    files_mostly_rejected: list[RejectedFile]
     inputs: Required[dict[str, TextSize]]
-    marks: Marks
+    diacritics: Diacritics
     words: Required[Count]
     characters: Required[Count]
 
 
-class MarkedWords(TypedDict):
+class DiacriticWords(TypedDict):
     """`tokenizer.lost_marks.MarkCounts` as JSON."""
 
     letters: Count
@@ -95,8 +95,8 @@ class SplitSummary(TypedDict, total=False):
     bytes_lost: dict[str, Count]
 
 
-class PartCounts(TypedDict):
-    """The counts of `pipelines.corpus.write_shards.count_records` of a part."""
+class ShardCounts(TypedDict):
+    """The counts of `pipelines.corpus.write_shards.count_records` of a shard."""
 
     inputs: dict[str, dict[str, Count]]
     rejected: dict[str, dict[str, Count]]
@@ -104,41 +104,41 @@ class PartCounts(TypedDict):
     cleaned: dict[str, Count]
     reported: dict[str, Count]
     lost: NotRequired[dict[str, dict[str, Count]]]
-    marks: NotRequired[MarkedWords]
+    diacritics: NotRequired[DiacriticWords]
 
 
 class LearnedFrom(TypedDict):
     """Words of the training text, and those that the vocabulary was not learned from."""
 
     distinct_words: Count
-    distinct_words_left_out: Count
-    running_words: Positive
-    running_words_left_out: Count
+    distinct_words_excluded: Count
+    words: Positive
+    words_excluded: Count
 
 
 class Alphabet(TypedDict):
     """The characters and words that the limit of the alphabet leaves out."""
 
     characters: Count
-    characters_left_out: Count
-    limit_that_would_do: Count
-    running_words_outside: Count
+    characters_excluded: Count
+    sufficient_limit: Count
+    words_excluded: Count
 
 
-class HeldOutCoverage(TypedDict):
+class ValidationCoverage(TypedDict):
     """`tokenizer.coverage.Coverage` of a vocabulary."""
 
     words: Count
     unknown: Count
-    whole: Count
-    pieces: Count
+    whole_words: Count
+    tokens: Count
 
 
-class HeldOut(TypedDict, total=False):
+class ValidationCoverages(TypedDict, total=False):
     """The coverage of the corpus's vocabulary and of the one that it is compared with."""
 
-    vocab: Required[HeldOutCoverage]
-    compare_vocab: HeldOutCoverage
+    vocab: Required[ValidationCoverage]
+    compare_vocab: ValidationCoverage
 
 
 class CorpusVocabulary(TypedDict, total=False):
@@ -146,8 +146,8 @@ class CorpusVocabulary(TypedDict, total=False):
 
     size: Required[Positive]
     sha256: Required[Sha256]
-    learnt_from: Required[LearnedFrom | None]
-    held_out: Required[HeldOut]
+    learned_from: Required[LearnedFrom | None]
+    validation: Required[ValidationCoverages]
     alphabet: Alphabet | None
 
 
@@ -195,7 +195,7 @@ class RecordedCorpusOptions(TypedDict, total=False):
     language: str
     segmenter: str
     truncation_noise: NonNegative
-    num_buckets: Positive
+    num_partitions: Positive
     validation_fraction: NonNegative
     cleaning: RecordedCleaningOptions
     identify_language: bool
@@ -213,7 +213,7 @@ class ExampleCounts(TypedDict, total=False):
     tokens: Count
     unknown_tokens: Count
     instances: Count
-    instances_labelled_1: Count
+    instances_labeled_1: Count
     instance_tokens: Count
     tokens_truncated: Count
     tokens_packed: Count
@@ -223,8 +223,8 @@ class ExampleCounts(TypedDict, total=False):
     positions: Count
     masked_tokens: Count
     masked_as_mask: Count
-    masked_as_other: Count
-    masked_as_same: Count
+    masked_as_random: Count
+    masked_as_original: Count
 
 
 class TrainingCounts(TypedDict):
@@ -233,7 +233,7 @@ class TrainingCounts(TypedDict):
     tokens: Positive
     unknown_tokens: Count
     instances: Positive
-    instances_labelled_1: Count
+    instances_labeled_1: Count
     instance_tokens: Positive
     positions: Positive
     masked_tokens: Count
@@ -259,9 +259,9 @@ class DatasetCounts(TypedDict, total=False):
     documents_read: Count
     documents_reported: dict[str, Count]
     paragraphs_cleaned: dict[str, Count]
-    files_mostly_lost: list[LostFile]
+    files_mostly_rejected: list[RejectedFile]
     inputs: dict[str, TextSize]
-    marks: Marks
+    diacritics: Diacritics
     words: Count
     characters: Count
     train: ExampleCounts
@@ -285,3 +285,43 @@ class RecordedDatasetOptions(TypedDict, total=False):
     corpus: RecordedCorpusOptions
     corpus_sha256: Sha256
     vocab_sha256: Sha256
+
+
+_COUNTS = {"counts.marks": "diacritics", "counts.files_mostly_lost": "files_mostly_rejected"}
+_COVERAGE = {"pieces": "tokens", "whole": "whole_words"}
+_EXAMPLE_COUNTS = {
+    "instances_labelled_1": "instances_labeled_1",
+    "masked_as_other": "masked_as_random",
+    "masked_as_same": "masked_as_original",
+}
+# What older versions name differently, by their format_version: tables of `beambert_common.renamed_fields`.
+RENAMED_CORPUS_FIELDS = {
+    2: {
+        "parts": "shards",
+        "parts.*.bucket": "partition",
+        "parts.*.buckets": "partitions",
+        "options.num_buckets": "num_partitions",
+        "vocab.learnt_from": "learned_from",
+        "vocab.learnt_from.distinct_words_left_out": "distinct_words_excluded",
+        "vocab.learnt_from.running_words": "words",
+        "vocab.learnt_from.running_words_left_out": "words_excluded",
+        "vocab.alphabet.characters_left_out": "characters_excluded",
+        "vocab.alphabet.limit_that_would_do": "sufficient_limit",
+        "vocab.alphabet.running_words_outside": "words_excluded",
+        "vocab.held_out": "validation",
+        **{
+            f"vocab.held_out.{vocab}.{old}": new
+            for vocab in ("vocab", "compare_vocab")
+            for old, new in _COVERAGE.items()
+        },
+        **_COUNTS,
+    }
+}
+RENAMED_DATASET_FIELDS = {
+    2: {
+        "shards.*.duplicate": "copy",
+        "options.corpus.num_buckets": "num_partitions",
+        **{f"counts.{split}.{old}": new for split in ("train", "validation") for old, new in _EXAMPLE_COUNTS.items()},
+        **_COUNTS,
+    }
+}

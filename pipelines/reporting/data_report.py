@@ -43,10 +43,10 @@ def _head(report: Report) -> str:
         (example_sections.padding_name(options), share(train.positions - train.instance_tokens, train.positions)),
     ]
     if options.objective != "mlm":
-        numbers.append((example_sections.label_name(options), share(train.instances_labelled_1, train.instances)))
+        numbers.append((example_sections.label_name(options), share(train.instances_labeled_1, train.instances)))
     if options.masking != "dynamic":
         numbers.append(("masked", share(train.masked_tokens, train.instance_tokens)))
-    copies = f"{options.dupe_factor} duplicate{'s' if options.dupe_factor > 1 else ''}"
+    copies = f"{options.dupe_factor} copy{'s' if options.dupe_factor > 1 else ''}"
     return (
         f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
         f"{options.max_seq_length} positions, {copies}, {len(report.tokens):,} pieces.</p>"

@@ -140,7 +140,7 @@ def _corpus_warnings(train: Statistics, corpus: dict[str, Any], options: Pretrai
         )
     if options.dupe_factor == 1 and options.masking != "dynamic":
         warnings.append(
-            "There is one duplicate: every epoch shows the same masks and pairs; the released data had ten "
+            "There is one copy of the data: every epoch shows the same masks and pairs; the released data had ten "
             "(--dupe_factor 10), --masking dynamic draws masks anew."
         )
     return warnings
@@ -150,7 +150,7 @@ def _pair_warnings(train: Statistics, options: PretrainingDataOptions) -> list[s
     if options.objective == "mlm" or not train.instances:
         return []
     warnings = []
-    share = train.instances_labelled_1 / train.instances
+    share = train.instances_labeled_1 / train.instances
     limit = _ODD_BALANCED_LABELS if options.balance_next_sentence or options.objective == "sop" else _ODD_LABELS
     # Five standard deviations, so that a handful of examples raises no alarm.
     if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
@@ -190,8 +190,8 @@ def _mask_warnings(train: Statistics, options: PretrainingDataOptions) -> list[s
         )
     rates = (
         ("[MASK]", train.masked_as_mask, options.mask_rate),
-        ("another token", train.masked_as_other, options.random_rate),
-        ("the token itself", train.masked_as_same, options.keep_rate),
+        ("another token", train.masked_as_random, options.random_rate),
+        ("the token itself", train.masked_as_original, options.keep_rate),
     )
     for name, count, rate in rates:
         # Words and spans are drawn as a whole, ten tokens at most, which widens the spread.

@@ -33,7 +33,7 @@ def examples(report: Report) -> str:
         ("padding", *(share(split.positions - split.instance_tokens, split.positions) for split in both.values()))
     )
     if options.objective != "mlm":
-        rows.append((label_name(options), *(share(s.instances_labelled_1, s.instances) for s in both.values())))
+        rows.append((label_name(options), *(share(s.instances_labeled_1, s.instances) for s in both.values())))
     rows += [
         (
             "tokens left out, cut to fit",
@@ -75,8 +75,8 @@ def masks(report: Report) -> str:
             share(expected_masked(train, options), train.instance_tokens),
         ),
         ("became [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(options.mask_rate)),
-        ("became another token", share(train.masked_as_other, train.masked_tokens), percent(options.random_rate)),
-        ("stayed", share(train.masked_as_same, train.masked_tokens), percent(options.keep_rate)),
+        ("became another token", share(train.masked_as_random, train.masked_tokens), percent(options.random_rate)),
+        ("stayed", share(train.masked_as_original, train.masked_tokens), percent(options.keep_rate)),
     ]
     plot = histogram({"training": train.masked_in_row}, "masked tokens in a row", "rows")
     return (
@@ -113,11 +113,11 @@ def duplicates(report: Report) -> str:
             "files of examples with the same bytes as another",
             f"{len(digests) - len(set(digests)):,} of {len(digests):,}",
         ),
-        ("duplicates, each with pairs and masks of its own", f"{options.dupe_factor:,}"),
-        ("training examples of one duplicate, which is one epoch", f"{an_epoch:,.0f}"),
+        ("copies of the data, each with pairs and masks of its own", f"{options.dupe_factor:,}"),
+        ("training examples of one copy, which is one epoch", f"{an_epoch:,.0f}"),
         (
             f"epochs in {_PUBLISHED_STEPS:,} steps of {_PUBLISHED_BATCH}, as published",
-            f"{passes:,.1f}: each duplicate {passes / options.dupe_factor:,.1f} times",
+            f"{passes:,.1f}: each copy {passes / options.dupe_factor:,.1f} times",
         ),
     ]
     return (

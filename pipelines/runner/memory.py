@@ -1,6 +1,6 @@
 """How much memory job 2 will take on this machine, told before it is spent.
 
-Job 2 holds the largest part of the corpus as a whole in each worker process, and batches of rows that are alike large
+Job 2 holds the largest shard of the corpus as a whole in each worker process, and batches of rows that are alike large
 at every length; nothing grows with the corpus. The factors were measured on English Wikipedia, 2026-11-21
 (docs/EXAMPLES.md, tests/pipelines/runner/test_memory.py).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Bytes of a process that has read nothing, and of the batches of rows that pass through it.
 _PROCESS = 300_000_000
-# Bytes for a byte of text in the largest part: as text, as tokens, and as runs of tokens.
+# Bytes for a byte of text in the largest shard: as text, as tokens, and as runs of tokens.
 _PER_TEXT_BYTE = 8.0
 _WARN_FROM = 0.7
 
@@ -27,7 +27,7 @@ def peak_memory(largest_text_bytes: int, workers: int) -> int:
     """Estimates the bytes of memory that job 2 takes at its peak.
 
     Args:
-        largest_text_bytes: UTF-8 bytes of text in the largest part.
+        largest_text_bytes: UTF-8 bytes of text in the largest shard.
         workers: worker processes; 1 is this process itself.
     """
     first = _PROCESS if workers > 1 else 0
@@ -35,8 +35,8 @@ def peak_memory(largest_text_bytes: int, workers: int) -> int:
 
 
 def largest_text_bytes(corpus: "Corpus") -> int:
-    """UTF-8 bytes of text in the largest part, by its share of the files' bytes."""
-    sizes = [part.bytes for part in corpus.parts]
+    """UTF-8 bytes of text in the largest shard, by its share of the files' bytes."""
+    sizes = [shard.bytes for shard in corpus.shards]
     return round(corpus.counts["bytes"] * max(sizes, default=0) / max(sum(sizes), 1))
 
 
@@ -97,14 +97,16 @@ def require_memory(corpus: "Corpus", workers: int, ignore: bool) -> None:
     if needed <= _WARN_FROM * available:
         return
     message = (
-        f"{workers} process(es) on parts of up to {text / 1e6:,.0f} MB of text need about {needed / 1e9:.1f} GB of "
+        f"{workers} process(es) on shards of up to {text / 1e6:,.0f} MB of text need about {needed / 1e9:.1f} GB of "
         f"memory, and {available / 1e9:.1f} GB are free"
     )
     ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
-    room = (_WARN_FROM * available - peak_memory(0, workers)) / workers / _PER_TEXT_BYTE  # of text in a part
+    room = (_WARN_FROM * available - peak_memory(0, workers)) / workers / _PER_TEXT_BYTE  # of text in a shard
     if room > 0:
-        parts = sum(part.split == "train" for part in corpus.parts)
-        ways.append(f"a corpus of smaller parts (`beambert corpus --num_buckets {math.ceil(parts * text / room)}`)")
+        shards = sum(shard.split == "train" for shard in corpus.shards)
+        ways.append(
+            f"a corpus of smaller shards (`beambert corpus --num_partitions {math.ceil(shards * text / room)}`)"
+        )
     way_out = f"use {' or '.join([*ways, 'a machine with more'])}"
     if needed > available and not ignore:
         raise DatasetError(f"{message}; {way_out}; --ignore_memory_estimate goes ahead all the same")

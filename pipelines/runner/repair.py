@@ -11,7 +11,7 @@ from pipelines import dataset
 from pipelines.build_pretraining_data import rebuild_shards
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset
-from pipelines.examples.make_shards import shard_name
+from pipelines.examples.make_shards import current_name, shard_name
 from pipelines.examples.work_items import WorkItem
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_atomically
@@ -44,14 +44,15 @@ def missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
 def passes_of(passes: list[WorkItem], names: frozenset[str], options: PretrainingDataOptions) -> list[WorkItem]:
     """Those passes that write a shard of `names`."""
     found = []
-    for part, duplicates in passes:
+    names = frozenset(map(current_name, names))
+    for corpus_shard, copies in passes:
         some = tuple(
-            duplicate
-            for duplicate in duplicates
-            if any(shard_name(part, duplicate, length, options) in names for length in options.row_lengths)
+            copy
+            for copy in copies
+            if any(shard_name(corpus_shard, copy, length, options) in names for length in options.row_lengths)
         )
         if some:
-            found.append(WorkItem(part, some))
+            found.append(WorkItem(corpus_shard, some))
     return found
 
 

@@ -234,7 +234,7 @@ def _reason(code: int, log: str) -> str:
     if code == -signal.SIGKILL:
         return (
             "a worker process was killed (signal 9), most likely because memory ran out; use fewer "
-            f"--direct_num_workers or a corpus with more --num_buckets, and {again}"
+            f"--direct_num_workers or a corpus with more --num_partitions, and {again}"
         )
     if code < 0:
         return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {again}"

@@ -45,6 +45,6 @@ def is_validation(document_id: bytes, validation_fraction: float) -> bool:
     return int.from_bytes(document_id[8:12], "big") < validation_fraction * 2**32
 
 
-def partition_of(document_id: bytes, num_buckets: int) -> int:
-    """Return the partition of a document, uniform over `num_buckets`."""
-    return int.from_bytes(document_id[:8], "big") % num_buckets
+def partition_of(document_id: bytes, num_partitions: int) -> int:
+    """Return the partition of a document, uniform over `num_partitions`."""
+    return int.from_bytes(document_id[:8], "big") % num_partitions

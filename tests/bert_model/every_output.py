@@ -41,7 +41,7 @@ def every_output() -> dict[str, np.ndarray]:
         ("mlm", {}, {**inputs, **labels}),
         ("packed", {}, packed),
         ("padded", {"pad_vocabulary": True}, paired),
-        ("left_to_right", {"left_to_right": True}, packed),
+        ("causal_attention", {"causal_attention": True}, packed),
     ):
         model = BertForPretraining(CONFIG, **options)
         randomise(model)

@@ -44,7 +44,7 @@ def encode(
     input_mask,
     segment_ids,
     scales=None,
-    left_to_right=False,
+    causal_attention=False,
     activation=gelu,
     epsilon=1e-12,
 ):
@@ -64,7 +64,7 @@ def encode(
     x = x + w["bert/embeddings/token_type_embeddings"][segment_ids] + w["bert/embeddings/position_embeddings"][:length]
     x = normalise(x, w["bert/embeddings/LayerNorm/gamma"], w["bert/embeddings/LayerNorm/beta"], epsilon) * scales(0)
     masked = np.tile(1 - input_mask, (length, 1))
-    if left_to_right:
+    if causal_attention:
         masked = np.maximum(masked, np.triu(np.ones((length, length)), 1))
     states, maps = [x], []
     for index in range(layers):

@@ -16,18 +16,18 @@ def rows(draw):
 
 @settings(deadline=None, max_examples=40)
 @given(rows(), st.booleans())
-def test_who_attends_to_whom_and_positions(ids, left_to_right):
+def test_who_attends_to_whom_and_positions(ids, causal_attention):
     sequence_ids = np.array([ids])
     mask = (sequence_ids > 0).astype(np.int32)
-    packed = keras.ops.convert_to_numpy(attention_bias(mask, sequence_ids, left_to_right))
-    plain = keras.ops.convert_to_numpy(attention_bias(mask, None, left_to_right))
+    packed = keras.ops.convert_to_numpy(attention_bias(mask, sequence_ids, causal_attention))
+    plain = keras.ops.convert_to_numpy(attention_bias(mask, None, causal_attention))
     plain = np.broadcast_to(plain, packed.shape)
     positions = keras.ops.convert_to_numpy(positions_in_sequence(sequence_ids))
     assert packed.shape == (1, 1, len(ids), len(ids))
     for query, query_id in enumerate(ids):
         assert positions[0, query] == query - ids.index(query_id)
         for key, key_id in enumerate(ids):
-            real = key_id > 0 and not (left_to_right and key > query)
+            real = key_id > 0 and not (causal_attention and key > query)
             assert plain[0, 0, query, key] == (0 if real else MASKED_SCORE)
             assert packed[0, 0, query, key] == (0 if real and key_id == query_id else MASKED_SCORE)
 

@@ -80,27 +80,27 @@ def test_the_two_forms_of_gelu_differ():
 def test_left_to_right():
     encoder, weights = make_encoder()
     inputs = encoder_inputs((4, 16))
-    hidden, pooled = encoder(**inputs, left_to_right=True)
-    examples = expected(weights, inputs, left_to_right=True)
+    hidden, pooled = encoder(**inputs, causal_attention=True)
+    examples = expected(weights, inputs, causal_attention=True)
     assert_close(hidden, [example.hidden for example in examples])
     assert_close(pooled, [example.pooled for example in examples])
     changed = {**inputs, "input_ids": inputs["input_ids"].copy()}
     changed["input_ids"][:, 5:] += 1
     changed["input_ids"] %= CONFIG.vocab_size
-    assert_close(encoder(**changed, left_to_right=True)[0][:, :5], keras.ops.convert_to_numpy(hidden[:, :5]), 1e-6)
+    assert_close(encoder(**changed, causal_attention=True)[0][:, :5], keras.ops.convert_to_numpy(hidden[:, :5]), 1e-6)
 
 
-@pytest.mark.parametrize("left_to_right", [False, True])
-def test_the_instances_of_a_packed_row_are_encoded_as_if_alone(left_to_right):
+@pytest.mark.parametrize("causal_attention", [False, True])
+def test_the_instances_of_a_packed_row_are_encoded_as_if_alone(causal_attention):
     encoder, weights = make_encoder()
     lengths = [7, 11, 4]
     # The row is longer than the positions of the model; no instance is.
     row, instances = packed_inputs(lengths, row_length=26)
     positions = row.pop("next_sentence_positions")
-    output = encoder(**row, pooled_positions=positions, left_to_right=left_to_right, attention_maps=True)
+    output = encoder(**row, pooled_positions=positions, causal_attention=causal_attention, attention_maps=True)
     assert output.pooled.shape == (1, 3, CONFIG.hidden_size)
     for index, (start, instance) in enumerate(zip(positions[0], instances, strict=True)):
-        alone = reference.encode(weights, 3, 4, **instance, left_to_right=left_to_right)
+        alone = reference.encode(weights, 3, 4, **instance, causal_attention=causal_attention)
         end = start + lengths[index]
         assert_close(output.hidden[0, start:end], alone.hidden)
         assert_close(output.pooled[0, index], alone.pooled)
@@ -119,10 +119,10 @@ def test_given_positions():
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("left_to_right", [False, True])
-def test_positions_asked_for_are_those_of_the_whole(packed, left_to_right):
+@pytest.mark.parametrize("causal_attention", [False, True])
+def test_positions_asked_for_are_those_of_the_whole(packed, causal_attention):
     encoder, _ = make_encoder()
-    options = {"left_to_right": left_to_right}
+    options = {"causal_attention": causal_attention}
     if packed:
         inputs, _ = packed_inputs([7, 6, 4], row_length=20)
         options["pooled_positions"] = inputs.pop("next_sentence_positions")
@@ -146,13 +146,15 @@ def test_positions_asked_for_are_those_of_the_whole(packed, left_to_right):
         encoder(**inputs, output_range=1, output_positions=positions)
 
 
-@pytest.mark.parametrize("left_to_right", [False, True])
-def test_the_backends_own_attention_gives_the_same(left_to_right):
+@pytest.mark.parametrize("causal_attention", [False, True])
+def test_the_backends_own_attention_gives_the_same(causal_attention):
     fused, _ = make_encoder(fused_attention=True)
     own, _ = make_encoder(fused_attention=False)
     inputs = encoder_inputs((3, 16))
     for result, wanted in zip(
-        fused(**inputs, left_to_right=left_to_right), own(**inputs, left_to_right=left_to_right), strict=True
+        fused(**inputs, causal_attention=causal_attention),
+        own(**inputs, causal_attention=causal_attention),
+        strict=True,
     ):
         assert_close(result, wanted)
     # With dropout, and for maps, it is not used.

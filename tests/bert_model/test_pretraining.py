@@ -179,7 +179,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing():
 
 
 def test_left_to_right_predictions_do_not_see_what_follows():
-    model = BertForPretraining(CONFIG, left_to_right=True)
+    model = BertForPretraining(CONFIG, causal_attention=True)
     randomise(model)
     features = make_features()
     features["masked_lm_positions"][:] = [0, 2, 4, 5]

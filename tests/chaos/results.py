@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .commands import FOREIGN_FILE, FOREIGN_HIDDEN_NAME, FOREIGN_TEXT, Command
 
-_TIMES = ("seconds", "sequences_per_second", "tokens_per_second", "examples_per_second", "data_wait_share")
+_TIMES = ("seconds", "sequences_per_second", "tokens_per_second", "examples_per_second", "data_wait_fraction")
 
 
 def _without_times(content: bytes) -> bytes:
@@ -163,7 +163,7 @@ def incomplete(command: Command, directory: Path, reference: Mapping[str, str]) 
 
 def _manifest_errors(output: Path, manifest: dict) -> str:
     """Return which listed file differs from what the manifest says of it."""
-    for entry in [*manifest.get("shards", ()), *manifest.get("parts", ())]:
+    for entry in manifest.get("shards", ()):
         content = (output / entry["name"]).read_bytes()
         if len(content) != entry["bytes"] or hashlib.sha256(content).hexdigest() != entry.get("sha256"):
             return f"{entry['name']} differs from its manifest"

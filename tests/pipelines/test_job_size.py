@@ -6,7 +6,7 @@ import apache_beam as beam
 
 from pipelines.build_corpus import build_corpus
 from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, Input
 from pipelines.examples.work_items import deal_passes
@@ -35,7 +35,7 @@ def corpus_job(number: int) -> int:
 
 def pretraining_data_job(number: int) -> int:
     parts = [
-        Part(
+        CorpusShard(
             f"t-{n}",
             "train",
             n,

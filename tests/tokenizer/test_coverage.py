@@ -5,7 +5,7 @@ def test_by_hand() -> None:
     pieces = {"[UNK]": 1, "a": 2, "b": 3, "##b": 4, "##c": 5, "ab": 6}
     counts = {"a": 10, "ab": 5, "abc": 3, "abx": 2, "a" * 201: 1}
     measured = coverage(counts, pieces)
-    assert measured == Coverage(words=21, unknown=3, whole=15, pieces=10 + 5 + 3 * 2 + 3)
+    assert measured == Coverage(words=21, unknown=3, whole_words=15, tokens=10 + 5 + 3 * 2 + 3)
     assert str(measured) == "1.1429 pieces a word, 71.43% of words one piece, 14.286% [UNK]"
 
 

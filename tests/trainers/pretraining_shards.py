@@ -95,7 +95,7 @@ def write_dataset(
 
     Args:
         directory: made if need be.
-        examples: for (split, duplicate), the number of examples of each shard, of each length of rows.
+        examples: for (split, copy), the number of examples of each shard, of each length of rows.
         max_seq_length: what the manifest says; the examples have the lengths of `options` whatever it is.
         seed: of the random examples.
         options: the format.
@@ -106,11 +106,11 @@ def write_dataset(
     generator = np.random.default_rng(seed)
     compression = "GZIP" if options.compression == "gzip" else ""
     shards = []
-    for (split, duplicate), counts in examples.items():
+    for (split, copy), counts in examples.items():
         for number, count in enumerate(counts):
             for length in options.row_lengths:
                 of_length = f"-length-{length}" if options.length_bins else ""
-                name = f"{split}-{duplicate}-{number}{of_length}.tfrecord" + (".gz" if compression else "")
+                name = f"{split}-{copy}-{number}{of_length}.tfrecord" + (".gz" if compression else "")
                 predictions = options.predictions_in(length)
                 features = random_features(generator, count, length, predictions, options.instances_per_row)
                 with tf.io.TFRecordWriter(str(directory / name), compression) as writer:
@@ -119,7 +119,7 @@ def write_dataset(
                 content = (directory / name).read_bytes()
                 digest = hashlib.sha256(content).hexdigest()
                 said = length if options.length_bins else max_seq_length
-                shards.append(Shard(name, split, duplicate, count, len(content), digest, said, predictions))
+                shards.append(Shard(name, split, copy, count, len(content), digest, said, predictions))
     (directory / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
     dataset = Dataset(
         max_seq_length=max_seq_length,

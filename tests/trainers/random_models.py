@@ -33,7 +33,7 @@ def write_model(
     task: str = "pretraining",
     labels: tuple[str, ...] | None = None,
     without: tuple[str, ...] = (),
-    left_to_right: bool = False,
+    causal_attention: bool = False,
     multi_label: bool = False,
 ) -> Path:
     """Writes a native model.
@@ -43,7 +43,7 @@ def write_model(
         task: of `variable_names.TASKS`, or "pretraining".
         labels: for classes.
         without: starts of the TF1 names of weights to leave out.
-        left_to_right, multi_label: as of `ModelRecord`.
+        causal_attention, multi_label: as of `ModelRecord`.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def write_model(
         num_labels=num_labels,
         labels=labels,
         do_lower_case=True,
-        left_to_right=left_to_right,
+        causal_attention=causal_attention,
         multi_label=multi_label,
     )
     (directory / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import synchronize
+from beambert_common.renamed_fields import with_new_names, with_old_names
 from beambert_common.typed_json import JsonError, NonNegative, read, require
 from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from trainers.errors import StorageError, TrainingError
@@ -24,6 +25,8 @@ GLOBAL_STEP = "global_step"
 
 _FILE_NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|data-\d{5}-of-\d{5}|state\.json)")
 _UNFINISHED = ".unfinished"
+# Fields of `.state.json` that older files, which have no version, name differently.
+_RENAMED_STATE = {"skipped_updates": "skipped_steps", "sums": "metric_sums"}
 
 
 class Checkpoint(NamedTuple):
@@ -130,14 +133,18 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
     Raises:
         TrainingError: it cannot be read.
     """
+    names: dict[str, str] = {}
     try:
         content = read(checkpoint.state_file, dict[str, Any])
+        names = {old: new for old, new in _RENAMED_STATE.items() if old in content}
+        content = with_new_names(content, names)
         require(content, schema)
     except FileNotFoundError:
         return {}
     except JsonError as error:
         raise TrainingError(
-            f"{checkpoint.state_file}: {error}; remove {checkpoint.index_file} to go back to the checkpoint before it"
+            f"{checkpoint.state_file}: {with_old_names(str(error), names)}; remove {checkpoint.index_file} to go back "
+            "to the checkpoint before it"
         ) from error
     return content
 

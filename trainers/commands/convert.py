@@ -136,7 +136,7 @@ def _say_written(checkpoint: reader.Checkpoint, destination: Path, kind: str, le
         )
     if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
         print_status("Note      the released code knows only the tanh form of GELU, this model has the erf form")
-    if kind != "native" and checkpoint.record and checkpoint.record.left_to_right:
+    if kind != "native" and checkpoint.record and checkpoint.record.causal_attention:
         warn(
             f"the model attends from left to right, which a {_KIND_WORDS[kind]} cannot say: whoever reads it will let "
             "every position see all others, and get other outputs"

@@ -264,7 +264,7 @@ def _encoding_function(opened: InferenceModel, layers: Sequence[int], pooling: s
             input_ids,
             input_mask,
             segment_ids,
-            left_to_right=model.left_to_right,
+            causal_attention=model.causal_attention,
             all_hidden=True,
             output_range=1 if pooling == "cls" else None,
         )

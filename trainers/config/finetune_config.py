@@ -33,7 +33,7 @@ class TableConfig:
     label_column: str = "label"
     problem: str = "classification"
     label_separator: str = ","
-    dev_share: NonNegative | None = None
+    dev_fraction: NonNegative | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

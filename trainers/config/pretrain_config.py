@@ -23,23 +23,23 @@ class PretrainConfig(RunConfig):
     batch_ramp: str | None = None
     max_eval_steps: Positive = 100
     verify: bool = False
-    on_corrupt: str = "stop"
+    on_corrupt_record: str = "stop"
     no_next_sentence: bool = False
-    left_to_right: bool = False
+    causal_attention: bool = False
 
-    def resolved(self, model: BertConfig, left_to_right: bool) -> "PretrainConfig":
+    def resolved(self, model: BertConfig, causal_attention: bool) -> "PretrainConfig":
         """Return the configuration with the defaults that depend on the model filled in.
 
         Args:
             model: shape of the model.
-            left_to_right: whether the weights that the run begins with are of a model with causal attention.
+            causal_attention: whether the weights that the run begins with are of a model with causal attention.
         """
         warmup, rate = self.num_warmup_steps, self.learning_rate
         return dataclasses.replace(
             self,
             learning_rate=default_learning_rate(model) if rate is None else rate,
             num_warmup_steps=default_warmup_steps(self.num_train_steps) if warmup is None else warmup,
-            left_to_right=self.left_to_right or left_to_right,
+            causal_attention=self.causal_attention or causal_attention,
         )
 
 

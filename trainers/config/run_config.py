@@ -52,14 +52,14 @@ class RunConfig(FlagConfig):
     gcp_project: str | None = None
     cpu_devices: Positive = 1
     gradient_accumulation_steps: Positive = 1
-    recompute: str = "none"
+    activation_checkpointing: str = "none"
     iterations_per_loop: Positive | None = None
     peak_tflops: NonNegative | None = None
 
     precision: str = "float32"
     xla: str = "auto"
     deterministic_ops: bool = True
-    on_not_finite: str = "stop"
+    on_nonfinite: str = "stop"
 
     save_checkpoints_steps: Positive = 1000
     keep_checkpoint_max: Positive = 5

@@ -59,8 +59,8 @@ def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[
         seed: any whole number below 2**31.
         position: from 0.
     """
-    numbers = sorted({shard.duplicate for shard in shards})
-    copies = [[shard for shard in shards if shard.duplicate == number] for number in numbers]
+    numbers = sorted({shard.copy for shard in shards})
+    copies = [[shard for shard in shards if shard.copy == number] for number in numbers]
     examples = [sum(shard.examples for shard in shards_read) for shards_read in copies]
     row_length = shards[0].max_seq_length
     cycle, rest = divmod(position, sum(examples))

@@ -141,7 +141,7 @@ def validation_batches(
     Raises:
         DatasetError: a shard that is missing or truncated.
     """
-    shards = [shard for shard in dataset.shards_of("validation") if shard.duplicate == 0 and shard.examples]
+    shards = [shard for shard in dataset.shards_of("validation") if shard.copy == 0 and shard.examples]
     if not shards:
         return None
     check_sizes(directory, shards)

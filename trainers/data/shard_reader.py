@@ -103,7 +103,7 @@ class ShardRecords:
         decompressed = " of its decompressed content" if self._compressed else ""
         return DatasetError(
             f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({problem}); copy the file "
-            "again or build the data again, or go on without such records with --on_corrupt skip"
+            "again or build the data again, or go on without such records with --on_corrupt_record skip"
         )
 
     def _unreadable(self) -> DatasetError:

@@ -16,7 +16,7 @@ from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf
 from bert_model.finetuning_models import BertForTask
 from bert_model.size import training_flops_per_token
 from trainers.backends.tensorflow.distribution import Distribution, InputShard
-from trainers.backends.tensorflow.rematerialization import recompute
+from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
 from trainers.backends.tensorflow.train_step import Trainer
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import Checkpoint
@@ -91,8 +91,10 @@ class FinetuningRun:
         labels = plan.task.labels
         with distribution.scope():
             num_labels = None if labels is None else len(labels)
-            self.model = BertForTask(plan.model_config, plan.task.head, num_labels, left_to_right=plan.left_to_right)
-        recompute(self.model.encoder, config.recompute)
+            self.model = BertForTask(
+                plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention
+            )
+        set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.variables = {name: variable.value for name, variable in variables_by_tf1_name(self.model).items()}
         self.task = finetuning_objective(
             self.model,

@@ -56,7 +56,7 @@ def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, fl
         steps=step,
         metrics=dict(results) if results is not None else metrics,
         origin=origin,
-        left_to_right=plan.left_to_right,
+        causal_attention=plan.causal_attention,
         multi_label=plan.task.multi_label,
         text_pairs=pairs_in(plan.rows[TRAIN]) if trained_on_texts else before.text_pairs if before else None,
     )

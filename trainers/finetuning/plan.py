@@ -25,7 +25,7 @@ class FinetuningPlan(NamedTuple):
         vocabulary: of the model.
         do_lower_case: whether text is lower-cased.
         model_config: shape of the model.
-        left_to_right: whether a position sees only itself and those before it.
+        causal_attention: whether a position sees only itself and those before it.
         max_seq_length: of a row.
         class_weights: how much a prediction counts by its class, or None.
         stages: of the run; one, none without training.
@@ -41,7 +41,7 @@ class FinetuningPlan(NamedTuple):
     vocabulary: Vocabulary
     do_lower_case: bool
     model_config: BertConfig
-    left_to_right: bool
+    causal_attention: bool
     max_seq_length: int
     class_weights: tuple[float, ...] | None
     stages: list[Stage]

@@ -36,7 +36,7 @@ from trainers.training.run_manifest import RunRecord
 # Room for a token beside [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
 # Flags of tasks that say which rows are read, not how.
-_WHICH_FILES = ("train_file", "predict_file", "dev_share")
+_WHICH_FILES = ("train_file", "predict_file", "dev_fraction")
 
 
 def run_once(config: FinetuneConfig) -> int:
@@ -110,7 +110,7 @@ def _run(config: FinetuneConfig, output: Path) -> int:
             vocabulary=vocabulary,
             do_lower_case=do_lower_case,
             model_config=model_config,
-            left_to_right=origin is not None and origin.record is not None and origin.record.left_to_right,
+            causal_attention=origin is not None and origin.record is not None and origin.record.causal_attention,
             max_seq_length=max_seq_length,
             class_weights=class_weights_of(weighted, task, rows[TRAIN]) if weighted else None,
             stages=stages,

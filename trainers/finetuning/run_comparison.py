@@ -28,7 +28,7 @@ _FREE = frozenset(
 )
 # Options that change how numbers are rounded alone.
 _ROUNDING = frozenset(
-    {"strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "recompute", "deterministic_ops"}
+    {"strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing", "deterministic_ops"}
 )
 # Options that name files: their content counts, not where they are.
 _DATA = ("data_dir", "train_file", "predict_file")

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import JsonError, Number, read, require, shortened
 from bert_model.checkpoints import native
 from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.recorded_options import RecordedOptions
+from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions
 from trainers.errors import StorageError, TrainingError
 from trainers.finetuning.plan import FEATURES_NAME
 from trainers.finetuning.prepare import require_data_directory, run_once
@@ -297,6 +298,9 @@ def _recorded_outcomes(output: Path) -> dict[str, Any]:
     path = output / FILE_NAME
     try:
         outcomes = read(path, dict[str, dict[str, Any]])
+        for outcome in outcomes.values():
+            if "asked" in outcome:
+                outcome["asked"] = with_new_names(outcome["asked"], RENAMED_OPTIONS)
         require(outcomes, dict[str, _OutcomeFields])
         for name, outcome in outcomes.items():
             if Path(name).name != name:

@@ -126,11 +126,11 @@ def load_model(
         # The BiLSTM of the feature-based route reads the last layers, wanted or not.
         if wanted and checkpoint.task != FEATURE_BASED:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
-        left_to_right = checkpoint.record is not None and checkpoint.record.left_to_right
+        causal_attention = checkpoint.record is not None and checkpoint.record.causal_attention
         if checkpoint.task == PRETRAINING:
-            model = BertForPretraining(config, left_to_right=left_to_right)
+            model = BertForPretraining(config, causal_attention=causal_attention)
         else:
-            model = BertForTask(config, checkpoint.task, checkpoint.num_labels, left_to_right=left_to_right)
+            model = BertForTask(config, checkpoint.task, checkpoint.num_labels, causal_attention=causal_attention)
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None

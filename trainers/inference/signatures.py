@@ -63,7 +63,7 @@ def forward_function(opened: InferenceModel) -> Forward:
     @tf.function(input_signature=[ids, ids, ids], autograph=False)
     def forward(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Any:
         if opened.task == PRETRAINING:
-            return model.encoder(input_ids, input_mask, segment_ids, left_to_right=model.left_to_right)
+            return model.encoder(input_ids, input_mask, segment_ids, causal_attention=model.causal_attention)
         return model({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
 
     return lambda features: forward(*(features[name] for name in INPUTS))
@@ -81,7 +81,7 @@ def plain_forward(opened: InferenceModel) -> Forward:
             return forward_function(opened)(features)
         shape = tf.shape(features["input_ids"])
         flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
-        logits = model.head(model.encoder(**flat, left_to_right=model.left_to_right)[1])  # [B or B * C, n]
+        logits = model.head(model.encoder(**flat, causal_attention=model.causal_attention)[1])  # [B or B * C, n]
         if opened.task == "multiple_choice":
             return tf.reshape(logits, shape[:2])
         return logits[:, 0] if opened.task == "regression" else logits

@@ -12,7 +12,7 @@ import numpy as np
 # How the name of a chance level ends, and what the level is called.
 LEVELS = {
     "majority_class": "majority class",
-    "commonest_token": "commonest token",
+    "most_frequent_token": "most frequent token",
     "constant_prediction": "constant prediction",
     "random_choice": "random choice",
     "no_answer": "no answer",
@@ -24,7 +24,7 @@ PRETRAINING_COUNTS = (MASKED_LM_COUNT, NEXT_SENTENCE_COUNT)
 # A score is above chance by two standard errors of the level at least, and by more than this.
 _STANDARD_ERRORS = 2.0
 LEAST_GAIN = 0.01
-# The commonest of many tokens is rare: the least gain is a share of its frequency.
+# The most frequent of many tokens is rare: the least gain is a share of its frequency.
 _LEAST_TOKEN_GAIN = 0.1
 
 
@@ -81,8 +81,8 @@ def pretraining_levels(batches: Iterable[Mapping[str, np.ndarray]], next_sentenc
         next_sentence: whether the next-sentence task takes part.
 
     Returns:
-        The frequency of the commonest original token among the predictions, the share of the commoner label among the
-        pairs, and the numbers of both; nothing of what is not there.
+        The frequency of the most frequent original token among the predictions, the share of the majority label among
+        the pairs, and the numbers of both; nothing of what is not there.
     """
     tokens, labels = np.zeros(0), np.zeros(2)
     for features in batches:
@@ -95,7 +95,7 @@ def pretraining_levels(batches: Iterable[Mapping[str, np.ndarray]], next_sentenc
             labels = _added(labels, pairs, counted)
     levels: dict[str, float] = {}
     for name, level, count, counts in (
-        ("masked_lm_accuracy", "commonest_token", MASKED_LM_COUNT, tokens),
+        ("masked_lm_accuracy", "most_frequent_token", MASKED_LM_COUNT, tokens),
         ("next_sentence_accuracy", "majority_class", NEXT_SENTENCE_COUNT, labels),
     ):
         if counts.sum() > 0:

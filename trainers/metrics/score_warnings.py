@@ -147,7 +147,7 @@ def entity_warnings(
         true, predicted: numbers of entities.
         f1: of the entities.
         accuracy: share of the words with the right tag.
-        majority: share of the commonest tag.
+        majority: share of the most frequent tag.
         words: of the split.
     """
     if not true:

@@ -1,7 +1,7 @@
 """`metrics.jsonl`: the metrics of a run, one JSON object a line.
 
     {"split": "train", "step": 200, "loss": 7.9, ..., "examples": 6400, "tokens": 819200, "seconds": 21.5, ...}
-    {"split": "validation", "step": 200, "masked_lm_loss": 6.2, ..., "filled_masks": ["..."]}
+    {"split": "validation", "step": 200, "masked_lm_loss": 6.2, ..., "mlm_samples": ["..."]}
 
 All fields but `TIMING_FIELDS` are a function of the run alone: a run that was stopped and resumed, wherever that was,
 leaves the lines of one that never stopped.
@@ -17,6 +17,7 @@ from typing import Any, Required, TextIO, TypedDict
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import write_atomic
+from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
 from trainers.errors import StorageError, TrainingError
 
@@ -28,13 +29,18 @@ TIMING_FIELDS = frozenset(
         "sequences_per_second",
         "tokens_per_second",
         "model_flops_utilization",
-        "data_wait_share",
+        "data_wait_fraction",
         "corrupt_records",
     }
 )
-
-
-_MASKS = "filled_masks"
+# Fields of a line, and metrics, that older runs name differently.
+RENAMED_FIELDS = {
+    "skipped_updates": "skipped_steps",
+    "data_wait_share": "data_wait_fraction",
+    "filled_masks": "mlm_samples",
+    "masked_lm_accuracy_commonest_token": "masked_lm_accuracy_most_frequent_token",
+}
+_SAMPLES = "mlm_samples"
 
 
 class _Line(TypedDict, total=False):
@@ -42,7 +48,7 @@ class _Line(TypedDict, total=False):
 
     split: Required[NonEmpty]
     step: Required[Count]
-    filled_masks: list[str]
+    mlm_samples: list[str]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -134,9 +140,9 @@ def _text(line: Mapping[str, Any]) -> str:
 
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        content = decode(line, dict[str, Any])
+        content = with_new_names(decode(line, dict[str, Any]), RENAMED_FIELDS)
         require(content, _Line)
-        metrics = {name: value for name, value in content.items() if name not in ("split", "step", _MASKS)}
+        metrics = {name: value for name, value in content.items() if name not in ("split", "step", _SAMPLES)}
         require(metrics, dict[str, Number | None])
     except JsonError as error:
         raise TrainingError(f"{path}, line {number}: {error}; remove the line, or restore the file") from error

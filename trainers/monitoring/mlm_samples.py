@@ -18,7 +18,7 @@ _TOKENS_BEFORE = 6
 FILLED = re.compile(r"\[((?:##)?\[|[^\s\[]{1,250})→(\S{1,250}) (\d+%)\]")
 
 
-def filled_masks(
+def mlm_samples(
     features: Mapping[str, np.ndarray],
     logits: np.ndarray,
     vocabulary: Vocabulary,

@@ -39,9 +39,9 @@ class MonitorState(TypedDict):
 
     examples: Count
     tokens: NonNegative
-    skipped_updates: Count
+    skipped_steps: Count
     seconds: NonNegative
-    sums: dict[str, tuple[Number, Number]]
+    metric_sums: dict[str, tuple[Number, Number]]
 
 
 class TrainingMonitor:
@@ -87,11 +87,11 @@ class TrainingMonitor:
         self.report_steps = steps_a_report(last_step)
         self.examples = int(state.get("examples", 0))
         self.tokens = float(state.get("tokens", 0.0))
-        self.skipped = int(state.get("skipped_updates", 0))
+        self.skipped = int(state.get("skipped_steps", 0))
         self.corrupt = 0
         self.seconds = float(state.get("seconds", 0.0))
         # The metric sums of the steps since the last line.
-        self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("sums", {}).items()}
+        self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("metric_sums", {}).items()}
         self.timed: list[_Timed] = []
         # The last steps, for the progress line: metrics of a single step jump.
         self.recent: deque[tuple[Ratios, _Timed | None]] = deque()
@@ -193,13 +193,13 @@ class TrainingMonitor:
         Args:
             step: steps made.
             metrics: of the validation data.
-            filled: masked sentences with the model's predictions (`filled_masks.py`), a line each.
+            filled: masked sentences with the model's predictions (`mlm_samples.py`), a line each.
         """
         if self.log is None:
             return
         fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3)}
-        self.log.write("validation", step, fields | ({"filled_masks": list(filled)} if filled else {}))
-        self.events["validation"].write(step, metrics, {"filled_masks": filled} if filled else {})
+        self.log.write("validation", step, fields | ({"mlm_samples": list(filled)} if filled else {}))
+        self.events["validation"].write(step, metrics, {"mlm_samples": filled} if filled else {})
         print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
 
     def state(self) -> dict[str, Any]:
@@ -217,14 +217,14 @@ class TrainingMonitor:
         return {
             "examples": self.examples,
             "tokens": self.tokens,
-            "skipped_updates": self.skipped,
+            "skipped_steps": self.skipped,
             "seconds": self.seconds,
-            "sums": {name: list(pair) for name, pair in self.sums.items()},
+            "metric_sums": {name: list(pair) for name, pair in self.sums.items()},
         }
 
     def _counts(self) -> dict[str, Any]:
         counts: dict[str, Any] = {"examples": self.examples, "tokens": round(self.tokens)}
-        return counts | ({"skipped_updates": self.skipped} if self.skipped else {})
+        return counts | ({"skipped_steps": self.skipped} if self.skipped else {})
 
     def _write_line(self) -> None:
         metrics, rates = _metric_values(self.sums), _rates(self.timed, self.peak_flops)
@@ -259,7 +259,7 @@ class TrainingMonitor:
             parts += [f"{_short(rates['sequences_per_second'])} seq/s", f"{_short(rates['tokens_per_second'])} tok/s"]
             if "model_flops_utilization" in rates:
                 parts.append(f"MFU {rates['model_flops_utilization']:.1%}")
-            parts.append(f"data wait {rates['data_wait_share']:.0%}")
+            parts.append(f"data wait {rates['data_wait_fraction']:.0%}")
         if "learning_rate" in metrics:
             parts.append(f"lr {metrics['learning_rate']:.2e}")
         if "gradient_norm" in metrics:
@@ -312,7 +312,7 @@ def _rates(timed: Sequence[_Timed], peak_flops: float | None) -> dict[str, float
     }
     if peak_flops:
         rates["model_flops_utilization"] = sum(steps.flops for steps in timed) / seconds / peak_flops
-    return rates | {"data_wait_share": math.fsum(steps.wait_seconds for steps in timed) / seconds}
+    return rates | {"data_wait_fraction": math.fsum(steps.wait_seconds for steps in timed) / seconds}
 
 
 def _short(number: float) -> str:

@@ -22,7 +22,7 @@ class PretrainingPlan(NamedTuple):
         vocabulary: of all of them.
         stages: of the whole run.
         model_config: shape of the model.
-        left_to_right: whether a position sees only itself and those before it.
+        causal_attention: whether a position sees only itself and those before it.
         record: of the run as it is asked for.
         output: the run's directory.
         initial: the checkpoint that a new run begins with, or None.
@@ -34,7 +34,7 @@ class PretrainingPlan(NamedTuple):
     vocabulary: Vocabulary
     stages: list[Stage]
     model_config: BertConfig
-    left_to_right: bool
+    causal_attention: bool
     record: RunRecord
     output: Path
     initial: OpenCheckpoint | None

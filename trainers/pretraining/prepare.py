@@ -77,9 +77,9 @@ def _run(config: PretrainConfig, output: Path) -> int:
     with _initial(config, begins, datasets[0]) if begins else contextlib.nullcontext() as initial:
         model_config = _model_config(config.model, output, old, initial, datasets[0])
         # A causal model stays one, also when the run is resumed.
-        inherited = initial is not None and initial.record is not None and initial.record.left_to_right
-        resumed = config.init_checkpoint and old is not None and old.options.get("left_to_right")
-        config = config.resolved(model_config, left_to_right=bool(inherited or resumed))
+        inherited = initial is not None and initial.record is not None and initial.record.causal_attention
+        resumed = config.init_checkpoint and old is not None and old.options.get("causal_attention")
+        config = config.resolved(model_config, causal_attention=bool(inherited or resumed))
         record = RunRecord(
             data_fingerprints=tuple(run_manifest.fingerprint(dataset) for dataset in datasets),
             vocab_sha256=datasets[0].vocab_sha256,
@@ -96,7 +96,7 @@ def _run(config: PretrainConfig, output: Path) -> int:
             vocabulary=vocabularies[0],
             stages=stages,
             model_config=model_config,
-            left_to_right=_left_to_right(config, output),
+            causal_attention=_causal_attention(config, output),
             record=record,
             output=output,
             initial=initial,
@@ -141,10 +141,10 @@ def _initial(config: PretrainConfig, path: str, dataset: Dataset) -> contextlib.
     return open_checkpoint(Path(path), config=shape)
 
 
-def _left_to_right(config: PretrainConfig, output: Path) -> bool:
+def _causal_attention(config: PretrainConfig, output: Path) -> bool:
     """Return whether attention is causal: as the flag says, or in evaluation alone as the model was trained."""
     model = model_of_run(output, config.do_train)
-    return config.left_to_right if config.do_train or model is None else model.left_to_right
+    return config.causal_attention if config.do_train or model is None else model.causal_attention
 
 
 def _check_model(plan: PretrainingPlan) -> None:

@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.flags import batch_size, non_negative_int, positive_float, positive_int, seed
+from beambert_common.flags import accept_old_name, batch_size, non_negative_int, positive_float, positive_int, seed
 from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
 from bert_model.config import PRESETS
 from trainers.config.pretrain_config import LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
@@ -78,13 +78,14 @@ def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--verify", action="store_true", help="check every shard against its SHA-256 in dataset.json before training"
     )
-    group.add_argument(
-        "--on_corrupt",
+    flag = group.add_argument(
+        "--on_corrupt_record",
         choices=("stop", "skip"),
-        default=PretrainConfig.on_corrupt,
+        default=PretrainConfig.on_corrupt_record,
         help="at a record that is damaged: stop and name its shard and offset, or leave it out, count it and go on "
         "(default: %(default)s)",
     )
+    accept_old_name(group, flag, "--on_corrupt")
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,12 +111,13 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help='leave the next-sentence loss out, the paper\'s ablation "No NSP" (section 5.1)',
     )
-    group.add_argument(
-        "--left_to_right",
+    flag = group.add_argument(
+        "--causal_attention",
         action="store_true",
         help='let a position see only itself and those before it, as in the paper\'s ablation "LTR", though the masked '
         "words alone are predicted, as before",
     )
+    accept_old_name(group, flag, "--left_to_right")
     group.add_argument(
         "--seed",
         type=seed,

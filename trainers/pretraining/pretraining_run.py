@@ -13,7 +13,7 @@ from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.pretraining import BertForPretraining
 from trainers.backends.tensorflow.distribution import Distribution, InputShard
 from trainers.backends.tensorflow.evaluation import evaluation_of
-from trainers.backends.tensorflow.rematerialization import recompute
+from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
 from trainers.backends.tensorflow.train_step import Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import Checkpoint
@@ -23,7 +23,7 @@ from trainers.data.pipeline import reading_errors, train_batches, validation_bat
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import pretraining_levels
-from trainers.monitoring.mlm_samples import filled_masks
+from trainers.monitoring.mlm_samples import mlm_samples
 from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status, warn
@@ -88,13 +88,13 @@ class PretrainingRun:
         with distribution.scope():
             # Matrix units want rows by the 128; on a CPU the padding made no difference.
             self.model = BertForPretraining(
-                plan.model_config, pad_vocabulary=is_accelerated(), left_to_right=plan.left_to_right
+                plan.model_config, pad_vocabulary=is_accelerated(), causal_attention=plan.causal_attention
             )
-        recompute(self.model.encoder, config.recompute)
+        set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
         # Two, since each counts by its own batches.
         self.corrupt_records, self.validation_corrupt_records = (
-            CorruptRecordPolicy(skip=config.on_corrupt == "skip") for _ in range(2)
+            CorruptRecordPolicy(skip=config.on_corrupt_record == "skip") for _ in range(2)
         )
         self.loop_config = loop_config_of(config)
         self.has_trained = False
@@ -162,7 +162,7 @@ class PretrainingRun:
                     self.chance_levels[stage.data] = pretraining_levels(
                         batches(InputShard()).as_numpy_iterator(), not self.config.no_next_sentence
                     )
-                lines = self._filled_masks(batches(InputShard()))
+                lines = self._mlm_samples(batches(InputShard()))
         except _NothingToEvaluateOn:
             return {}, []
         if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
@@ -197,7 +197,7 @@ class PretrainingRun:
                     max_seq_length=plan.record.max_seq_length,
                     data_fingerprint=plan.record.data_fingerprint,
                     origin=origin,
-                    left_to_right=plan.left_to_right,
+                    causal_attention=plan.causal_attention,
                 ),
             )
 
@@ -316,13 +316,13 @@ class PretrainingRun:
         write_results(self.output, results)
         return results
 
-    def _filled_masks(self, batches: tf.data.Dataset) -> list[str]:
+    def _mlm_samples(self, batches: tf.data.Dataset) -> list[str]:
         """The first validation examples with the model's predictions; none on a TPU, for which it is not compiled."""
         if self.distribution.is_tpu or not self.distribution.is_chief:
             return []
         features: Features = {name: values[:_SHOWN_ROWS] for name, values in next(iter(batches)).items()}
         logits = self.model(features).masked_lm
-        return filled_masks(
+        return mlm_samples(
             {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from bert_model.checkpoints import native
 from trainers.checkpoints import best_checkpoint
 from trainers.monitoring import metrics_jsonl
-from trainers.run_report.run_warnings import EVALUATION_NAME, RESULTS_NAME, json_in
+from trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
 from trainers.training import run_manifest
 
 
@@ -64,7 +64,7 @@ def read_run(output: Path) -> Run:
         map(_with_one_loss, metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)), key=lambda line: line["step"]
     )
     initial = output / run_manifest.INITIAL_WEIGHTS_NAME
-    results = _with_one_loss(json_in(output / RESULTS_NAME))
+    results = _with_one_loss(results_in(output))
     validation = [line for line in lines if line["split"] == "validation"]
     evaluated = {name for line in (*validation, results) for name in line}
     return Run(

@@ -29,9 +29,9 @@ from trainers.run_report.run_warnings import score_warnings, warnings_of
 from trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
-_SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_share")
+_SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_fraction")
 # Fields of metrics.jsonl that are no metrics.
-_COUNTS = {"split", "step", "examples", "tokens", "skipped_updates", "filled_masks", "global_step"} | TIMING_FIELDS
+_COUNTS = {"split", "step", "examples", "tokens", "skipped_steps", "mlm_samples", "global_step"} | TIMING_FIELDS
 # As those that SQuAD's script counts, which are the same after every evaluation.
 _COUNTS |= {"total", "HasAns_total", "NoAns_total", *PRETRAINING_COUNTS}
 # Metrics that have other words than their name, and come first.
@@ -46,7 +46,7 @@ _LABELS = {
     "sequences_per_second": "sequences a second",
     "tokens_per_second": "tokens a second, padding counted",
     "model_flops_utilization": "model FLOPs utilization (MFU)",
-    "data_wait_share": "share of the time spent waiting for data",
+    "data_wait_fraction": "share of the time spent waiting for data",
 }
 _EVALUATIONS_SHOWN = 20
 
@@ -187,12 +187,12 @@ def _evaluation(run: Run) -> str:
 
 
 def _masks(run: Run) -> str:
-    lines = [line for line in run.validation if isinstance(line.get("filled_masks"), list)]
+    lines = [line for line in run.validation if isinstance(line.get("mlm_samples"), list)]
     if not lines:
         return ""
     last = lines[-1]
     articles = []
-    for text in map(str, last["filled_masks"]):
+    for text in map(str, last["mlm_samples"]):
         parts, end = [], 0
         for match in FILLED.finditer(text):
             was, is_now, share = (escape(group) for group in match.groups())

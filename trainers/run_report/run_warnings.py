@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import JsonError, read
 from pipelines.reporting.tables import percent
 from trainers.metrics.chance_levels import pretraining_warnings
+from trainers.monitoring.metrics_jsonl import RENAMED_FIELDS
 from trainers.run_report.task_sections import warnings_of_details
 
 RESULTS_NAME = "eval_results.json"
@@ -34,7 +36,7 @@ def warnings_of(
         warnings.append("No line of metrics has been written yet.")
     elif isinstance(total, int) and step < total:
         warnings.append(f"The run has not finished: {step:,} of {total:,} steps; the same command goes on.")
-    skipped = last.get("skipped_updates")
+    skipped = last.get("skipped_steps")
     if skipped:
         warnings.append(
             f"{skipped:,} of {last['step']:,} updates were skipped, since loss or gradient was not finite; where they "
@@ -52,7 +54,7 @@ def warnings_of(
             f"The held-out loss is {losses[-1][0]:.3f}, and was {lowest:.3f} after step {at:,}: the model learns the "
             "training text by heart; stop earlier, or train on more text."
         )
-    waits = [line["data_wait_share"] for line in train if isinstance(line.get("data_wait_share"), float)]
+    waits = [line["data_wait_fraction"] for line in train if isinstance(line.get("data_wait_fraction"), float)]
     if waits and sum(waits) / len(waits) > _MUCH_WAITING:
         warnings.append(
             f"{percent(sum(waits) / len(waits))} of the time was spent waiting for data: the device is faster than the "
@@ -73,7 +75,13 @@ def score_warnings(metrics: Mapping[str, Any], evaluation: Mapping[str, Any]) ->
 
 def score_warnings_in(output: Path) -> list[str]:
     """Return `score_warnings` of the last evaluation in a run's directory."""
-    return score_warnings(json_in(output / RESULTS_NAME), json_in(output / EVALUATION_NAME))
+    return score_warnings(results_in(output), json_in(output / EVALUATION_NAME))
+
+
+def results_in(output: Path) -> dict[str, Any]:
+    """Return the metrics of the last evaluation in a run's directory; {} where they are missing or damaged."""
+    results: dict[str, Any] = with_new_names(json_in(output / RESULTS_NAME), RENAMED_FIELDS)
+    return results
 
 
 def json_in(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Examples with what a fine-tuned model answered, as HTML: mistakes, choices, answers in their contexts, entities.
+"""Examples with what a fine-tuned model answered, as HTML: errors, choices, answers in their contexts, entities.
 
 Their content comes from a file: a function raises where it has not the form that it must have, and its caller leaves
 the section out. Every text is escaped, and stands in an element of its own with the direction of its script.
@@ -23,16 +23,16 @@ _WORD = 30
 Details = Mapping[str, Any]
 
 
-def mistakes(content: Sequence[Details]) -> str:
+def errors(content: Sequence[Details]) -> str:
     """Return texts with a wrong answer as HTML, the most confident first."""
     articles = []
-    for mistake in content:
-        probability = mistake.get("probability")
-        pair = mistake.get("text_pair")
-        words = [_verdict(mistake["label"], mistake["prediction"], probability), _paragraph(mistake["text"], "a")]
+    for error in content:
+        probability = error.get("probability")
+        pair = error.get("text_pair")
+        words = [_verdict(error["label"], error["prediction"], probability), _paragraph(error["text"], "a")]
         words += [_paragraph(pair, "b")] if isinstance(pair, str) else []
-        articles.append(_article(mistake["where"], "".join(words)))
-    is_sure = any(mistake.get("probability") is not None for mistake in content)
+        articles.append(_article(error["location"], "".join(words)))
+    is_sure = any(error.get("probability") is not None for error in content)
     title = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
     return _folded(articles, f"The {title}.")
 
@@ -40,20 +40,20 @@ def mistakes(content: Sequence[Details]) -> str:
 def choices(content: Sequence[Details]) -> str:
     """Return wrong choices as HTML, the most confident first."""
     articles = []
-    for mistake in content:
-        true, predicted = (int(mistake[name]) for name in ("label", "prediction"))
+    for error in content:
+        true, predicted = (int(error[name]) for name in ("label", "prediction"))
         items = []
-        for number, choice in enumerate(mistake["choices"]):
+        for number, choice in enumerate(error["choices"]):
             kinds = [name for name, i in (("true", true), ("predicted", predicted)) if i == number]
             item = _text(choice)
             if kinds:
                 item = f'<mark class="{" ".join(kinds)}">{item}</mark> <small>{" and ".join(kinds)}</small>'
             items.append(f'<li dir="auto">{item}</li>')
         words = (
-            f'<p class="verdict soft">probability {percent(float(mistake["probability"]))}</p>'
-            f'{_paragraph(mistake["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
+            f'<p class="verdict soft">probability {percent(float(error["probability"]))}</p>'
+            f'{_paragraph(error["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
         )
-        articles.append(_article(mistake["where"], words))
+        articles.append(_article(error["location"], words))
     return _folded(articles, "The choices that the model was most sure of, and that are wrong.")
 
 
@@ -76,7 +76,7 @@ def answers(content: Sequence[Details]) -> str:
             f'<span class="soft">({percent(float(answer["probability"]))}), true</span> {wanted}</p>'
             f'<p class="a" dir="auto">{marked_context(context, true, predicted)}</p>'
         )
-        articles.append(_article(answer["where"], words))
+        articles.append(_article(answer["location"], words))
     legend = (
         '<mark class="true">a true answer</mark>, <mark class="predicted">the predicted one</mark>, '
         '<mark class="true predicted">both</mark>'
@@ -154,7 +154,7 @@ def entities(content: Sequence[Details]) -> str:
         is_same = true == predicted
         lines = [("both", true)] if is_same else [("true", true), ("predicted", predicted)]
         body = "".join(f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in lines)
-        articles.append(_article(line["where"], f'<dl class="entities">{body}</dl>'))
+        articles.append(_article(line["location"], f'<dl class="entities">{body}</dl>'))
     legend = " ".join(f'<mark class="type-{number}">{shown_label(kind)}</mark>' for kind, number in colors.items())
     return _folded(articles, f"Sentences with most disagreement first; then some right ones. {legend}")
 

@@ -1,4 +1,4 @@
-"""Sections of a fine-tuned model's `report.html`: scores beside published ones, confusion, mistakes.
+"""Sections of a fine-tuned model's `report.html`: scores beside published ones, confusion, errors.
 
 Made from `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, a split's details as a `FinetuningTask` gives
 them. What has not the form that it must have is left out.
@@ -7,14 +7,22 @@ them. What has not the form that it must have is left out.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from beambert_common.renamed_fields import with_new_names
+from beambert_common.typed_json import JsonError
 from pipelines.reporting.tables import table
 from trainers.run_report.published_scores import IN_PERCENT, published
-from trainers.run_report.task_examples import answers, choices, entities, mistakes
+from trainers.run_report.task_examples import answers, choices, entities, errors
 from trainers.run_report.task_tables import by_class, by_type, confusion, regression, warnings_of_confusion
 
 # (id, title, HTML).
 Section = tuple[str, str, str]
 Details = Mapping[str, Any]
+
+# Fields of a split's details that older files name differently.
+_RENAMED = {
+    "mistakes": "errors",
+    **{f"{name}.*.where": "location" for name in ("mistakes", "choices", "answers", "entities")},
+}
 
 
 def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
@@ -55,7 +63,14 @@ def _splits(evaluation: Details) -> dict[str, Details]:
     splits = evaluation.get("splits")
     if not isinstance(splits, dict):
         return {}
-    return {name: details for name, details in splits.items() if isinstance(details, dict)}
+    return {name: _with_new_names(details) for name, details in splits.items() if isinstance(details, dict)}
+
+
+def _with_new_names(details: Details) -> Details:
+    try:
+        return with_new_names(details, _RENAMED)
+    except JsonError:
+        return {}
 
 
 def _valid_section(write: Callable[..., str], *content: Any) -> str:
@@ -133,8 +148,8 @@ _SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
     ("confusion", "Confusion", "confusion", confusion),
     ("types", "By type", "by_type", by_type),
     ("regression", "Predictions and labels", "regression", regression),
-    ("mistakes", "Mistakes", "mistakes", mistakes),
-    ("choices", "Mistakes", "choices", choices),
+    ("errors", "Errors", "errors", errors),
+    ("choices", "Errors", "choices", choices),
     ("answers", "Answers", "answers", answers),
     ("entities", "Entities", "entities", entities),
 )

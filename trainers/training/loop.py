@@ -168,7 +168,7 @@ class _Run:
         Raises:
             TrainingError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
         """
-        if bad_step >= 0 and not self.trainer.settings.skip_not_finite:
+        if bad_step >= 0 and not self.trainer.settings.skip_nonfinite:
             raise _not_finite(bad_step, self.checkpoint_directory)
         metrics = on_host(sums)
         skipped, made = metrics.pop(NOT_FINITE)

@@ -13,12 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert_common.typed_json import Count, JsonError, Positive, Sha256, decode, header_of, require
+from beambert_common.renamed_fields import inverse, with_new_names, with_old_names
+from beambert_common.typed_json import Count, JsonError, Positive, Sha256, convert, decode, header_of, require
 from bert_model.checkpoints import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
+from pipelines.io.manifest_schemas import RENAMED_DATASET_FIELDS
 from pipelines.io.output_directory import RUN_MANIFEST
-from trainers.config.recorded_options import RecordedOptions
+from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions
 from trainers.errors import TrainingError
 from trainers.optimization.schedule import Stage, stage_at, stages_before
 
@@ -26,10 +28,12 @@ FILE_NAME = RUN_MANIFEST
 # What became of every weight of --init_checkpoint.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-run"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+# What older versions of the file name differently.
+_RENAMED = {3: {f"options.{old}": new for old, new in RENAMED_OPTIONS.items()}}
 
 # Options that make a run another one, whenever they change.
-_FIXED = ("task", "seed", "optimizer", "no_next_sentence", "left_to_right")
+_FIXED = ("task", "seed", "optimizer", "no_next_sentence", "causal_attention")
 # Options that may change when a run goes on, which is then told: those that change the course of the updates to come,
 _COURSE = (
     "num_train_steps",
@@ -47,9 +51,9 @@ _COURSE = (
     "clip",
     "layerwise_lr_decay",
     "lr_multiplier",
-    "on_not_finite",
+    "on_nonfinite",
     "class_weights",
-    "on_corrupt",
+    "on_corrupt_record",
 )
 # and those that change how numbers are rounded alone.
 _NUMBERS = (
@@ -58,7 +62,7 @@ _NUMBERS = (
     "gradient_accumulation_steps",
     "precision",
     "xla",
-    "recompute",
+    "activation_checkpointing",
     "deterministic_ops",
 )
 
@@ -132,18 +136,21 @@ def load(output: Path) -> RunRecord | None:
         return None
     except OSError as error:
         raise TrainingError(f"{path} cannot be read ({error.strerror or error}); give another --output") from error
+    names: dict[str, str] = {}
     try:
         header = header_of(text)
-        if header.format != FORMAT or header.format_version != FORMAT_VERSION:
+        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
             raise TrainingError(
                 f"{path} was not written by this version of beambert, which cannot go on with its run; {remedy}"
             )
-        fields = decode(text, _RunFields)
+        names = _RENAMED.get(header.format_version, {})
+        fields = convert(with_new_names(decode(text, dict[str, Any]), names), _RunFields)
         require(fields["options"], RecordedOptions, "options")
         stages = tuple(Stage(**stage) for stage in fields["stages"])
         _require_order(stages, len(fields["data_fingerprints"]))
     except JsonError as error:
-        raise TrainingError(f"{path}: {error}; restore it from a copy, or {remedy}") from error
+        problem = with_old_names(str(error), names)
+        raise TrainingError(f"{path}: {problem}; restore it from a copy, or {remedy}") from error
     return RunRecord(
         data_fingerprints=fields["data_fingerprints"],
         vocab_sha256=fields["vocab_sha256"],
@@ -247,8 +254,11 @@ def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[s
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Hex SHA-256 of the manifest without the versions it was built with."""
-    content = dataclasses.asdict(dataset)
+    """Return the hex SHA-256 of the manifest without the versions it was built with.
+
+    Fields have their names of format version 2, so that a run on a dataset of that version can be resumed.
+    """
+    content = with_new_names(dataclasses.asdict(dataset), inverse(RENAMED_DATASET_FIELDS[2]))
     del content["versions"]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -61,7 +61,7 @@ def train_config_of(config: RunConfig) -> TrainConfig:
         lr_decay_power=config.lr_decay_power,
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         clip_per_replica=optimizer.clip == "per_shard",
-        skip_not_finite=config.on_not_finite == "skip",
+        skip_nonfinite=config.on_nonfinite == "skip",
         xla=uses_xla(config),
         optimizer=optimizer,
     )

@@ -5,13 +5,21 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.flags import WholeNumber, batch_size, boolean, non_negative_int, positive_float, positive_int
+from beambert_common.flags import (
+    WholeNumber,
+    accept_old_name,
+    batch_size,
+    boolean,
+    non_negative_int,
+    positive_float,
+    positive_int,
+)
 from trainers.config.run_config import RunConfig
 from trainers.monitoring.throughput import PEAK_TFLOPS_HELP
 
 STRATEGIES = ("auto", "one", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("float32", "bfloat16")
-RECOMPUTATIONS = ("none", "layer", "attention")
+ACTIVATION_CHECKPOINTING = ("none", "layer", "attention")
 
 
 def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:
@@ -57,13 +65,14 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         help="take the batch of each update in so many parts, one after the other, to save memory. The update is the "
         "same, and steps count updates (default: %(default)s)",
     )
-    group.add_argument(
-        "--recompute",
-        choices=RECOMPUTATIONS,
-        default=RunConfig.recompute,
+    flag = group.add_argument(
+        "--activation_checkpointing",
+        choices=ACTIVATION_CHECKPOINTING,
+        default=RunConfig.activation_checkpointing,
         help="save memory by computing again, in the backward pass, what happens inside each layer, or inside its "
         "attention alone (default: %(default)s)",
     )
+    accept_old_name(group, flag, "--recompute")
     group.add_argument(
         "--iterations_per_loop",
         type=positive_int,
@@ -101,13 +110,14 @@ def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="true|false",
         help="use only operations that give the same bits every time; false may be faster on GPUs (default: true)",
     )
-    group.add_argument(
-        "--on_not_finite",
+    flag = group.add_argument(
+        "--on_nonfinite",
         choices=("stop", "skip"),
-        default=RunConfig.on_not_finite,
+        default=RunConfig.on_nonfinite,
         help="at an update whose loss or gradient is NaN or infinite: stop and name the last good checkpoint, or leave "
         "the weights as they are, count it and go on (default: %(default)s)",
     )
+    accept_old_name(group, flag, "--on_not_finite")
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:

@@ -68,14 +68,14 @@ def can_split(path: str) -> bool:
 
 
 def split(path: str, size: int) -> list[tuple[int, int | None]]:
-    """Return the splits (start, stop) of a file of N bytes for `read_part`; one where it cannot be split."""
+    """Return the splits (start, stop) of a file of N bytes for `read_shard`; one where it cannot be split."""
     step = next((step for suffix, step in PART_BYTES.items() if path.lower().endswith(suffix)), 0)
     if not step:
         return [(0, None)]
     return [(start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
-def read_part(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+def read_shard(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
     """Yield the documents of the pages that begin in one split of a dump, `.bz2` or not compressed.
 
     Args:

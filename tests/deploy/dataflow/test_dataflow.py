@@ -72,7 +72,8 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
         assert f"Job {number}: done" in submitted.stdout
     documents = json.loads(objects["corpus.json"])["counts"]["documents_read"]
     assert (
-        f"{documents} documents read, 4 parts written, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled" in submitted.stdout
+        f"{documents} documents read, 4 corpus shards written, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled"
+        in submitted.stdout
     )
     assert "examples written" in submitted.stdout
 
@@ -121,10 +122,17 @@ def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys)
     told = capsys.readouterr().out
     assert "Would submit 2 job(s)" in told
     assert "corpus: 4 file(s) in 4 piece(s)" in told
-    assert "pretraining-data: 4 part(s), 10 pass(es) over a part" in told
+    assert "pretraining-data: 4 corpus shard(s), 10 pass(es) over one" in told
     assert "beam_python3." in told
     assert "n2-standard-4, at most 20, 30 GB of disk, public addresses" in told
-    for line in ("Bucket  (shuffles)", "WritePart", "Learn", "WriteShards", "beambert-0.1.0.tar.gz", "pipeline.pb"):
+    for line in (
+        "Partition  (shuffles)",
+        "WriteCorpusShard",
+        "Learn",
+        "WriteShards",
+        "beambert-0.1.0.tar.gz",
+        "pipeline.pb",
+    ):
         assert line in told
     assert len(cloud.jobs) == jobs
     assert set(cloud.contents("temp")) == objects
@@ -317,7 +325,7 @@ def test_without_credentials_it_says_so_at_once(monkeypatch, tmp_path, capsys):
     assert "gcloud auth application-default login" in capsys.readouterr().err
 
 
-def test_machines_have_the_memory_of_a_bucket():
+def test_machines_have_the_memory_of_a_partition():
     bucket = 64 << 20
     assert choose_machine_type(None, bucket) == "n2-standard-4"
     assert choose_machine_type(None, 300 << 20) == "n2-highmem-4"
@@ -328,7 +336,7 @@ def test_machines_have_the_memory_of_a_bucket():
     assert choose_machine_type("custom-4-8192", 10**12) == "custom-4-8192"
     with pytest.raises(SubmitError, match=r"a bucket of 67 MB of text needs about .*, and n2-highcpu-8 has"):
         choose_machine_type("n2-highcpu-8", bucket)
-    with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* for each; use more --num_buckets"):
+    with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* for each; use more --num_partitions"):
         choose_machine_type(None, 10**9)
 
 
@@ -375,7 +383,7 @@ def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, caps
         "--vocab_size=2000",
         "--fix_mojibake=true",
         "--identify_language=false",
-        "--num_buckets=",
+        "--num_partitions=",
     ]
     assert launcher.main("corpus", parameters) == 0, capsys.readouterr().err
     assert len(cloud.jobs) == jobs

@@ -37,7 +37,8 @@ def test_google_reads_the_specification(command):
 def test_every_flag_is_a_parameter_whose_rule_takes_its_default(command):
     parser = argparse.ArgumentParser()
     COMMANDS[command].add_arguments(parser)
-    flags = {flag for flag in parser._option_string_actions if flag not in ("-h", "--help", "--ignore_memory_estimate")}
+    names = {name for action in parser._actions for name in action.option_strings}
+    flags = names - {"-h", "--help", "--ignore_memory_estimate"}
     parameters = {f"--{each['name']}": each for each in metadata(command)["parameters"]}
     assert parameters.keys() == flags
     for name, parameter in parameters.items():

@@ -63,11 +63,11 @@ def test_the_readmes_two_weeks_and_five_hundred_dollars(capsys):
     assert found["The bill"]["accelerator"] == pytest.approx(500, rel=0.1)
 
 
-# Builds of 2026-11-21: bytes of text, documents, pieces, instances of a duplicate, bytes and number of all shards.
+# Builds of 2026-11-21: bytes of text, documents, pieces, instances of a copy, bytes and number of all shards.
 BUILDS = [
-    # Wikipedia, 60 MB, 30,000 pieces, 128 positions, 5 duplicates.
+    # Wikipedia, 60 MB, 30,000 pieces, 128 positions, 5 copies.
     ((61_168_879, 3_956, 30_000, 128, 5, "nsp", "token"), (12_315_021, 663_623 / 5, 667_433_767, 81)),
-    # Likewise, 8,000 pieces, 10 duplicates.
+    # Likewise, 8,000 pieces, 10 copies.
     ((61_168_879, 3_956, 8_000, 128, 10, "nsp", "token"), (14_422_754, 1_497_270 / 10, 1_280_196_048, 161)),
     # Likewise, 64 positions, without pairs and masks.
     ((61_168_879, 3_956, 8_000, 64, 1, "mlm", "dynamic"), (14_422_754, 321_336, 111_461_844, 17)),
@@ -78,9 +78,9 @@ BUILDS = [
 
 @pytest.mark.parametrize(("given", "built"), BUILDS)
 def test_builds_that_were_made(capsys, given, built):
-    size, documents, vocab_size, length, duplicates, objective, masking = given
+    size, documents, vocab_size, length, copies, objective, masking = given
     flags = ["--corpus_bytes", size, "--document_bytes", size / documents, "--vocab_size", vocab_size]
-    flags += ["--max_seq_length", length, "--dupe_factor", duplicates, "--objective", objective, "--masking", masking]
+    flags += ["--max_seq_length", length, "--dupe_factor", copies, "--objective", objective, "--masking", masking]
     found = plan(capsys, *flags)
     pieces, instances, shard_bytes, shards = built
     assert found["The text"]["pieces"] * 0.98 == pytest.approx(pieces, rel=0.05)
@@ -94,13 +94,13 @@ def test_every_line_follows_from_those_before(capsys):
     text, data, cloud, training, bill = (
         found[section] for section in ("The text", "The data", "Building it on Dataflow", "Training", "The bill")
     )
-    assert data["buckets"] == math.ceil(1e11 / 2**26)
-    assert data["shards"] == data["buckets"] * 10 + round(data["buckets"] * 0.02)
+    assert data["partitions"] == math.ceil(1e11 / 2**26)
+    assert data["shards"] == data["partitions"] * 10 + round(data["partitions"] * 0.02)
     assert data["instances"] < text["pieces"] / 64
     assert training["operations"] == pytest.approx(training["hours"] * 3600 * 0.5 * 8 * 197e12)
     assert training["epochs"] == pytest.approx(256e6 / data["rows"])
     assert cloud["vCPU hours"] == pytest.approx(cloud["hours"] * 40)
-    # Written and read; 0.45 bytes a byte of text were measured for articles in so many buckets (docs/SCALE.md).
+    # Written and read; 0.45 bytes a byte of text were measured for articles in so many partitions (docs/SCALE.md).
     assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.06)
     assert bill["shuffle"] == pytest.approx(cloud["shuffle"] / 1e9 * 0.011)
     assert bill["vCPUs"] == pytest.approx(cloud["vCPU hours"] * 0.056)
@@ -139,7 +139,7 @@ def test_for_people_every_number_has_its_arithmetic(capsys):
         (["--corpus_bytes", "1e13"], "shards: listing"),
         (["--corpus_bytes", "1e13"], "times the text"),
         (["--corpus_bytes", "1e13", "--document_bytes", "4000"], "--validation_fraction 1e-05"),
-        (["--corpus_bytes", "1e12", "--num_buckets", "100"], "raise --num_buckets"),
+        (["--corpus_bytes", "1e12", "--num_partitions", "100"], "raise --num_partitions"),
         (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "a document is never divided"),
         (["--corpus_bytes", "1e8", "--workers", "100"], "nothing to do"),
         (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "hangs on 4 machines"),

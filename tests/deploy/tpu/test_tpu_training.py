@@ -59,7 +59,7 @@ def lasting(run):
                 "sequences_per_second",
                 "tokens_per_second",
                 "model_flops_utilization",
-                "data_wait_share",
+                "data_wait_fraction",
             )
             lines = [json.loads(line) for line in content.splitlines()]
             content = [{key: value for key, value in line.items() if key not in timing} for line in lines]

@@ -26,7 +26,7 @@ def chinese(tmp_path):
 
 def _warnings(chinese, capsys, limit, output):
     argv = ["build", "--input", str(chinese / "?.txt"), "--output", str(chinese / output), "--language", "zh"]
-    argv += ["--vocab_size", "1700", "--validation_fraction", "0.3", "--dupe_factor", "1", "--num_buckets", "1"]
+    argv += ["--vocab_size", "1700", "--validation_fraction", "0.3", "--dupe_factor", "1", "--num_partitions", "1"]
     assert beambert.main([*argv, *limit]) == 0
     said = capsys.readouterr()
     warnings = json.loads((chinese / output / "dataset.json").read_text())["counts"]["warnings"]
@@ -49,24 +49,24 @@ def test_losses_of_an_alphabet():
     # By frequency: a b c d e.
     assert losses == {
         "characters": 5,
-        "characters_left_out": 3,
-        "running_words_outside": 3007,
-        "limit_that_would_do": 3,
+        "characters_excluded": 3,
+        "words_excluded": 3007,
+        "sufficient_limit": 3,
     }
-    assert alphabet_losses(words, 5)["running_words_outside"] == 0
+    assert alphabet_losses(words, 5)["words_excluded"] == 0
     assert alphabet_losses({}, 5)["characters"] == 0
 
 
 def test_unknown_words_of_another_cause_are_not_blamed_on_it():
     alphabet = {
         "characters": 1100,
-        "characters_left_out": 100,
-        "running_words_outside": 20,
-        "limit_that_would_do": 1100,
+        "characters_excluded": 100,
+        "words_excluded": 20,
+        "sufficient_limit": 1100,
     }
-    vocab = {"learnt_from": {"running_words": 1000}, "alphabet": alphabet}
+    vocab = {"learned_from": {"words": 1000}, "alphabet": alphabet}
     assert len(alphabet_warnings(vocab, 1000)) == 1
     assert alphabet_warnings(vocab, 1000, unknown=0.3) == []
     assert len(alphabet_warnings(vocab, 1000, unknown=0.02)) == 1
-    assert alphabet_warnings({"learnt_from": None}, 1000) == []
-    assert alphabet_warnings({"learnt_from": {"running_words": 9}}, 1000) == []
+    assert alphabet_warnings({"learned_from": None}, 1000) == []
+    assert alphabet_warnings({"learned_from": {"words": 9}}, 1000) == []

@@ -33,7 +33,7 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 
 
 def corpus(output: Path, *flags: object) -> int:
-    argv = ["corpus", "--output", output, "--vocab_size", "60", "--num_buckets", "2", *flags]
+    argv = ["corpus", "--output", output, "--vocab_size", "60", "--num_partitions", "2", *flags]
     return beambert.main([*map(str, argv), "--validation_fraction", "0"])
 
 

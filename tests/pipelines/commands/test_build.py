@@ -45,8 +45,8 @@ def test_manifest_says_what_is_on_disk(built):
     }
     assert all((built / shard.name).stat().st_size == shard.bytes for shard in manifest.shards)
     assert manifest.num_examples("train") == manifest.counts["train"]["instances"]
-    assert {shard.duplicate for shard in manifest.shards_of("train")} == {0, 1, 2}
-    assert {shard.duplicate for shard in manifest.shards_of("validation")} == {0}
+    assert {shard.copy for shard in manifest.shards_of("train")} == {0, 1, 2}
+    assert {shard.copy for shard in manifest.shards_of("validation")} == {0}
     vocab = Vocabulary.load(built / "vocab.txt")
     assert (manifest.vocab_size, manifest.vocab_sha256) == (len(vocab), vocab.sha256) == (2000, vocab.sha256)
     assert not list(built.rglob("*.tmp"))
@@ -136,7 +136,7 @@ def test_examples_of_a_shard_are_shuffled(built):
     assert sum(begins[:10]) < 6
 
 
-def test_duplicates_of_one_bucket_differ(built):
+def test_copies_of_one_partition_differ(built):
     names = [shard.sha256 for shard in dataset.load(built).shards]
     assert len(set(names)) == len(names)
 
@@ -163,7 +163,7 @@ def test_real_wikipedia_in_one_process_and_in_two(shared_data, tmp_path):
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
     manifest = dataset.load(tmp_path / "one")
     assert manifest.counts["documents_read"] == 648
-    assert 0.5 < manifest.counts["train"]["instances_labelled_1"] / manifest.counts["train"]["instances"] < 0.57
+    assert 0.5 < manifest.counts["train"]["instances_labeled_1"] / manifest.counts["train"]["instances"] < 0.57
 
 
 def test_a_killed_build_goes_on_and_ends_the_same(articles, tmp_path):

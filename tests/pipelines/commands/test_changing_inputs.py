@@ -27,7 +27,7 @@ def inputs(tmp_path) -> Path:
 
 
 def run(inputs: Path, output: Path, *flags: str) -> int:
-    argv = ["corpus", "--input", f"{inputs}/*", "--output", str(output), "--num_buckets", "1"]
+    argv = ["corpus", "--input", f"{inputs}/*", "--output", str(output), "--num_partitions", "1"]
     vocabulary = [] if "--vocab_file" in flags else ["--vocab_size", "60"]
     return beambert.main([*argv, "--validation_fraction", "0", *vocabulary, *flags])
 

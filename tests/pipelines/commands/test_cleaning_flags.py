@@ -8,7 +8,7 @@ import pytest
 
 import beambert
 
-SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_buckets", "2"]
+SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_partitions", "2"]
 FIRST = "The quick brown fox of the north jumps over the lazy dog of the south every day"
 
 

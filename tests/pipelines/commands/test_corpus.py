@@ -24,7 +24,7 @@ WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeio
 
 
 def corpus(output: Path, *flags: object) -> dict:
-    argv = ["corpus", "--output", output, "--vocab_size", "300", "--num_buckets", "3", *flags]
+    argv = ["corpus", "--output", output, "--vocab_size", "300", "--num_partitions", "3", *flags]
     assert beambert.main(list(map(str, argv))) == 0
     return json.loads((output / "corpus.json").read_text())
 
@@ -172,7 +172,7 @@ def many_files(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("until", ["*.json", "train-*.json"], ids=["while reading", "while writing"])
 def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, until):
-    flags = ["--vocab_size", "300", "--num_buckets", "8", "--drop_near_duplicates", "--input", f"{many_files}/*"]
+    flags = ["--vocab_size", "300", "--num_partitions", "8", "--drop_near_duplicates", "--input", f"{many_files}/*"]
     argv = [sys.executable, "-m", "beambert", "corpus", *flags, "--output"]
     subprocess.run([*argv, str(tmp_path / "whole")], check=True)
     assert not (tmp_path / "whole/unfinished").exists()
@@ -223,7 +223,7 @@ def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
     assert beambert.main(["corpus", *flags, "--output", str(tmp_path / "out")]) == 0
     assert not (tmp_path / "out/unfinished").exists()
     manifest = corpus_manifest.load(str(tmp_path / "out"))
-    assert {f"corpus/{path.name}" for path in (tmp_path / "out/corpus").iterdir()} == {p.name for p in manifest.parts}
+    assert {f"corpus/{path.name}" for path in (tmp_path / "out/corpus").iterdir()} == {p.name for p in manifest.shards}
 
 
 def test_small_languages_are_seen_more_often(tmp_path, capsys):

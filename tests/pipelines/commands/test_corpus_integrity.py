@@ -18,7 +18,7 @@ VALIDATION = "corpus/validation-00000-of-00001.parquet"
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("corpus") / "data"
-    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "500", "--num_buckets", "3"]
+    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "500", "--num_partitions", "3"]
     argv += ["--validation_fraction", "0.2", "--direct_num_workers", "1", "--output", str(output)]
     assert beambert.main(argv) == 0
     return output
@@ -93,14 +93,14 @@ def test_every_flipped_byte_is_found(corpus, tmp_path):
     shutil.copytree(corpus, tmp_path / "corpus")
     reader = CorpusReader.open(str(tmp_path / "corpus"))
     path = tmp_path / "corpus" / TRAIN
-    expected = reader.read_part(TRAIN)
+    expected = reader.read_shard(TRAIN)
     size = path.stat().st_size
     for offset in range(0, size, size // 50):
         flip(path, offset)
         with pytest.raises(SourceError, match=r"differs from corpus\.json"):
-            reader.read_part(TRAIN)
+            reader.read_shard(TRAIN)
         flip(path, offset)
-    assert reader.read_part(TRAIN).equals(expected)
+    assert reader.read_shard(TRAIN).equals(expected)
 
 
 def test_a_manifest_that_changes_during_the_job_is_found(corpus, tmp_path):
@@ -109,4 +109,4 @@ def test_a_manifest_that_changes_during_the_job_is_found(corpus, tmp_path):
     manifest = tmp_path / "corpus/corpus.json"
     manifest.write_text(manifest.read_text().replace("sha256", "sha257", 1))
     with pytest.raises(SourceError, match=r"corpus\.json differs from what it was when the job started"):
-        reader.read_part(TRAIN)
+        reader.read_shard(TRAIN)

@@ -27,7 +27,7 @@ FLOATS = "masked_lm_weights"
 def built(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("inspect") / "data"
     argv = ["build", "--input_format", "language_reference", "--output", str(output), "--vocab_size", "1500"]
-    assert beambert.main([*argv, "--dupe_factor", "1", "--num_buckets", "1"]) == 0
+    assert beambert.main([*argv, "--dupe_factor", "1", "--num_partitions", "1"]) == 0
     return output
 
 
@@ -158,11 +158,11 @@ def test_numbers_are_those_of_the_manifest(built, shard, capsys):
     counts = dataset.load(built).counts["train"]
     assert f"examples    {counts['rows']:,} rows with {counts['instances']:,} instances" in out
     assert f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding" in out
-    assert f"labels      {counts['instances_labelled_1'] / counts['instances']:.1%} NotNext" in out
+    assert f"labels      {counts['instances_labeled_1'] / counts['instances']:.1%} NotNext" in out
     masked = counts["masked_tokens"]
     assert f"masked      {masked / counts['instance_tokens']:.1%} of positions" in out
     assert f"{counts['masked_as_mask'] / masked:.1%} [MASK]" in out
-    assert f"{counts['masked_as_same'] / masked:.1%} the same" in out
+    assert f"{counts['masked_as_original'] / masked:.1%} the same" in out
 
 
 def test_what_labels_mean_is_read_from_the_manifest(built, shard, tmp_path, capsys):

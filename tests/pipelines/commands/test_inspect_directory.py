@@ -42,7 +42,7 @@ def folder(tmp_path_factory) -> Path:
         lines.append("")
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
     given = ["--input", str(folder / "text.txt"), "--input_format", "sentences", "--vocab_size", "60"]
-    given += ["--num_buckets", "2"]
+    given += ["--num_partitions", "2"]
     assert beambert.main(["corpus", *given, "--output", str(folder / "corpus")]) == 0
     made = ["build", *given, "--dupe_factor", "1", "--max_seq_length", "32", "--output", str(folder / "dataset")]
     assert beambert.main(made) == 0
@@ -68,7 +68,7 @@ def test_a_dataset_is_its_first_shard(folder, capsys, flags):
 
 
 def test_a_corpus_is_its_first_documents(folder, capsys):
-    parts = json.loads((folder / "corpus" / "corpus.json").read_text(encoding="utf-8"))["parts"]
+    parts = json.loads((folder / "corpus" / "corpus.json").read_text(encoding="utf-8"))["shards"]
     code, out, err = inspect(capsys, folder / "corpus", "--number", "2", "--start", "1")
     assert (code, err) == (0, "")
     trained = [part for part in parts if part["split"] == "train"]
@@ -104,7 +104,7 @@ def test_other_directories_are_named(folder, capsys):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("shards/train-duplicate-000-00000-of-00002.tfrecord", "bytes and has 0 now: it was changed; copy"),
+        ("shards/train-copy-000-00000-of-00002.tfrecord", "bytes and has 0 now: it was changed; copy"),
         ("vocab.txt", "is not the vocabulary that the dataset was built with"),
     ],
 )

@@ -70,7 +70,7 @@ def _options(tmp_path):
         str(tmp_path / "data"),
         "--vocab_size",
         "300",
-        "--num_buckets",
+        "--num_partitions",
         "1",
         "--validation_fraction",
         "0",

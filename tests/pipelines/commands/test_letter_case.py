@@ -31,7 +31,7 @@ def _corpus(tmp_path, language, *flags):
     argv = ["corpus", "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / "data")]
     if "--vocab_file" not in flags:
         argv += ["--vocab_size", "130"]
-    code = beambert.main([*argv, "--validation_fraction", "0", "--num_buckets", "2", *flags])
+    code = beambert.main([*argv, "--validation_fraction", "0", "--num_partitions", "2", *flags])
     return code, tmp_path / "data"
 
 
@@ -62,14 +62,14 @@ def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, caps
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
     assert loss in line
     assert "--do_lower_case false keeps them" in line
-    before, after = manifest["counts"]["marks"]["example"]
+    before, after = manifest["counts"]["diacritics"]["example"]
     assert f"({before} -> {after})" in line
     # By an oracle of its own: what is left is the word without its marks.
     stripped = "".join(c for c in unicodedata.normalize("NFD", before.lower()) if unicodedata.category(c) != "Mn")
     assert before != after == stripped
     letters = [c for c in _TEXTS[language] + _WORDS if unicodedata.category(c)[0] in "LM"]
     lost = sum(bool(_marks(c.lower())) for c in letters)
-    marks = manifest["counts"]["marks"]
+    marks = manifest["counts"]["diacritics"]
     assert (marks["letters"], marks["lost"]) == (3 * len(letters), 3 * lost)
 
 

@@ -11,7 +11,7 @@ import beambert
 from pipelines.build_pretraining_data import WriteShards
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.write_shards import WritePart
+from pipelines.corpus.write_shards import WriteCorpusShard
 from pipelines.errors import DatasetError
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions
@@ -20,7 +20,7 @@ from pipelines.sources import ReadOptions
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("corpus") / "data"
-    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "500", "--num_buckets", "1"]
+    argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "500", "--num_partitions", "1"]
     assert beambert.main([*argv, "--output", str(output)]) == 0
     return output
 
@@ -48,7 +48,7 @@ def test_a_worker_of_another_unicode_version_refuses(corpus):
         True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
     )
     with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
-        WritePart(str(corpus), options, "").setup()
+        WriteCorpusShard(str(corpus), options, "").setup()
 
 
 def test_a_corpus_keeps_its_own_vocabulary(corpus, tmp_path, capsys):

@@ -18,7 +18,7 @@ def sentences(rng: random.Random, number: int) -> list[str]:
 def build(folder: Path, documents: list[list[str]]) -> dict:
     (folder / "text.jsonl").write_text("".join(json.dumps({"text": "\n".join(each)}) + "\n" for each in documents))
     argv = ["build", "--input", folder / "text.jsonl", "--output", folder / "data", "--vocab_size", 100]
-    argv += ["--validation_fraction", 0.3, "--dupe_factor", 1, "--direct_num_workers", 1, "--num_buckets", 2]
+    argv += ["--validation_fraction", 0.3, "--dupe_factor", 1, "--direct_num_workers", 1, "--num_partitions", 2]
     assert beambert.main(list(map(str, argv))) == 0
     return dataset.load(folder / "data").counts
 

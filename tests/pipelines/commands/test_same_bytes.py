@@ -73,7 +73,7 @@ def test_worker_processes(built, articles, tmp_path, workers):
 def test_more_workers_than_parts(articles, tmp_path):
     """Then a part's passes are made by several."""
     argv = ["corpus", "--input", f"{articles}/*", "--output", str(tmp_path / "corpus"), "--vocab_size", "2000"]
-    assert beambert.main([*argv, "--num_buckets", "1", "--validation_fraction", "0"]) == 0
+    assert beambert.main([*argv, "--num_partitions", "1", "--validation_fraction", "0"]) == 0
     argv = ["pretraining-data", "--input", str(tmp_path / "corpus"), "--dupe_factor", "7", "--output"]
     assert beambert.main([*argv, str(tmp_path / "one")]) == 0
     assert beambert.main([*argv, str(tmp_path / "three"), "--direct_num_workers", "3"]) == 0
@@ -181,9 +181,9 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
 def test_what_other_options_left_is_removed(built, tmp_path):
     output = tmp_path / "out"
     (output / "unfinished/0123456789abcdef01234567").mkdir(parents=True)
-    (output / "unfinished/0123456789abcdef01234567/train-00000-of-00003-duplicate-000.json").write_text("[[], {}]")
+    (output / "unfinished/0123456789abcdef01234567/train-00000-of-00003-copy-000.json").write_text("[[], {}]")
     (output / "shards").mkdir()
-    for name in ("train-duplicate-009-00000-of-00003.tfrecord", "train-duplicate-009-00000-of-00003.parquet"):
+    for name in ("train-copy-009-00000-of-00003.tfrecord", "train-copy-009-00000-of-00003.parquet"):
         (output / "shards" / name).write_text("stale")
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "3"]
     assert beambert.main(argv) == 0

@@ -10,7 +10,7 @@ import beambert
 from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
 from pipelines.corpus.removed_text import loss_warnings
 
-_OPTIONS = ["--vocab_size", "700", "--validation_fraction", "0", "--num_buckets", "2"]
+_OPTIONS = ["--vocab_size", "700", "--validation_fraction", "0", "--num_partitions", "2"]
 
 
 def _prose(seed: int, sentences: int) -> str:

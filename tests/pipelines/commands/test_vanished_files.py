@@ -13,7 +13,7 @@ import pytest
 import beambert
 from tests.conftest import ROOT
 
-FLAGS = ["--input_format", "language_reference", "--vocab_size", "2000", "--num_buckets", "12"]
+FLAGS = ["--input_format", "language_reference", "--vocab_size", "2000", "--num_partitions", "12"]
 PROGRESS = re.compile(r"(Corpus|Pretraining data|Vocabulary): \d+ of \d+ ")
 
 
@@ -150,7 +150,7 @@ def test_the_directory_of_a_vocabulary_is_deleted(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), ("--overwrite",)])
-def test_a_vocabulary_never_replaces_what_it_is_learnt_from(flags, corpus, tmp_path, capsys):
+def test_a_vocabulary_never_replaces_what_it_is_learned_from(flags, corpus, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("One sentence. Another.\n" * 5)
     (tmp_path / "link.txt").symlink_to(text)

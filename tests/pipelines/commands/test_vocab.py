@@ -61,16 +61,16 @@ def test_the_same_bytes_as_the_corpus(corpus, compared, tmp_path, capsys):
         printed = capsys.readouterr().out
         vocab = corpus_manifest.load(str(corpus)).vocab
         for name in ("vocab", "compare_vocab"):
-            assert str(Coverage(**vocab["held_out"][name])) in printed
+            assert str(Coverage(**vocab["validation"][name])) in printed
         output.unlink()
 
 
 def test_the_fit_is_that_of_the_held_out_documents(corpus, compared):
     vocab = corpus_manifest.load(str(corpus)).vocab
-    own, other = (Coverage(**vocab["held_out"][name]) for name in ("vocab", "compare_vocab"))
+    own, other = (Coverage(**vocab["validation"][name]) for name in ("vocab", "compare_vocab"))
     assert own == fit_of_documents(corpus, corpus / "vocab.txt")
     assert other == fit_of_documents(corpus, compared)
-    assert own.pieces < other.pieces
+    assert own.tokens < other.tokens
     assert other.unknown > own.unknown
 
 
@@ -83,7 +83,7 @@ def test_size_layout_and_words_left_out(corpus):
         *("[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"),
     )
     manifest = corpus_manifest.load(str(corpus))
-    words = manifest.vocab["learnt_from"]
+    words = manifest.vocab["learned_from"]
     counts: dict[str, int] = {}
     for path in corpus.glob("corpus/train-*.parquet"):
         for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
@@ -91,10 +91,10 @@ def test_size_layout_and_words_left_out(corpus):
                 counts[word] = counts.get(word, 0) + 1
     rare = [word for word, count in counts.items() if count < 2]
     assert words == {
-        "running_words": sum(counts.values()),
-        "running_words_left_out": len(rare),
+        "words": sum(counts.values()),
+        "words_excluded": len(rare),
         "distinct_words": len(counts),
-        "distinct_words_left_out": len(rare),
+        "distinct_words_excluded": len(rare),
     }
     assert json.loads((corpus / "corpus.json").read_text())["options"]["min_count"] == 2
 

@@ -63,11 +63,11 @@ def without_name(document: Record) -> tuple:
 
 
 def kept(records: list[Record]) -> list[tuple]:
-    """What stays of a bucket with `--drop_repeated_paragraphs`, without the names of files."""
-    bucket = (("train", 0), {BLOCKS: [to_block([one]) for one in records]})
-    batches = [batch for _, batch in paragraph_batches(bucket, 1)]
+    """What stays of a partition with `--drop_repeated_paragraphs`, without the names of files."""
+    partition = (("train", 0), {BLOCKS: [to_block([one]) for one in records]})
+    batches = [batch for _, batch in paragraph_batches(partition, 1)]
     repeated = [found for _, found in find_repeated_paragraphs((0, batches), OPTIONS)] if batches else []
-    return [without_name(one) for one in deduplicate({**bucket[1], REPEATED_PARAGRAPH: repeated}).kept]
+    return [without_name(one) for one in deduplicate({**partition[1], REPEATED_PARAGRAPH: repeated}).kept]
 
 
 @given(copies, st.randoms(use_true_random=False))

@@ -75,7 +75,7 @@ def test_a_part_passes_on_its_most_frequent_words(parts: list[list[str]], seed: 
         expected.update({word: counts[word] for word in ranked[:3]})
         withheld += sum(counts[word] for word in ranked[3:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learn_vocabulary, "WORDS_A_PART", 3)
+        patch.setattr(learn_vocabulary, "WORDS_A_SHARD", 3)
         groups = merged(parts, "train", 4, seed)
         assert {word: count for counts, _ in groups.values() for word, count in counts.items()} == expected
         assert sum(left_out for _, left_out in groups.values()) == withheld
@@ -102,13 +102,13 @@ def test_what_held_out_parts_withhold_is_unknown() -> None:
     vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"))
     other = Vocabulary((*vocab.tokens, "ab"))
     counts = ({"a": 2, "ab": 1, "x": 1}, 3)
-    measured = Coverage(words=7, unknown=4, whole=2, pieces=8)
+    measured = Coverage(words=7, unknown=4, whole_words=2, tokens=8)
     assert measure_group(counts, Vocabularies(vocab, None, None)) == (measured, Coverage())
     assert measure_group(counts, Vocabularies(vocab, None, other)) == (measured, Coverage(7, 4, 3, 7))
 
 
 def test_number_of_groups() -> None:
-    assert [num_word_groups(buckets) for buckets in (1, 64, 65, 1024, 160_000)] == [64, 64, 65, 1024, 1024]
+    assert [num_word_groups(partitions) for partitions in (1, 64, 65, 1024, 160_000)] == [64, 64, 65, 1024, 1024]
 
 
 def test_a_vocabulary_that_is_taken_over_needs_no_training_words() -> None:

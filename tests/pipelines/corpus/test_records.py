@@ -41,7 +41,7 @@ def test_a_block_gives_back_its_records(records: list[Record]) -> None:
 
 
 def test_a_block_of_one_short_document_weighs_little_more_than_its_text() -> None:
-    # With as many buckets as a corpus of terabytes has, most blocks are such.
+    # With as many partitions as a corpus of terabytes has, most blocks are such.
     text = "A sentence of some words.\nAnother one, which is not the same."
     record = Record(b"0123456789abcdef", "A title", "files/00.jsonl", "en", text, (1, 1), "files/*.jsonl", 1.0, "", "")
     assert len(to_block([record])) < 500

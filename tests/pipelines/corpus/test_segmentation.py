@@ -221,11 +221,11 @@ def test_truncation_keeps_the_beginning(sentences, document_id):
 def test_identity_is_of_the_text_alone():
     assert identity(["A.", "B."]) == identity(["A.", "B."])
     assert identity(["A.", "B."]) != identity(["A. B."])
-    # blake2b-128 of "A.\nB.": a change of this would move every document to another bucket.
+    # blake2b-128 of "A.\nB.": a change of this would move every document to another partition.
     assert identity(["A.", "B."]).hex() == "11ef33ab209ec00f0a32eff8eda22276"
 
 
-def test_held_out_share_and_buckets_are_even():
+def test_held_out_share_and_partitions_are_even():
     ids = [identity([str(number)]) for number in range(20_000)]
     share = sum(is_validation(i, 0.05) for i in ids) / len(ids)
     assert abs(share - 0.05) < 0.006

@@ -107,13 +107,13 @@ def test_numbers_of_examples_add_up():
         "rows": 3,
         "positions": 39,
         "instances": 3,
-        "instances_labelled_1": 3,
+        "instances_labeled_1": 3,
         "instance_tokens": 33,
         "tokens": 24,
         "masked_tokens": 9,
         "masked_as_mask": 3,
-        "masked_as_other": 3,
-        "masked_as_same": 3,
+        "masked_as_random": 3,
+        "masked_as_original": 3,
     }
     assert statistics.row_lengths.nonzero()[0].tolist() == [11]
     assert statistics.masked_in_row.nonzero()[0].tolist() == [3]

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.segmentation import split_sentences
 from pipelines.examples import shard_writer
 from pipelines.examples.example_encoder import mask_of
@@ -24,7 +24,7 @@ from tests.pipelines.examples.test_example_encoder import random_features
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
-PART = Part("corpus/00000-of-00001.parquet", "train", 0, 1, 0, 0, 0, "")
+PART = CorpusShard("corpus/00000-of-00001.parquet", "train", 0, 1, 0, 0, 0, "")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_bins_have_shapes_of_their_own_and_less_padding(write):
         max_seq_length=512, max_predictions_per_seq=76, length_bins=(64, 128, 256, 512)
     )
     assert [shard.name for shard in shards] == [
-        f"shards/train-duplicate-000-length-{length:05d}-00000-of-00001.tfrecord" for length in (64, 128, 256, 512)
+        f"shards/train-copy-000-length-{length:05d}-00000-of-00001.tfrecord" for length in (64, 128, 256, 512)
     ]
     shorter = 0
     for shard, length, predictions in zip(shards, (64, 128, 256, 512), (10, 19, 38, 76), strict=True):
@@ -210,7 +210,7 @@ def test_packed_rows_are_full(write):
     features = read(output, shard, options)
     assert features["input_mask"].sum() == after.instance_tokens
     assert features["next_sentence_weights"].sum() == after.instances
-    assert features["next_sentence_labels"].sum() == after.instances_labelled_1
+    assert features["next_sentence_labels"].sum() == after.instances_labeled_1
     # Every instance begins with [CLS] where its position says, and nowhere else (101 in this vocabulary).
     filled = features["next_sentence_weights"] > 0
     rows = np.nonzero(filled)[0]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.examples import inspection
 from pipelines.examples.example_reader import read_examples
 from pipelines.examples.make_shards import write_shards
@@ -34,7 +34,7 @@ def documents_of(seed: int):
 
 def shard(seed: int, output) -> tuple[Statistics, str]:
     documents = documents_of(seed)
-    part = Part("part", "train", seed, 9, len(documents), len(documents.sentence_starts) - 1, 0, "")
+    part = CorpusShard("part", "train", seed, 9, len(documents), len(documents.sentence_starts) - 1, 0, "")
     (written,), statistics = write_shards(documents, part, 0, str(output), TOKENIZER, OPTIONS)
     statistics.add_text(documents, VOCAB)
     return statistics, f"{output}/{written.name}"
@@ -57,15 +57,15 @@ def test_a_sum_is_what_all_examples_say_one_by_one(three):
             a.append(text.a_tokens)
             b.append(text.b_tokens)
     for name in (
-        *("rows", "positions", "instances", "instances_labelled_1", "instance_tokens"),
-        *("masked_tokens", "masked_as_mask", "masked_as_other", "masked_as_same"),
+        *("rows", "positions", "instances", "instances_labeled_1", "instance_tokens"),
+        *("masked_tokens", "masked_as_mask", "masked_as_random", "masked_as_original"),
     ):
         assert getattr(summed, name) == getattr(slow, name), name
     for name in ("instance_lengths", "row_lengths", "masked_in_row"):
         assert getattr(summed, name).tolist() == getattr(slow, name).tolist(), name
     assert summed.a_lengths.tolist() == np.bincount(a).tolist()
     assert summed.b_lengths.tolist() == np.bincount(b).tolist()
-    assert summed.masked_as_mask + summed.masked_as_other + summed.masked_as_same == summed.masked_tokens > 0
+    assert summed.masked_as_mask + summed.masked_as_random + summed.masked_as_original == summed.masked_tokens > 0
 
 
 def test_text_is_counted_as_it_is(three):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.corpus.records import Record
 from pipelines.examples import train_eval_overlap
@@ -13,15 +13,15 @@ from pipelines.sources.documents import identity
 from tests.small_manifests import corpus_of
 
 
-def write_part(folder, split: str, number: int, of: int, documents: list[list[str]]) -> Part:
+def write_shard(folder, split: str, number: int, of: int, documents: list[list[str]]) -> CorpusShard:
     name = f"corpus/{split}-{number:05d}-of-{of:05d}.parquet"
     records = [Record(identity(d), "", "", "en", "\n".join(d), (len(d),), "", 1.0, "", "") for d in documents]
-    size, digest = corpus_manifest.write_part(f"{folder}/{name}", records)
-    return Part(name, split, number, of, len(documents), sum(map(len, documents)), size, digest)
+    size, digest = corpus_manifest.write_shard(f"{folder}/{name}", records)
+    return CorpusShard(name, split, number, of, len(documents), sum(map(len, documents)), size, digest)
 
 
-def write_manifest(folder, parts: list[Part]) -> CorpusReader:
-    (folder / corpus_manifest.FILE_NAME).write_text(corpus_of(parts).to_json())
+def write_manifest(folder, shards: list[CorpusShard]) -> CorpusReader:
+    (folder / corpus_manifest.FILE_NAME).write_text(corpus_of(shards).to_json())
     return CorpusReader.open(str(folder))
 
 
@@ -35,31 +35,31 @@ def corpus(tmp_path):
     rng = random.Random(1)
     texts = [[sentence(rng.randrange(400)) for _ in range(rng.randrange(1, 9))] for _ in range(120)]
     held_out, train = texts[:20], [*texts[20:], texts[3], texts[7]]
-    parts = [
-        write_part(tmp_path, "train", 0, 2, train[:50]),
-        write_part(tmp_path, "train", 1, 2, train[50:]),
-        write_part(tmp_path, "validation", 0, 2, held_out[:9]),
-        write_part(tmp_path, "validation", 1, 2, held_out[9:]),
+    shards = [
+        write_shard(tmp_path, "train", 0, 2, train[:50]),
+        write_shard(tmp_path, "train", 1, 2, train[50:]),
+        write_shard(tmp_path, "validation", 0, 2, held_out[:9]),
+        write_shard(tmp_path, "validation", 1, 2, held_out[9:]),
     ]
-    return write_manifest(tmp_path, parts), parts, held_out, train
+    return write_manifest(tmp_path, shards), shards, held_out, train
 
 
 def long_sentences(document: list[str]) -> list[str]:
     return [sentence for sentence in document if len(sentence) >= train_eval_overlap.SENTENCE_CHARACTERS]
 
 
-def found_of(reader, parts) -> list:
-    do = train_eval_overlap.FindHeldOut(reader, parts)
+def found_of(reader, shards) -> list:
+    do = train_eval_overlap.FindHeldOut(reader, shards)
     do.setup()
-    return [found for part in parts for found in do.process(part)]
+    return [found for shard in shards for found in do.process(shard)]
 
 
 @pytest.mark.parametrize("most", [100_000, 25, 3, 1])
 def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
-    reader, parts, held_out, train = corpus
+    reader, shards, held_out, train = corpus
     monkeypatch.setattr(train_eval_overlap, "MOST_SENTENCES", most)
     result = train_eval_overlap.overlap_of(
-        train_eval_overlap.read_held_out(reader, parts), train_eval_overlap.union(found_of(reader, parts))
+        train_eval_overlap.read_held_out(reader, shards), train_eval_overlap.union(found_of(reader, shards))
     )
 
     looked_for = list(dict.fromkeys(s for document in held_out for s in long_sentences(document)))[:most]
@@ -73,8 +73,8 @@ def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
 
 
 def test_the_union_does_not_depend_on_the_order(corpus):
-    reader, parts, _, _ = corpus
-    found = found_of(reader, parts)
+    reader, shards, _, _ = corpus
+    found = found_of(reader, shards)
     assert (
         train_eval_overlap.union(found).tolist()
         == train_eval_overlap.union([train_eval_overlap.union(found[1:]), *found]).tolist()
@@ -83,7 +83,7 @@ def test_the_union_does_not_depend_on_the_order(corpus):
 
 
 def test_held_out_text_may_be_missing(tmp_path):
-    parts = [write_part(tmp_path, "train", 0, 1, [["A sentence."]])]
-    reader = write_manifest(tmp_path, parts)
-    held_out = train_eval_overlap.read_held_out(reader, parts)
-    assert train_eval_overlap.overlap_of(held_out, train_eval_overlap.union(found_of(reader, parts))) == (0, 0, 0, 0)
+    shards = [write_shard(tmp_path, "train", 0, 1, [["A sentence."]])]
+    reader = write_manifest(tmp_path, shards)
+    held_out = train_eval_overlap.read_held_out(reader, shards)
+    assert train_eval_overlap.overlap_of(held_out, train_eval_overlap.union(found_of(reader, shards))) == (0, 0, 0, 0)

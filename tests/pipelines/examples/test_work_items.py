@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.dataset import Shard
 from pipelines.examples.statistics import Statistics
 from pipelines.examples.work_items import (
@@ -21,22 +21,24 @@ from pipelines.examples.work_items import (
 from pipelines.instances.options import PretrainingDataOptions
 
 
-def parts(*sizes: int, held_out: int = 0) -> list[Part]:
-    train = [Part(f"t{n}", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)]
-    return train + ([Part("v0", "validation", 0, 1, 9, 99, held_out, "")] if held_out else [])
+def parts(*sizes: int, held_out: int = 0) -> list[CorpusShard]:
+    train = [CorpusShard(f"t{n}", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)]
+    return train + ([CorpusShard("v0", "validation", 0, 1, 9, 99, held_out, "")] if held_out else [])
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=9), st.integers(1, 12), st.integers(1, 9))
 def test_every_pass_is_dealt_once(sizes, dupe_factor, workers):
     dealt = deal_passes(parts(*sizes, held_out=7), PretrainingDataOptions(dupe_factor=dupe_factor), workers)
-    found = [(each.part.name, duplicate) for each in dealt for duplicate in each.duplicates]
+    found = [(each.corpus_shard.name, copy) for each in dealt for copy in each.copies]
     expected = [*itertools.product((f"t{n}" for n in range(len(sizes))), range(dupe_factor)), ("v0", 0)]
     assert sorted(found) == sorted(expected)
 
 
 def loads(dealt, workers: int) -> list[int]:
     """Passes over bytes, by a worker; the engine deals its input once."""
-    return [sum(each.part.bytes * len(each.duplicates) for each in dealt[first::workers]) for first in range(workers)]
+    return [
+        sum(each.corpus_shard.bytes * len(each.copies) for each in dealt[first::workers]) for first in range(workers)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_no_worker_has_much_more_than_another(sizes, dupe_factor, workers):
 def test_a_part_is_tokenised_once_where_that_keeps_all_busy():
     for number, workers in ((1, 1), (7, 1), (16, 2), (64, 4)):
         dealt = deal_passes(parts(*[100] * number), PretrainingDataOptions(dupe_factor=10), workers)
-        assert [each.duplicates for each in dealt] == [tuple(range(10))] * number
+        assert [each.copies for each in dealt] == [tuple(range(10))] * number
 
 
 def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.corpus.corpus_manifest import Part
+from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.examples.make_shards import write_shards
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.noise import add_noise
@@ -138,16 +138,16 @@ def test_training_text_gets_errors_and_held_out_text_does_not(tmp_path):
     documents = tokenized([["word letter wording abcdefgh"] * 20, ["the letter the word"] * 20])
     (tmp_path / "shards").mkdir()
 
-    def written(split, duplicate, noise):
+    def written(split, copy, noise):
         options = PretrainingDataOptions(noise=noise)
         shards, statistics = write_shards(
-            documents, Part("", split, 0, 1, 2, 40, 0, ""), duplicate, str(tmp_path), TOKENIZER, options
+            documents, CorpusShard("", split, 0, 1, 2, 40, 0, ""), copy, str(tmp_path), TOKENIZER, options
         )
         return shards[0].sha256, statistics.words_with_noise
 
     assert written("validation", 0, 0.5) == written("validation", 0, 0.0)
     (first, first_count), (second, second_count), (clean, clean_count) = (
-        written("train", duplicate, noise) for duplicate, noise in ((0, 0.5), (1, 0.5), (0, 0.0))
+        written("train", copy, noise) for copy, noise in ((0, 0.5), (1, 0.5), (0, 0.0))
     )
     assert len({first, second, clean}) == 3
     # 120 words of four letters or more, four standard deviations.

@@ -248,7 +248,7 @@ def test_rows_and_masks_are_those_of_the_reference(documents, tokenizer):
         assert abs(theirs[kind] / total - share) < error
 
 
-def test_duplicates_have_other_pairs_and_other_masks(documents, tokenizer):
+def test_copies_have_other_pairs_and_other_masks(documents, tokenizer):
     options, vocab = OPTIONS["nsp"], tokenizer.vocabulary
 
     def places(pairs):

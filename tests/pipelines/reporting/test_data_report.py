@@ -33,7 +33,7 @@ def output(tmp_path_factory) -> Path:
     lines += [json.dumps({"text": f"{HOSTILE} He said {HOSTILE} and they said {HOSTILE}.\n" * 30})]
     (folder / "a<b onclick='x'>&lt;.jsonl").write_text("\n".join(lines))
     argv = ["build", "--input", f"{folder}/*.jsonl", "--output", f"{folder}/out", "--vocab_size", "1500"]
-    assert beambert.main([*argv, "--dupe_factor", "2", "--validation_fraction", "0.15", "--num_buckets", "2"]) == 0
+    assert beambert.main([*argv, "--dupe_factor", "2", "--validation_fraction", "0.15", "--num_partitions", "2"]) == 0
     return folder / "out"
 
 
@@ -155,7 +155,7 @@ FINE = Statistics(
     sentence_lengths=np.array([0] * 30 + [2_000_000]),
     piece_counts=np.full(1000, 60_000),
     instances=500_000,
-    instances_labelled_1=270_000,
+    instances_labeled_1=270_000,
     instance_tokens=60_000_000,
     tokens_truncated=5_000_000,
     tokens_packed=60_000_000,
@@ -164,8 +164,8 @@ FINE = Statistics(
     row_lengths=np.array([0] * 120 + [500_000]),
     masked_tokens=9_000_000,
     masked_as_mask=7_200_000,
-    masked_as_other=900_000,
-    masked_as_same=900_000,
+    masked_as_random=900_000,
+    masked_as_original=900_000,
 )
 CORPUS = {
     "documents_read": 100_000,
@@ -204,8 +204,8 @@ def test_data_without_fault_raises_no_alarm():
         ({"corpus": {"languages": {"en": {"words": 9}, "de": {"words": 9}}}}, "mixes 2 languages (de, en)"),
         ({"train": {"sentences": 110_000}}, "A document has 1.1 sentences on average"),
         ({"train": {"sentence_lengths": np.eye(1, 600, 599, dtype=int)[0] * 200_000}}, "10.0% of the sentences are lo"),
-        ({"options": {"dupe_factor": 1}}, "There is one duplicate"),
-        ({"train": {"instances_labelled_1": 310_000}}, "62.0% of the pairs are not next sentences, far from half"),
+        ({"options": {"dupe_factor": 1}}, "There is one copy"),
+        ({"train": {"instances_labeled_1": 310_000}}, "62.0% of the pairs are not next sentences, far from half"),
         ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are not next sentences, far from half"),
         ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped, far from half"),
         ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are left out, cut"),

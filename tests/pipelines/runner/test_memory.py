@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.corpus.corpus_manifest import Corpus, Part
+from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.errors import DatasetError
 from pipelines.runner import memory
 
@@ -13,8 +13,10 @@ MB = 1_000_000
 
 
 def corpus(*sizes: int, text_bytes: int) -> Corpus:
-    parts = [Part(f"corpus/{n}.parquet", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)]
-    return Corpus({}, [], {"bytes": text_bytes}, {}, parts, {})
+    shards = [
+        CorpusShard(f"corpus/{n}.parquet", "train", n, len(sizes), 9, 99, size, "") for n, size in enumerate(sizes)
+    ]
+    return Corpus({}, [], {"bytes": text_bytes}, {}, shards, {})
 
 
 def test_the_largest_part_counts_not_the_corpus():
@@ -22,7 +24,7 @@ def test_the_largest_part_counts_not_the_corpus():
     assert memory.largest_text_bytes(small) == memory.largest_text_bytes(large) == 300 * MB
 
 
-# (bytes of text in the largest part, workers, peak as measured on English Wikipedia)
+# (bytes of text in the largest shard, workers, peak as measured on English Wikipedia)
 MEASURED = [
     (4.3 * MB, 1, 268 * MB),
     (4.3 * MB, 1, 304 * MB),  # rows of 2,048
@@ -39,24 +41,24 @@ def test_the_estimate_is_near_what_was_measured(text_bytes, workers, measured):
 
 
 def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
-    four_parts = corpus(1, 1, 1, 1, text_bytes=4000 * MB)
+    four_shards = corpus(1, 1, 1, 1, text_bytes=4000 * MB)
     needed = memory.peak_memory(1000 * MB, 2)
     monkeypatch.setattr(memory, "available_memory", lambda: 2 * needed)
-    memory.require_memory(four_parts, 2, ignore=False)
+    memory.require_memory(four_shards, 2, ignore=False)
     assert not capsys.readouterr().err
     monkeypatch.setattr(memory, "available_memory", lambda: int(needed * 1.2))
-    memory.require_memory(four_parts, 2, ignore=False)
-    assert capsys.readouterr().err.startswith("Warning: 2 process(es) on parts of up to 1,000 MB of text need about")
+    memory.require_memory(four_shards, 2, ignore=False)
+    assert capsys.readouterr().err.startswith("Warning: 2 process(es) on shards of up to 1,000 MB of text need about")
     monkeypatch.setattr(memory, "available_memory", lambda: needed // 2)
     with pytest.raises(
         DatasetError, match="GB are free; use fewer --direct_num_workers than 2 or a corpus of"
     ) as caught:
-        memory.require_memory(four_parts, 2, ignore=False)
-    memory.require_memory(four_parts, 2, ignore=True)
+        memory.require_memory(four_shards, 2, ignore=False)
+    memory.require_memory(four_shards, 2, ignore=True)
     assert "Warning" in capsys.readouterr().err
     # What is advised would not even be warned of.
-    advised = int(str(caught.value).split("--num_buckets ")[1].split("`")[0])
-    smaller = dataclasses.replace(four_parts, parts=four_parts.parts[:1] * advised)
+    advised = int(str(caught.value).split("--num_partitions ")[1].split("`")[0])
+    smaller = dataclasses.replace(four_shards, shards=four_shards.shards[:1] * advised)
     memory.require_memory(smaller, 2, ignore=False)
     assert not capsys.readouterr().err
 

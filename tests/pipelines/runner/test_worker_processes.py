@@ -14,7 +14,7 @@ import pytest
 import beambert
 from pipelines.runner import worker_processes
 
-FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_buckets", "2"]
+FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_partitions", "2"]
 
 
 @pytest.fixture(scope="module")

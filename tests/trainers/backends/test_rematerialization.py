@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-from trainers.backends.tensorflow.rematerialization import recompute
+from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
 
 CONFIG = BertConfig(
     vocab_size=50,
@@ -41,7 +41,7 @@ def make_features():
 
 def traced(model, what, **options):
     """The step as a graph: loss and gradients."""
-    recompute(model.encoder, what)
+    set_activation_checkpointing(model.encoder, what)
     variables = [variable.value for variable in variables_by_tf1_name(model).values()]
 
     @tf.function(**options)
@@ -83,7 +83,7 @@ def test_without_dropout_and_outside_of_training():
     wanted = model(features).masked_lm
     _, wanted_gradients = traced(model, "none")(features, None)
     for what in ("layer", "attention"):
-        recompute(model.encoder, what)
+        set_activation_checkpointing(model.encoder, what)
         np.testing.assert_allclose(model(features).masked_lm, wanted, rtol=1e-6)
         _, gradients = traced(model, what)(features, None)
         for one, other in zip(gradients, wanted_gradients, strict=True):

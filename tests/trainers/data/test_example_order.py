@@ -17,10 +17,10 @@ from trainers.data.stateless_random import extend_hash, permutation, stateless_h
 from trainers.optimization.schedule import Stage
 
 
-def shards(*counts_of_duplicates, row_length=128):
+def shards(*counts_of_copies, row_length=128):
     return [
-        Shard(f"{duplicate}-{number}", "train", duplicate, count, 0, "", row_length, 20)
-        for duplicate, counts in enumerate(counts_of_duplicates)
+        Shard(f"{copy}-{number}", "train", copy, count, 0, "", row_length, 20)
+        for copy, counts in enumerate(counts_of_copies)
         for number, count in enumerate(counts)
         if count
     ]
@@ -49,7 +49,7 @@ def order(blocks, first, end):
     position=st.integers(0, 100),
     room=st.sampled_from([1, 5 * 128, 1 << 25]),
 )
-def test_every_epoch_is_a_duplicate_and_any_position_is_found_without_those_before(counts, seed, position, room):
+def test_every_epoch_is_a_copy_and_any_position_is_found_without_those_before(counts, seed, position, room):
     some = shards(*counts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(example_order, "BLOCK_POSITIONS", room)
@@ -65,8 +65,8 @@ def test_every_epoch_is_a_duplicate_and_any_position_is_found_without_those_befo
 
 
 def _epochs(some):
-    duplicates = sorted({shard.duplicate for shard in some})
-    return [[shard for shard in some if shard.duplicate == duplicate] for duplicate in duplicates]
+    copies = sorted({shard.copy for shard in some})
+    return [[shard for shard in some if shard.copy == copy] for copy in copies]
 
 
 def test_blocks_hold_what_fits_and_large_shards_stand_alone(monkeypatch):

@@ -21,12 +21,12 @@ def keys(batch):
 
 
 def write(directory, counts):
-    """A dataset whose shards have the given numbers of examples of each length, by duplicate."""
+    """A dataset whose shards have the given numbers of examples of each length, by copy."""
     dataset = write_dataset(directory, {("train", 0): [40], ("train", 1): [40], ("validation", 0): [10]}, options=BINS)
     shards = []
     for shard in dataset.shards:
         of_bin = BINS.length_bins.index(shard.max_seq_length)
-        examples = counts[shard.duplicate][of_bin] if shard.split == "train" else shard.examples
+        examples = counts[shard.copy][of_bin] if shard.split == "train" else shard.examples
         path = directory / shard.name
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))][:examples]
         with tf.io.TFRecordWriter(str(path)) as writer:
@@ -46,12 +46,12 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
             name: [4, BINS.predictions_in(length)]
             for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
         }
-    for length, a_duplicate in zip(BINS.length_bins, (2, 3, 5), strict=True):
+    for length, a_copy in zip(BINS.length_bins, (2, 3, 5), strict=True):
         of_length = [batch for batch in batches if batch["input_ids"].shape[1] == length]
         # Forty batches are four epochs; of each length the same share has come, but for one or two on their way.
-        assert abs(len(of_length) - 4 * a_duplicate) <= 2
+        assert abs(len(of_length) - 4 * a_copy) <= 2
         seen = [key for batch in of_length for key in keys(batch)]
-        epochs = [seen[first : first + 4 * a_duplicate] for first in range(0, len(seen), 4 * a_duplicate)]
+        epochs = [seen[first : first + 4 * a_copy] for first in range(0, len(seen), 4 * a_copy)]
         assert all(count == 1 for epoch in epochs for count in collections.Counter(epoch).values())
         assert sorted(epochs[0]) == sorted(epochs[2])
         assert not set(epochs[0]) & set(epochs[1])
@@ -59,7 +59,7 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
 
 @pytest.mark.parametrize("first_step", [1, 7, 13, 29])
 def test_resuming_gives_the_batches_that_would_have_come(tmp_path, first_step):
-    # A length that one duplicate lacks.
+    # A length that one copy lacks.
     dataset = write(tmp_path, [(5, 0, 20), (9, 12, 3)])
     straight = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=3)]
     resumed = train_batches(tmp_path, dataset, STAGES, first_step, seed=3)

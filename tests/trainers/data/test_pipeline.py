@@ -37,12 +37,12 @@ def whole(batches):
     return [{name: (value.shape, value.numpy().tobytes()) for name, value in batch.items()} for batch in batches]
 
 
-def stored_examples(directory, dataset, split, duplicate):
+def stored_examples(directory, dataset, split, copy):
     """What the shards hold, read one record at a time by TensorFlow alone."""
     examples = []
     compression = "GZIP" if dataset.compression == "gzip" else ""
     for shard in dataset.shards_of(split):
-        if shard.duplicate == duplicate:
+        if shard.copy == copy:
             for record in tf.data.TFRecordDataset(str(directory / shard.name), compression):
                 values = tf.train.Example.FromString(record.numpy()).features.feature["input_ids"].int64_list.value
                 examples.append(np.array(values, np.int32).tobytes())
@@ -66,9 +66,9 @@ def test_shapes_and_types(tmp_path):
     assert {name: (spec.dtype, spec.shape.as_list()) for name, spec in batches.element_spec.items()} == described
 
 
-def test_an_epoch_is_one_duplicate_each_example_once(tmp_path):
+def test_an_epoch_is_one_copy_each_example_once(tmp_path):
     dataset = write_dataset(tmp_path)
-    # 17 examples in each of two duplicates: batches of 1 over four epochs.
+    # 17 examples in each of two copies: batches of 1 over four epochs.
     seen = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 68), 0, seed=1)]
     epochs = [seen[start : start + 17] for start in range(0, 68, 17)]
     for number, epoch in enumerate(epochs):
@@ -147,7 +147,7 @@ def test_rows_of_all_lengths_in_one_shape(tmp_path):
     }
 
 
-def test_validation_is_duplicate_0_once_in_order(tmp_path):
+def test_validation_is_copy_0_once_in_order(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [1], ("validation", 0): [5, 6], ("validation", 1): [3]})
     batches = list(validation_batches(tmp_path, dataset, 4, max_batches=100))
     assert [batch["example_weights"].numpy().tolist() for batch in batches] == [[1.0] * 4, [1.0] * 4, [1, 1, 1, 0]]

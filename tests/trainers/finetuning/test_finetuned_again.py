@@ -22,7 +22,7 @@ def test_other_files_are_read_as_those_of_training_were(tmp_path):
     write_reviews(tmp_path / "new" / "dev.csv", 7, "new")
     output = tmp_path / "output"
     command = ["finetune", "csv", "--output", str(output), "--data_dir"]
-    first = ["--text_column", "review", "--label_column", "stars", "--dev_share", "0.2", "--num_train_epochs", "1"]
+    first = ["--text_column", "review", "--label_column", "stars", "--dev_fraction", "0.2", "--num_train_epochs", "1"]
     initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
     assert beambert.main([*command, str(tmp_path / "old"), *first, *initial]) == 0
     assert beambert.main([*command, str(tmp_path / "new"), "--do_eval"]) == 0

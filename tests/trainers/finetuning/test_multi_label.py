@@ -47,6 +47,6 @@ def test_a_single_label_is_no_regression_then(tmp_path):
 def test_older_files_do_not_have_it(model):
     path = model / native.FILE_NAME
     content = json.loads(path.read_text(encoding="utf-8"))
-    del content["multi_label"], content["left_to_right"]
+    del content["multi_label"], content["causal_attention"]
     path.write_text(json.dumps(content), encoding="utf-8")
     assert native.load(model).multi_label is False

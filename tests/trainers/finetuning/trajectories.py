@@ -181,7 +181,7 @@ def write_weights(
         num_labels=num_labels,
         labels=tuple(labels) if labels else None,
         do_lower_case=True,
-        left_to_right=False,
+        causal_attention=False,
         multi_label=case.multi_label,
     )
     if vocabulary is None:

@@ -14,7 +14,7 @@ from trainers.metrics.chance_levels import is_level, level_of, pretraining_level
 
 
 def counted(data) -> tuple[float, float, int]:
-    """Of the validation examples: the commonest masked token's share, the commoner label's, the masked tokens."""
+    """Of the validation examples: the most frequent masked token's share, the commoner label's, the masked tokens."""
     tokens: list[int] = []
     labels: list[int] = []
     for path in sorted(data.glob("validation-0-*")):
@@ -40,11 +40,11 @@ def test_a_model_that_has_learned_nothing_is_named_on_the_terminal_and_in_the_re
     said, output = capsys.readouterr(), tmp_path / "output"
     token, label, predictions = counted(data)
     results = results_of(output)
-    assert results["masked_lm_accuracy_commonest_token"] == pytest.approx(token)
+    assert results["masked_lm_accuracy_most_frequent_token"] == pytest.approx(token)
     assert results["next_sentence_accuracy_majority_class"] == pytest.approx(label)
     assert (results["masked_lm_predictions"], results["next_sentence_pairs"]) == (predictions, 11)
     report = (output / "report.html").read_text(encoding="utf-8")
-    beside = f"(commonest token {token:.3f})"
+    beside = f"(most frequent token {token:.3f})"
     assert f"masked LM accuracy {results['masked_lm_accuracy']:.3f} {beside}" in said.out
     assert f"{beside}" in report
     # During training too.
@@ -53,12 +53,12 @@ def test_a_model_that_has_learned_nothing_is_named_on_the_terminal_and_in_the_re
     assert f"(majority class {label:.3f})" in line
     (warning,) = (line for line in said.err.splitlines() if "masked-LM accuracy" in line)
     assert warning.startswith("warning: ")
-    assert "always answering the commonest token" in warning
+    assert "always answering the most frequent token" in warning
     assert warning.removeprefix("warning: ") in report
     assert "Nothing unusual" not in report
     # A chance level has neither a curve nor a column.
-    assert "commonest token by step" not in report
-    assert "masked lm accuracy commonest token" not in report
+    assert "most frequent token by step" not in report
+    assert "masked lm accuracy most frequent token" not in report
 
 
 def test_no_alarm_where_the_model_has_learned(data, options, tmp_path, capsys, monkeypatch):
@@ -89,7 +89,7 @@ def test_no_alarm_where_the_model_has_learned(data, options, tmp_path, capsys, m
 def metrics(mlm, token, predictions, nsp=None, label=None, pairs=None):
     found = {
         "masked_lm_accuracy": mlm,
-        "masked_lm_accuracy_commonest_token": token,
+        "masked_lm_accuracy_most_frequent_token": token,
         "masked_lm_predictions": predictions,
     }
     if nsp is not None:
@@ -116,7 +116,7 @@ def metrics(mlm, token, predictions, nsp=None, label=None, pairs=None):
         (metrics(0.4, 0.055, 200, 0.95, 0.5, 100), []),
         (metrics(0.01, 0.055, 200, 0.55, 0.5, 100), ["masked-LM", "next-sentence"]),
         ({"masked_lm_accuracy": 0.0}, []),
-        ({"masked_lm_accuracy": 0.1, "masked_lm_accuracy_commonest_token": "x", "masked_lm_predictions": None}, []),
+        ({"masked_lm_accuracy": 0.1, "masked_lm_accuracy_most_frequent_token": "x", "masked_lm_predictions": None}, []),
     ],
 )
 def test_scores_at_chance_and_above(found, warned):
@@ -140,7 +140,7 @@ def test_levels_are_those_of_all_batches_together(rows):
     expected = {}
     if tokens:
         share = max(map(tokens.count, tokens)) / len(tokens)
-        expected |= {"masked_lm_accuracy_commonest_token": share, "masked_lm_predictions": len(tokens)}
+        expected |= {"masked_lm_accuracy_most_frequent_token": share, "masked_lm_predictions": len(tokens)}
     if labels:
         share = max(map(labels.count, labels)) / len(labels)
         expected |= {"next_sentence_accuracy_majority_class": share, "next_sentence_pairs": len(labels)}

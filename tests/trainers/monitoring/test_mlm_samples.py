@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.monitoring.mlm_samples import FILLED, filled_masks
+from trainers.monitoring.mlm_samples import FILLED, mlm_samples
 
 WORDS = [
     "the",
@@ -71,7 +71,7 @@ def test_masks_are_shown_with_original_prediction_and_probability():
         "the [MASK]>cat ##s sat on a>the mat , well - known ( or it ' ##s ) [MASK]>.",
         "it sat>sat [MASK]>##s [SEP] a mat",
     )
-    lines = filled_masks(features, logits_for(features, "mat", "the", ".", "cat", "##s"), ENGLISH)
+    lines = mlm_samples(features, logits_for(features, "mat", "the", ".", "cat", "##s"), ENGLISH)
     assert lines == [
         "the [cat→mat 75%]s sat on [the→the 75%] mat, well-known (or it's) [.→. 75%]",
         "it [sat→cat 75%][##s→##s 75%] [SEP] a mat",
@@ -82,7 +82,7 @@ def test_rows_that_fill_up_and_rows_without_masks_are_passed_over():
     features = batch("the [MASK]>cat", "it sat", "a [MASK]>mat", "the [MASK]>mat", "on [MASK]>it")
     features["example_weights"] = np.array([1, 1, 0, 1, 1], np.float32)
     logits = logits_for(features, "the", "a", "cat", "on", share=0.5)
-    lines = filled_masks(features, logits, ENGLISH, examples=2)
+    lines = mlm_samples(features, logits, ENGLISH, examples=2)
     assert lines == ["the [cat→the 50%]", "the [mat→cat 50%]"]
 
 
@@ -90,20 +90,20 @@ def test_long_rows_begin_shortly_before_the_first_mask():
     text = " ".join(["on"] * 12 + ["[MASK]>it"] + ["a"] * 9)
     features = batch(text)
     logits = logits_for(features, "it")
-    short = filled_masks(features, logits, ENGLISH, most_tokens=12)
+    short = mlm_samples(features, logits, ENGLISH, most_tokens=12)
     assert short == ["… on on on [it→it 75%] a a a a a a a a …"]
-    (at_end,) = filled_masks(features, logits, ENGLISH, most_tokens=18)
+    (at_end,) = mlm_samples(features, logits, ENGLISH, most_tokens=18)
     assert at_end == "… on on on on on on on on [it→it 75%] a a a a a a a a a"
-    (whole,) = filled_masks(features, logits, ENGLISH, most_tokens=22)
+    (whole,) = mlm_samples(features, logits, ENGLISH, most_tokens=22)
     assert "…" not in whole
 
 
 def test_what_cannot_be_printed_is_spelt_out():
     features = batch("the [MASK]>\u200b")
-    assert filled_masks(features, logits_for(features, "\u200b"), ENGLISH) == [r"the [\u200b→\u200b 75%]"]
+    assert mlm_samples(features, logits_for(features, "\u200b"), ENGLISH) == [r"the [\u200b→\u200b 75%]"]
 
 
-def test_filled_masks_are_found_again():
+def test_mlm_samples_are_found_again():
     line = "a [SEP][##s→##t 3%] [[→[SEP] 4%] [##[→] 5%][→→→ 6%] [x] → y"
     assert FILLED.findall(line) == [("##s", "##t", "3%"), ("[", "[SEP]", "4%"), ("##[", "]", "5%"), ("→", "→", "6%")]
 
@@ -115,7 +115,7 @@ def test_any_example_is_one_line_with_its_masks(seed, instances, most):
     if instances > 1:
         del features["input_mask"]
     logits = generator.normal(size=(3, features["masked_lm_ids"].shape[1], len(VOCABULARY))).astype(np.float32)
-    lines = filled_masks(features, logits, VOCABULARY, examples=10, most_tokens=most)
+    lines = mlm_samples(features, logits, VOCABULARY, examples=10, most_tokens=most)
     assert len(lines) == 3
     decoder = Tokenizer(VOCABULARY, do_lower_case=True)
     for row, line in enumerate(lines):

@@ -102,7 +102,7 @@ def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
         assert ("next_sentence_accuracy" in line) == any(step % 4 == 0 for step in steps)
         assert line["examples"] == 4 * line["step"]
         assert line["tokens"] == 4 * 32 * line["step"]
-        assert line.get("skipped_updates", 0) == line["step"] // 17
+        assert line.get("skipped_steps", 0) == line["step"] // 17
     assert [line["step"] for line in found if line["split"] == "validation"] == [30, 60]
     assert found[-1] == {
         "split": "validation",
@@ -110,9 +110,9 @@ def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
         "masked_lm_loss": 1 / 60,
         "examples": 240,
         "tokens": 240 * 32,
-        "skipped_updates": 3,
+        "skipped_steps": 3,
         "seconds": pytest.approx(sum(0.5 + 0.1 * (step % 3) for step in range(1, 61)), abs=1e-3),
-        "filled_masks": ["at 60"],
+        "mlm_samples": ["at 60"],
     }
 
 
@@ -137,7 +137,7 @@ def test_rates_leave_out_compilation_and_pauses(tmp_path):
     assert first["step"] == 2
     expected = {"sequences_per_second": 16, "tokens_per_second": 512, "model_flops_utilization": 0.4}
     assert {name: first[name] for name in expected} == pytest.approx(expected)
-    assert first["data_wait_share"] == pytest.approx(0.2)
+    assert first["data_wait_fraction"] == pytest.approx(0.2)
     assert first["seconds"] == pytest.approx(60.25)
     last = found[-1]
     assert last["step"] == 38
@@ -230,7 +230,7 @@ def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path):
         *((step, 2.0) for step in range(12, 21, 2)),
     ]
     assert values(validation, "loss") == [(16, 8.0)]
-    assert values(validation, "filled_masks") == [(16, b"    x")]
+    assert values(validation, "mlm_samples") == [(16, b"    x")]
 
 
 def values(events: EventAccumulator, tag: str) -> list[tuple[int, object]]:
@@ -245,13 +245,13 @@ def accumulated(directory: Path) -> EventAccumulator:
 
 def test_tensorboard_shows_scalars_and_text(tmp_path):
     log = EventLog(tmp_path, 0)
-    log.write(3, {"loss": 0.25, "masked_lm_accuracy": 0.5}, {"filled_masks": ["one", "* two"]})
+    log.write(3, {"loss": 0.25, "masked_lm_accuracy": 0.5}, {"mlm_samples": ["one", "* two"]})
     log.close()
     events = accumulated(tmp_path)
-    assert set(events.Tags()["tensors"]) == {"loss", "masked_lm_accuracy", "filled_masks"}
-    assert events.PluginTagToContent("text") == {"filled_masks": b""}
+    assert set(events.Tags()["tensors"]) == {"loss", "masked_lm_accuracy", "mlm_samples"}
+    assert events.PluginTagToContent("text") == {"mlm_samples": b""}
     assert events.PluginTagToContent("scalars").keys() == {"loss", "masked_lm_accuracy"}
-    assert values(events, "filled_masks") == [(3, b"    one\n    * two")]
+    assert values(events, "mlm_samples") == [(3, b"    one\n    * two")]
     assert values(events, "loss") == [(3, 0.25)]
 
 

@@ -68,7 +68,7 @@ def test_a_run_writes_all_its_files(tmp_path, options, capsys):
         "global_step",
         "loss",
         "masked_lm_accuracy",
-        "masked_lm_accuracy_commonest_token",
+        "masked_lm_accuracy_most_frequent_token",
         "masked_lm_loss",
         "masked_lm_predictions",
         "next_sentence_accuracy",
@@ -300,8 +300,8 @@ def test_damaged_records_are_left_out_and_counted_by_choice(tmp_path, data, opti
         content = bytearray((data / name).read_bytes())
         content[20] ^= 1
         (data / name).write_bytes(content)
-    # The damaged train shard is read once: 8 updates of 4 are the 17 examples of one duplicate and 15 of the other.
-    assert pretrain.run(options("--num_train_steps", "8", "--on_corrupt", "skip")) == 0
+    # The damaged train shard is read once: 8 updates of 4 are the 17 examples of one copy and 15 of the other.
+    assert pretrain.run(options("--num_train_steps", "8", "--on_corrupt_record", "skip")) == 0
     said = capsys.readouterr()
     lines = [json.loads(line) for line in (tmp_path / "output/metrics.jsonl").read_text().splitlines()]
     assert [line for line in lines if line["split"] == "train"][-1]["corrupt_records"] == 1

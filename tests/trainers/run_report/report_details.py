@@ -12,7 +12,7 @@ def confusion(labels, seed=0):
 def mistakes(text, count=14, pair=True):
     return [
         {
-            "where": f"dev.tsv, row {number} {text[:20]}",
+            "location": f"dev.tsv, row {number} {text[:20]}",
             "text": f"{text} ({number})",
             "text_pair": f"the other {text}" if pair else None,
             "label": "paraphrase",
@@ -26,7 +26,7 @@ def mistakes(text, count=14, pair=True):
 def choices(text, count=3):
     return [
         {
-            "where": f"val.csv, row {number}",
+            "location": f"val.csv, row {number}",
             "text": text,
             "choices": [f"first {text}", "second", f"third {text}", "fourth"],
             "label": number % 4,
@@ -40,7 +40,7 @@ def choices(text, count=3):
 def answers(text):
     context = f"{'Before. ' * 60}{text} The tower was built in 1889 by Eiffel's company. {text}{' After.' * 80}"
     year, name = context.index("1889"), context.index("Eiffel")
-    common = {"where": "dev.json, question 56be", "question": f"When was it built? {text}", "context": context}
+    common = {"location": "dev.json, question 56be", "question": f"When was it built? {text}", "context": context}
     return [
         {
             **common,
@@ -69,19 +69,19 @@ def entities(text):
     kinds = ["PER", "LOC", "MISC", "ORG", "DATE", "EVENT", f"TYPE {text[:70]}"]
     return [
         {
-            "where": "valid.txt, sentence 3 (line 17)",
+            "location": "valid.txt, sentence 3 (line 17)",
             "words": words,
             "labels": [[0, 2, "PER"], [4, 5, "LOC"], [9, 10, "ORG"]],
             "predictions": [[0, 1, "PER"], [3, 5, "MISC"], [9, 10, "ORG"]],
         },
         {
-            "where": "valid.txt, sentence 4",
+            "location": "valid.txt, sentence 4",
             "words": words[:3],
             "labels": [[0, 2, "PER"]],
             "predictions": [[0, 2, "PER"]],
         },
         {
-            "where": "valid.txt, sentence 5",
+            "location": "valid.txt, sentence 5",
             "words": words,
             "labels": [[place, place + 1, kind] for place, kind in enumerate(kinds)],
             "predictions": [],
@@ -113,21 +113,21 @@ def evaluations(text):
         del mistake["probability"]
     return {
         "mrpc": (
-            {"task": "mrpc", "splits": {"dev": {"confusion": confusion(two), "mistakes": mistakes(text)}}},
+            {"task": "mrpc", "splits": {"dev": {"confusion": confusion(two), "errors": mistakes(text)}}},
             {"eval_accuracy": 0.8456, "eval_f1": 0.8873, **loss},
         ),
         "mnli": (
             {
                 "task": "mnli",
                 "splits": {
-                    split: {"confusion": confusion(three, seed), "mistakes": mistakes(text, 4)}
+                    split: {"confusion": confusion(three, seed), "errors": mistakes(text, 4)}
                     for seed, split in enumerate(("dev", "dev_mismatched"))
                 },
             },
             {"eval_accuracy": 0.8391, "eval_mismatched_accuracy": 0.841, **loss},
         ),
         "many": (
-            {"task": "csv", "splits": {"dev": {"confusion": confusion(hundred), "mistakes": mistakes(text, 3, False)}}},
+            {"task": "csv", "splits": {"dev": {"confusion": confusion(hundred), "errors": mistakes(text, 3, False)}}},
             {"eval_accuracy": 0.6, "eval_macro_f1": 0.55, **loss},
         ),
         "twenty": (
@@ -135,7 +135,7 @@ def evaluations(text):
             {"eval_accuracy": 0.6, **loss},
         ),
         "stsb": (
-            {"task": "stsb", "splits": {"dev": {"regression": regression(), "mistakes": stsb}}},
+            {"task": "stsb", "splits": {"dev": {"regression": regression(), "errors": stsb}}},
             {"eval_pearson": 0.886, "eval_spearman": 0.881, **loss},
         ),
         "swag": (

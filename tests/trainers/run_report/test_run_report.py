@@ -30,13 +30,13 @@ def lines(steps: int, report: int, evaluation: int) -> list[dict]:
         loss = 10 - 6 * done + float(generator.normal(0, 0.1))
         accuracies = {"masked_lm_accuracy": 0.5 * done, "next_sentence_accuracy": 0.5 + 0.4 * done}
         rate = 5e-4 * min(10 * done, (1 - done) / 0.9)
-        speed = {"sequences_per_second": 300 + 10 * done, "tokens_per_second": 38_400.0, "data_wait_share": 0.01}
+        speed = {"sequences_per_second": 300 + 10 * done, "tokens_per_second": 38_400.0, "data_wait_fraction": 0.01}
         train = {"loss": loss, **accuracies, "learning_rate": rate, "gradient_norm": 2.0 - done}
         found.append({"split": "train", "step": step, **train, **counts, **(speed if step > report else {})})
         if step % evaluation == 0:
             masks = ["the [cat→dog 12%] sat on [the→the 95%] mat.", "… a [b→c 50%]"]
             held_out = {"loss": 10 - 5.5 * done, "masked_lm_loss": 9.5 - 5.5 * done, **accuracies}
-            found.append({"split": "validation", "step": step, **held_out, **counts, "filled_masks": masks})
+            found.append({"split": "validation", "step": step, **held_out, **counts, "mlm_samples": masks})
     return found
 
 
@@ -94,8 +94,8 @@ def test_markup_in_any_string_is_shown_not_run(tmp_path):
     found = lines(1000, 100, 500)
     for line in found:
         line[HOSTILE] = 1.0
-        if "filled_masks" in line:
-            line["filled_masks"] = [HOSTILE, "[<b>→</article> 5%]"]
+        if "mlm_samples" in line:
+            line["mlm_samples"] = [HOSTILE, "[<b>→</article> 5%]"]
     write_run(tmp_path, found, HOSTILE)
     page = page_of(tmp_path)
     assert_harmless(page)
@@ -183,9 +183,9 @@ def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
     ("changes", "words"),
     [
         ({"options": {"num_train_steps": 2000}}, "not finished: 1,000 of 2,000"),
-        ({"train": {"skipped_updates": 3}}, "3 of 1,000 updates were skipped"),
+        ({"train": {"skipped_steps": 3}}, "3 of 1,000 updates were skipped"),
         ({"train": {"corrupt_records": 7}}, "7 records were damaged"),
-        ({"train": {"data_wait_share": 0.4}}, "40.0% of the time was spent waiting"),
+        ({"train": {"data_wait_fraction": 0.4}}, "40.0% of the time was spent waiting"),
         ({"validation": {"loss": 9.9}}, "held-out loss is 9.900, and was"),
         ({"validation": None}, "Nothing was evaluated"),
         ({}, None),

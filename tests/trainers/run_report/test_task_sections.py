@@ -23,10 +23,10 @@ LONG = "x" * 3000 + " " + "long " * 600
 KINDS = tuple(evaluations("text"))
 # Sections that each kind of task has of its own.
 OWN = {
-    "mrpc": ("published", "confusion", "mistakes", "classes"),
-    "many": ("confusion", "mistakes", "classes"),
+    "mrpc": ("published", "confusion", "errors", "classes"),
+    "many": ("confusion", "errors", "classes"),
     "twenty": ("confusion", "classes"),
-    "stsb": ("published", "regression", "mistakes"),
+    "stsb": ("published", "regression", "errors"),
     "swag": ("published", "choices"),
     "squad": ("published", "answers"),
     "squad2": ("published", "answers"),
@@ -78,7 +78,7 @@ def test_training_and_evaluation_share_the_figure_of_a_metric(tmp_path):
 
 def test_splits_have_sections_of_their_own(tmp_path):
     checker = parsed(page_of(write_run(tmp_path, "mnli")))
-    names = ("confusion", "mistakes", "classes")
+    names = ("confusion", "errors", "classes")
     own = checker.ids[2:8]
     assert [name.split("-")[0] for name in own] == [*names, *names]
     assert len(set(own)) == 6

@@ -250,11 +250,9 @@ def test_updates_that_are_no_number_are_skipped_and_counted(tmp_path, pretrain):
     poison(tmp_path / "data", "train-1-0.tfrecord", [3])
     output = tmp_path / "output"
     # 68 examples: both sets of masks twice, and the bad one with them.
-    code, said = pretrain(
-        output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_not_finite", "skip"
-    )
+    code, said = pretrain(output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_nonfinite", "skip")
     assert code == 0, said
-    assert logged(output)[-1]["skipped_updates"] == 2
+    assert logged(output)[-1]["skipped_steps"] == 2
     assert all(value is not None for line in logged(output) for value in line.values())
     reader = tf.train.load_checkpoint(str(output / "checkpoints" / "model.ckpt-17"))
     for name in reader.get_variable_to_shape_map():

@@ -63,7 +63,7 @@ def test_tensorboard_has_the_metrics(tmp_path):
     assert {tag for tag, _ in scalars} == {"loss", "error", "gradient_norm", "learning_rate"} | {
         "sequences_per_second",
         "tokens_per_second",
-        "data_wait_share",
+        "data_wait_fraction",
     }
     # The mean over steps 0, 1, 2 of a decay from 0.1 at step 0 to 0 at step 60.
     assert scalars["learning_rate", 3] == pytest.approx(0.1 * (1 - 1 / 60))
@@ -166,14 +166,14 @@ def test_every_step_and_micro_step_has_its_own_dropout_seed_and_evaluation_none(
 
 def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
     task, slope = line_task()
-    trainer = Trainer(task, settings(skip_not_finite=True))
+    trainer = Trainer(task, settings(skip_nonfinite=True))
     nan = float("nan")
     trained(trainer, batches([1, 2, nan, 1] + [1, 2] * 8), tmp_path)
     good, other = line_task()
     assert np.isfinite(slope.numpy())
     assert int(trainer.global_step.numpy()) == 10
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert lines[-1]["skipped_updates"] == 1
+    assert lines[-1]["skipped_steps"] == 1
     assert all(np.isfinite(line["loss"]) for line in lines if "loss" in line)
     # The update before and those after are made as if nothing had happened in between, but for the rate's course.
     assert other.numpy() == 0.0
@@ -183,7 +183,7 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
 
 def test_a_run_that_only_skips_stops(tmp_path):
     task, _ = line_task()
-    trainer = Trainer(task, settings(skip_not_finite=True, num_train_steps=1000))
+    trainer = Trainer(task, settings(skip_nonfinite=True, num_train_steps=1000))
     with pytest.raises(TrainingError, match="not finite at step 0"):
         trained(trainer, batches([float("nan")] * 2).repeat(), tmp_path, save_checkpoints_steps=1000)
 

@@ -86,7 +86,7 @@ def test_the_last_step(tmp_path):
     ("flags", "message"),
     [
         (["--seed", "7"], r"--seed \(12345 there, 7 now\)"),
-        (["--left_to_right"], r"--left_to_right \(False there, True now\)"),
+        (["--causal_attention"], r"--causal_attention \(False there, True now\)"),
         (["--no_next_sentence"], r"--no_next_sentence \(False there, True now\)"),
         (["--train_batch_size", "8"], r"batch size of update 0 \(32 there, 8 now\).*or --batch_ramp 32:50 for other"),
         (["--batch_ramp", "8:10"], r"batch size of update 0 \(32 there, 8 now\)"),

@@ -60,7 +60,7 @@ def test_devices_that_contradict_each_other(flags, message):
         ["--keep_checkpoint_every_n_hours", "0"],
         ["--eval_steps", "-1"],
         ["--deterministic_ops", "perhaps"],
-        ["--recompute", "all"],
+        ["--activation_checkpointing", "all"],
         ["--peak_tflops", "-3"],
     ],
 )

@@ -8,17 +8,17 @@ import tensorflow as tf
 from bert_model.encoder import BertEncoder
 
 
-def recompute(encoder: BertEncoder, what: str) -> None:
-    """Says what of an encoder is computed again in the backward pass, from when its step is next traced.
+def set_activation_checkpointing(encoder: BertEncoder, what: str) -> None:
+    """Set which activations of an encoder are computed again in the backward pass, from the next trace of its step.
 
     Gradients stay the same: dropout is a function of its seed, so that the masks are drawn anew as they were.
 
     Args:
         encoder: of any model.
-        what: one of `training_flags.RECOMPUTATIONS`: "none"; "layer", which keeps the input of each layer alone and
-            costs a second forward pass; "attention", which recomputes attention from queries, keys and values (scores,
-            softmax, dropout), the tensors that grow with the square of the length, at a few percent of the time
-            (Korthikanti et al. 2022, section 5, "selective activation recomputation").
+        what: one of `training_flags.ACTIVATION_CHECKPOINTING`: "none"; "layer", which keeps the input of each layer
+            alone and costs a second forward pass; "attention", which recomputes attention from queries, keys and
+            values (scores, softmax, dropout), the tensors that grow with the square of the length, at a few percent of
+            the time (Korthikanti et al. 2022, section 5, "selective activation recomputation").
     """
     encoder.wrap_layer = _recomputed if what == "layer" else None
     for layer in encoder.layers:

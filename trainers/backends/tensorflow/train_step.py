@@ -31,7 +31,7 @@ class TrainConfig:
         gradient_accumulation_steps: micro-steps that a replica makes of its share of a batch, one after the other.
         clip_per_replica: whether gradients are clipped on every replica before their sum, each with a loss averaged
             over its own share, as the released code does on TPUs; otherwise their sum is clipped.
-        skip_not_finite: whether an update whose loss or gradient is not finite is left out instead of ending the run.
+        skip_nonfinite: whether an update whose loss or gradient is not finite is left out instead of ending the run.
         xla: whether the forward and backward pass is compiled by XLA.
         optimizer: which and with what constants.
     """
@@ -43,7 +43,7 @@ class TrainConfig:
     lr_decay_power: float = 1.0
     gradient_accumulation_steps: int = 1
     clip_per_replica: bool = False
-    skip_not_finite: bool = False
+    skip_nonfinite: bool = False
     xla: bool = False
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
 
@@ -125,13 +125,13 @@ class Trainer:
         def update(update_each: Callable[..., None], rate: Any, step: Any, finite: Any, *held: Any) -> None:
             remaining = iter(held)
             dense = [None if gradient is None else next(remaining) for gradient in gradients]
-            self.optimizer.apply(dense, rate, step, finite if settings.skip_not_finite else None, update_each)
+            self.optimizer.apply(dense, rate, step, finite if settings.skip_nonfinite else None, update_each)
             update_each(self.global_step, lambda copy: copy.assign_add(1), ())
 
         update_together(update, [rate, step, finite, *held])
         part = tf.constant(1.0 / replicas)
         of_update = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
-        if settings.skip_not_finite:
+        if settings.skip_nonfinite:
             # What is skipped says nothing of the model, and would make every mean infinite.
             sums = {name: (tf.where(finite, n, 0.0), tf.where(finite, d, 0.0)) for name, (n, d) in sums.items()}
             of_update = {name: tf.where(finite, value, 0.0) for name, value in of_update.items()}

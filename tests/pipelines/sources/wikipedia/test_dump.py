@@ -414,7 +414,7 @@ def test_a_corpus_is_the_same_whatever_the_parts_and_processes(tmp_path, monkeyp
     for name, size, flags in (("one", 1 << 20, []), ("two", 3000, ["--direct_num_workers", "2"])):
         monkeypatch.setitem(reader.PART_BYTES, ".bz2", size)
         output = tmp_path / name
-        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_buckets", "3"]
+        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
         assert beambert.main([*argv, *flags]) == 0
         files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
         found[name] = {file.name: file.read_bytes() for file in files}

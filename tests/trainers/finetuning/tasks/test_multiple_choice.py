@@ -154,10 +154,10 @@ def test_scores_details_and_predictions(swag, tmp_path):
     assert task.metrics(DEV, encoded, logits) == {"eval_accuracy": 14 / 16}
     mistakes = task.details(DEV, encoded, logits)["choices"]
     json.dumps(mistakes)
-    assert [mistake["where"] for mistake in mistakes] == ["val.csv, row 6 (line 7)", "val.csv, row 4 (line 5)"]
+    assert [mistake["location"] for mistake in mistakes] == ["val.csv, row 6 (line 7)", "val.csv, row 4 (line 5)"]
     row = swag_rows()[5]
     assert mistakes[0] == {
-        "where": "val.csv, row 6 (line 7)",
+        "location": "val.csv, row 6 (line 7)",
         "text": row[4],
         "text_pair": None,
         "choices": [f"{row[5]} {ending}" for ending in row[7:11]],

@@ -169,7 +169,7 @@ def test_details_show_confident_mistakes_first(tmp_path):
     assert len(shown) == 30
     assert [item["exact"] for item in shown] == [False] * 20 + [True] * 10
     assert shown[0] == {
-        "where": "f.json, question q30",
+        "location": "f.json, question q30",
         "question": "what?",
         "context": CONTEXT,
         "answers": [[15, 18]],
@@ -178,7 +178,7 @@ def test_details_show_confident_mistakes_first(tmp_path):
         "probability": pytest.approx(1.0, abs=0.01),
         "exact": False,
     }
-    assert (shown[1]["where"], shown[1]["prediction"], shown[1]["text"]) == ("f.json, question q31", None, "")
+    assert (shown[1]["location"], shown[1]["prediction"], shown[1]["text"]) == ("f.json, question q31", None, "")
     assert 0 < shown[1]["probability"] < 1
     json.dumps(shown)
 

@@ -126,7 +126,7 @@ def test_every_kind_of_label_in_every_format(tmp_path, suffix, problem, pair):
     assert max(task.metrics(DEV, encoded, -logits).values()) < 1.0
     details = task.details(DEV, encoded, -logits)
     json.dumps(details)
-    assert details["mistakes"][0]["where"].startswith(f"validation.{suffix}, row ")
+    assert details["errors"][0]["location"].startswith(f"validation.{suffix}, row ")
 
     files = task.write_predictions(TEST, task.rows(TEST, TOKENIZER, 16), logits, tmp_path)
     assert files == [tmp_path / "test_results.tsv", tmp_path / "predictions.tsv"]
@@ -262,7 +262,7 @@ def test_a_share_of_train_is_dev(tmp_path_factory, texts, share):
     folder = tmp_path_factory.mktemp("share")
     rows = [{"text": text, "label": number % 2} for number, text in enumerate(texts)]
     write(folder / "train.csv", rows)
-    flags = ["--dev_share", str(share)]
+    flags = ["--dev_fraction", str(share)]
     try:
         task = tabular.open_task(options(folder, *flags), (TRAIN, DEV), None)
     except TaskDataError as error:
@@ -279,7 +279,7 @@ def test_a_share_of_train_is_dev(tmp_path_factory, texts, share):
 
 def test_the_share_is_about_what_was_asked_for(tmp_path):
     write(tmp_path / "train.csv", [{"text": f"row {n}", "label": n % 2} for n in range(2000)])
-    task = tabular.open_task(options(tmp_path, "--dev_share", "0.1"), (TRAIN, DEV), None)
+    task = tabular.open_task(options(tmp_path, "--dev_fraction", "0.1"), (TRAIN, DEV), None)
     assert 150 < len(task.examples[DEV]) < 250
     assert len(task.examples[TRAIN]) + len(task.examples[DEV]) == 2000
     where = task.examples[DEV][0].where
@@ -310,13 +310,13 @@ GOOD = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
         (["--problem", "regression"], [{"text": "a", "label": "inf"}], ["row 1 (line 2): label 'inf' is no number"]),
         (["--problem", "multi_label"], [{"text": "a", "label": ""}], ["no labels", "--label_column"]),
         (["--label_separator", ""], GOOD, ["--label_separator is empty"]),
-        (["--dev_share", "1e-9"], GOOD, ["leaves none for dev"]),
-        ([], GOOD, ["no dev or validation file", "--dev_share 0.1"]),
+        (["--dev_fraction", "1e-9"], GOOD, ["leaves none for dev"]),
+        ([], GOOD, ["no dev or validation file", "--dev_fraction 0.1"]),
     ],
 )
 def test_what_is_wrong_with_train_is_said(tmp_path, flags, rows, parts):
     write(tmp_path / "dev.csv", GOOD)
-    if "--dev_share" in flags or parts[0].startswith("no dev"):
+    if "--dev_fraction" in flags or parts[0].startswith("no dev"):
         (tmp_path / "dev.csv").unlink()
     write(tmp_path / "train.csv", rows)
     found = refused(tmp_path, *flags)
@@ -356,7 +356,7 @@ def test_a_label_that_is_no_class_is_named(tmp_path, labels):
 def test_dev_and_a_share_of_train_exclude_each_other(tmp_path):
     write(tmp_path / "train.csv", GOOD)
     write(tmp_path / "dev.tsv", GOOD)
-    assert "dev.tsv is there, and --dev_share" in refused(tmp_path, "--dev_share", "0.5")
+    assert "dev.tsv is there, and --dev_fraction" in refused(tmp_path, "--dev_fraction", "0.5")
 
 
 def test_an_empty_split_is_named(tmp_path):

@@ -124,7 +124,7 @@ def test_details(folder):
     assert list(by_type) == ["LOC", "MISC", "ORG", "PER"]
     assert (by_type["PER"]["precision"], by_type["PER"]["recall"], by_type["PER"]["count"]) == (1.0, 2 / 3, 3)
     first, second, third = details["entities"][:3]
-    assert first["where"] == "eng.testa, line 36"
+    assert first["location"] == "eng.testa, line 36"
     assert first["words"][:2] == ["Jonas", "Lindqvist"]
     assert first["labels"] == [[0, 2, "PER"], [8, 9, "MISC"]]
     assert first["predictions"] == [[0, 2, "LOC"], [8, 9, "MISC"]]

@@ -175,8 +175,8 @@ def test_several_labels(tmp_path):
     )
     details = task.details("dev", rows, EMOTION_LOGITS)
     assert details["by_type"][2] == {"type": "joy", "precision": 0.5, "recall": 1.0, "f1": 2 / 3, "count": 1}
-    (mistake,) = details["mistakes"]
-    assert (mistake["where"], mistake["label"], mistake["prediction"]) == ("row 2", "fear", "joy")
+    (mistake,) = details["errors"]
+    assert (mistake["location"], mistake["label"], mistake["prediction"]) == ("row 2", "fear", "joy")
     _, answers = task.write_predictions("test", rows, EMOTION_LOGITS, tmp_path)
     lines = [line.split("\t") for line in read_lines(answers)]
     assert lines[0] == ["text", "label", "prediction", *(f"probability of {name}" for name in ("awe", "fear", "joy"))]
@@ -195,8 +195,8 @@ def test_the_most_confident_mistakes_come_first():
     details = task.details("dev", task.rows("dev", TOKENIZER, 12), logits)
     assert details["confusion"] == {"labels": ["no", "yes"], "counts": [[10, 70], [0, 0]]}
     order = [int(place) for place in np.argsort(-confidence)[:50]]
-    assert [mistake["where"] for mistake in details["mistakes"]] == [f"row {place}" for place in order]
-    first = details["mistakes"][0]
+    assert [mistake["location"] for mistake in details["errors"]] == [f"row {place}" for place in order]
+    first = details["errors"][0]
     assert first["probability"] == pytest.approx(1 / (1 + np.exp(-7)))
     assert (first["text"], first["text_pair"]) == (f"text {order[0]}", "pair")
     assert (first["label"], first["prediction"]) == ("no", "yes")
@@ -213,9 +213,9 @@ def test_points_and_the_largest_errors_of_a_regression():
     points = details["regression"]["points"]
     assert len(points) == 500
     assert (points[0], points[-1]) == ([0, 0], [1999, 1999])
-    assert details["mistakes"] == [
-        {"where": "row 700", "text": "a", "text_pair": None, "label": "700", "prediction": "690"},
-        {"where": "row 3", "text": "a", "text_pair": None, "label": "3", "prediction": "0.5"},
+    assert details["errors"] == [
+        {"location": "row 700", "text": "a", "text_pair": None, "label": "700", "prediction": "690"},
+        {"location": "row 3", "text": "a", "text_pair": None, "label": "3", "prediction": "0.5"},
     ]
 
 

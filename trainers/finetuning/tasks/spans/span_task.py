@@ -181,7 +181,7 @@ class SpanTask:
             "warnings": answer_warnings(split, scores.has_answer, exact, [candidate.text for candidate in chosen]),
             "answers": [
                 {
-                    "where": file.where(number),
+                    "location": file.where(number),
                     "question": file.questions[number].text,
                     "context": file.contexts[file.questions[number].context],
                     "answers": _gold_spans(file, number),

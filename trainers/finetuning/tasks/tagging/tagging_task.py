@@ -239,12 +239,12 @@ class TaggingTask:
         }
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
-        """Return the scores of the commonest tag for every word, and of no entity."""
+        """Return the scores of the most frequent tag for every word, and of no entity."""
         prefix = "test" if split == TEST else "eval"
         return {f"{prefix}_accuracy_majority_class": self._majority(split), f"{prefix}_f1_no_entity": 0.0}
 
     def _majority(self, split: str) -> float:
-        """Return the share of the commonest tag among the words of a split."""
+        """Return the share of the most frequent tag among the words of a split."""
         tags = Counter(self._files[split].tags or ())
         return max(tags.values(), default=0) / max(tags.total(), 1)
 
@@ -284,7 +284,7 @@ class TaggingTask:
             ],
             "entities": [
                 {
-                    "where": file.where(int(file.sentence_splits[sentence])),
+                    "location": file.where(int(file.sentence_splits[sentence])),
                     "words": list(file.words[slice(*file.sentence_splits[sentence : sentence + 2].tolist())]),
                     "labels": [list(entity) for entity in true[sentence]],
                     "predictions": [list(entity) for entity in predicted_entities[sentence]],

@@ -241,7 +241,7 @@ class ChoiceTask:
             "warnings": choice_warnings(split, labels, predictions, rows.choices),
             "choices": [
                 {
-                    "where": self.examples[split][row].where,
+                    "location": self.examples[split][row].where,
                     "text": self.examples[split][row].context,
                     "text_pair": None,
                     "choices": list(self.examples[split][row].choices),

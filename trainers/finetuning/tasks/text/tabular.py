@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common.flags import number
+from beambert_common.flags import accept_old_name, number
 from beambert_common.unicode_text import replace_surrogates
 from trainers.config.finetune_config import FinetuneConfig, TableConfig
 from trainers.errors import TaskDataError
@@ -50,12 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what stands between several labels of one cell; JSON lines and Parquet may have lists instead",
     )
-    group.add_argument(
-        "--dev_share",
+    flag = group.add_argument(
+        "--dev_fraction",
         type=number(0.0, 1.0, least_too=False),
         metavar="SHARE",
         help="without a dev file: the share of train to take as dev, by a hash of the text, so always the same rows",
     )
+    accept_old_name(group, flag, "--dev_share")
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
@@ -82,7 +83,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     shares = _splits_dev_from_train(config, directory)
     if DEV in wanted and not shares and find_split(directory, DEV) is None:
         raise TaskDataError(
-            f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_share 0.1"
+            f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_fraction 0.1"
         )
     columns: _Columns | None = None
     examples: dict[str, list[TextExample]] = {}
@@ -96,8 +97,8 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         examples[TRAIN] = _examples(table, columns, config)
         if discovers:
             labels = _discovered_labels(table, examples[TRAIN])
-        if shares and config.dev_share is not None:
-            examples |= _split_train_dev(table, examples[TRAIN], config.dev_share)
+        if shares and config.dev_fraction is not None:
+            examples |= _split_train_dev(table, examples[TRAIN], config.dev_fraction)
     for split in (DEV, TEST):
         if split in wanted and split not in examples:
             table = read_split(directory, split)
@@ -226,27 +227,31 @@ def _names(examples: Sequence[TextExample]) -> set[str]:
 
 
 def _splits_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
-    if config.dev_share is None:
+    if config.dev_fraction is None:
         return False
-    if not 0 < config.dev_share < 1:
-        raise TaskDataError(f"--dev_share {config.dev_share} is no share; give a number between 0 and 1, such as 0.1")
+    if not 0 < config.dev_fraction < 1:
+        raise TaskDataError(
+            f"--dev_fraction {config.dev_fraction} is no share; give a number between 0 and 1, such as 0.1"
+        )
     dev_file = find_split(directory, DEV)
     if dev_file is not None:
-        raise TaskDataError(f"{dev_file} is there, and --dev_share is given; leave one of them out")
+        raise TaskDataError(f"{dev_file} is there, and --dev_fraction is given; leave one of them out")
     return True
 
 
-def _split_train_dev(table: Table, examples: Sequence[TextExample], dev_share: float) -> dict[str, list[TextExample]]:
+def _split_train_dev(
+    table: Table, examples: Sequence[TextExample], dev_fraction: float
+) -> dict[str, list[TextExample]]:
     """Return train and dev examples; equal texts are in the same split."""
     divided: dict[str, list[TextExample]] = {TRAIN: [], DEV: []}
     for example in examples:
         content = f"{example.text}\0{example.text_pair or ''}".encode()
         place = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
-        divided[DEV if place < dev_share else TRAIN].append(example)
+        divided[DEV if place < dev_fraction else TRAIN].append(example)
     for split, part in divided.items():
         if not part:
             raise TaskDataError(
-                f"{table.path}: --dev_share {dev_share} of {len(table)} rows leaves none for {split}; "
+                f"{table.path}: --dev_fraction {dev_fraction} of {len(table)} rows leaves none for {split}; "
                 "give another share, or a dev file"
             )
     return divided

@@ -32,7 +32,7 @@ def class_details(
     predictions, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
     return {
         "confusion": {"labels": list(names), "counts": confusion(labels, predictions, len(names)).tolist()},
-        "mistakes": [
+        "errors": [
             _mistake(examples[row], names[int(labels[row])], names[int(predictions[row])], confidence[row])
             for row in _largest(confidence, predictions != labels)
         ],
@@ -72,7 +72,7 @@ def multi_label_details(
                 strict=True,
             )
         ],
-        "mistakes": [
+        "errors": [
             _mistake(examples[row], joined(labels[row]), joined(predictions[row]), confidence[row])
             for row in _largest(confidence, (predictions != labels).any(axis=1))
         ],
@@ -96,7 +96,7 @@ def regression_details(
         "regression": {
             "points": [[round(float(values[row]), 6) for values in (labels, predictions)] for row in points]
         },
-        "mistakes": [
+        "errors": [
             _mistake(examples[row], f"{labels[row]:.6g}", f"{predictions[row]:.6g}", None)
             for row in _largest(errors, errors > 0)
         ],
@@ -112,7 +112,7 @@ def _largest(values: np.ndarray, where: np.ndarray) -> list[int]:
 
 def _mistake(example: TextExample, label: str, prediction: str, probability: float | None) -> dict[str, Any]:
     mistake = {
-        "where": example.where,
+        "location": example.where,
         "text": example.text,
         "text_pair": example.text_pair,
         "label": label,

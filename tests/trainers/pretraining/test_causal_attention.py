@@ -23,45 +23,49 @@ def inputs(ids):
 
 
 @pytest.mark.parametrize("forward_of", [signatures.forward_function, signatures.plain_forward])
-@pytest.mark.parametrize("left_to_right", [False, True])
-def test_exports_attend_as_the_model_says(tmp_path, forward_of, left_to_right):
+@pytest.mark.parametrize("causal_attention", [False, True])
+def test_exports_attend_as_the_model_says(tmp_path, forward_of, causal_attention):
     """With later pieces changed, earlier positions stay as they are if and only if they cannot see them."""
-    opened = load_model(write_model(tmp_path / "model", left_to_right=left_to_right))
+    opened = load_model(write_model(tmp_path / "model", causal_attention=causal_attention))
     hidden = forward_of(opened)(inputs(IDS))[0].numpy()  # [1, 5, H]
     changed = forward_of(opened)(inputs(CHANGED))[0].numpy()
-    assert np.array_equal(hidden[:, :3], changed[:, :3]) == left_to_right
+    assert np.array_equal(hidden[:, :3], changed[:, :3]) == causal_attention
     assert not np.array_equal(hidden[:, 3:], changed[:, 3:])
 
-    opened = load_model(write_model(tmp_path / "classifier", "classification", ("a", "b"), left_to_right=left_to_right))
+    opened = load_model(
+        write_model(tmp_path / "classifier", "classification", ("a", "b"), causal_attention=causal_attention)
+    )
     # [CLS], the first position, sees nothing but itself.
     logits, changed = (np.asarray(forward_of(opened)(inputs(ids))) for ids in (IDS, CHANGED))
-    assert np.array_equal(logits, changed) == left_to_right
+    assert np.array_equal(logits, changed) == causal_attention
 
 
-@pytest.mark.parametrize("left_to_right", [False, True])
-def test_features_attend_as_the_model_says(tmp_path, left_to_right):
-    extractor = FeatureExtractor(write_model(tmp_path / "model", left_to_right=left_to_right), [-1], max_seq_length=8)
+@pytest.mark.parametrize("causal_attention", [False, True])
+def test_features_attend_as_the_model_says(tmp_path, causal_attention):
+    extractor = FeatureExtractor(
+        write_model(tmp_path / "model", causal_attention=causal_attention), [-1], max_seq_length=8
+    )
     first, second = (next(extractor.extract([text])).values[0] for text in ("all human", "all rights"))
     # The last layer of [CLS] and "all".
-    assert np.array_equal(first[:2], second[:2]) == left_to_right
+    assert np.array_equal(first[:2], second[:2]) == causal_attention
     assert not np.array_equal(first[2], second[2])
 
 
 def test_files_without_the_key_are_of_models_that_see_both_sides(tmp_path):
-    directory = write_model(tmp_path / "model", left_to_right=True)
-    assert native.load(directory).left_to_right
+    directory = write_model(tmp_path / "model", causal_attention=True)
+    assert native.load(directory).causal_attention
     content = json.loads((directory / native.FILE_NAME).read_text(encoding="utf-8"))
-    del content["left_to_right"]
+    del content["causal_attention"]
     (directory / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
-    assert native.load(directory).left_to_right is False
+    assert native.load(directory).causal_attention is False
 
 
 def test_converting_keeps_it_or_warns(tmp_path, capsys):
-    directory = write_model(tmp_path / "model", left_to_right=True)
+    directory = write_model(tmp_path / "model", causal_attention=True)
     for kind in ("native", "tf1", "huggingface"):
         assert beambert.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0
         assert ("attends from left to right" in capsys.readouterr().err) == (kind != "native")
-    assert native.load(tmp_path / "native").left_to_right
+    assert native.load(tmp_path / "native").causal_attention
     assert "| Attention | from left to right alone |" in (tmp_path / "native" / "README.md").read_text(encoding="utf-8")
     plain = write_model(tmp_path / "plain")
     assert beambert.main(["convert", str(plain), str(tmp_path / "plain-tf1"), "--to", "tf1"]) == 0
