@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from beambert_common import argument_parser as arguments
 from beambert_common import optional_packages as packages
 from beambert_common import terminal
-from beambert_common.command import Command, HelpFormatter, Parser, usage_error
-from beambert_common.command_errors import error_line, interrupted, report_stream_error
-from beambert_common.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
-from beambert_common.path_flags import bad_path, empty_path, typed_paths
+from beambert_common.command_line import argument_parser as arguments
+from beambert_common.command_line.command import Command, HelpFormatter, Parser, usage_error
+from beambert_common.command_line.command_errors import error_line, interrupted, report_stream_error
+from beambert_common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
+from beambert_common.command_line.path_flags import bad_path, empty_path, typed_paths
 
 COMMANDS = {
     "build": ("pipelines.commands.build", "raw text to pretraining data: corpus, vocabulary, shards"),
@@ -54,7 +54,7 @@ From raw text to a pretrained BERT.
 
 
 def overview() -> str:
-    """What `beambert --help` prints."""
+    """Return the text that `beambert --help` prints."""
     return _OVERVIEW.format(summaries(COMMANDS, COMMANDS))
 
 

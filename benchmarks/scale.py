@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -23,26 +22,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from apache_beam import Pipeline
 
 from beambert_common.durations import format_duration
-from benchmarks.corpus import memory, run_command
+from benchmarks.corpus import run_command
+from benchmarks.job_size import measure_graph, measure_manifests
 from deploy.plan.data import largest_partition, plan_data
 from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
 from deploy.plan.prices import load_prices
 from deploy.plan.table import count, size
-from deploy.plan.text_estimate import text_on_paper
-from pipelines.build_corpus import build_corpus
-from pipelines.build_pretraining_data import build_pretraining_data
+from deploy.plan.text_estimate import estimate_text
 from pipelines.commands import corpus as corpus_flags
 from pipelines.commands.corpus_config import corpus_options
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.partitions import choose_num_partitions
-from pipelines.corpus.reading import FileSplit, Input, to_record
+from pipelines.corpus.reading import to_record
 from pipelines.corpus.records import Record, to_block
-from pipelines.dataset import Dataset, Shard
-from pipelines.examples.work_items import deal_passes
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions, read_file
 from pipelines.sources.documents import Document, partition_of
@@ -190,7 +184,7 @@ def simulate_partitions(data: Path) -> None:
                 number = min(2000, partitions - first)
                 drawn = rng.poisson(total / mean / partitions * shares, (number, len(shares)))  # [partitions, classes]
                 largest = max(largest, float((drawn @ sizes).max()))
-            text = text_on_paper(total, mean, 30_000, "")
+            text = estimate_text(total, mean, 30_000, "")
             text = dataclasses.replace(text, document_bytes=rng.choice(sizes, 100_000, p=shares / shares.sum()))
             print(
                 f"{name:<9} {total:8.0e} bytes, {total / mean:14,.0f} documents: {partitions:>8,} partitions of "
@@ -199,87 +193,11 @@ def simulate_partitions(data: Path) -> None:
             )
 
 
-def measure_graph(data: Path) -> None:  # noqa: ARG001
-    """Bytes of the pipelines that are sent to a cluster, by number of files and of parts."""
-    for number in (1, 1000, 10_000):
-        names = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(number)]
-        inputs = [
-            Input(f"gs://bucket/crawl/CC-MAIN-{name[:14]}-{n:05d}.warc.wet.gz", 150_000_000, 1.7e9 + n, "gs://*", 1.0)
-            for n, name in enumerate(names)
-        ]
-        parts = [
-            CorpusShard(
-                f"corpus/train-{n:05d}-of-{number:05d}.parquet", "train", n, number, 4000, 500_000, 28_000_000 + n, name
-            )
-            for n, name in enumerate(names)
-        ]
-        files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
-        corpus = Pipeline(runner="FnApiRunner")
-        build_corpus(corpus, [FileSplit(each, 0, None) for each in inputs], files, options(), "gs://bucket/out")
-        examples = PretrainingDataOptions()
-        start = time.process_time()
-        passes = deal_passes(parts, examples, 64)
-        seconds = time.process_time() - start
-        pretraining = Pipeline(runner="FnApiRunner")
-        build_pretraining_data(
-            pretraining, Corpus({}, files, {}, {}, parts, {}), "gs://bucket/out", passes, examples, {}, {}, "gs://b", ""
-        )
-        sizes = [len(each.to_runner_api().SerializeToString()) for each in (corpus, pretraining)]
-        print(
-            f"{number:>7,} files: corpus job {sizes[0] / 1e6:.2f} MB; {number:>7,} parts: pretraining-data job "
-            f"{sizes[1] / 1e6:.2f} MB, its passes dealt in {seconds:.1f} s"
-        )
-
-
-def measure_manifests(data: Path) -> None:  # noqa: ARG001
-    """Bytes, seconds and memory of corpus.json and dataset.json of 1 TB: 14,902 partitions, 10 copies."""
-    partitions = choose_num_partitions(round(1e12))
-    digests = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(partitions)]
-    parts = [
-        CorpusShard(
-            f"corpus/train-{n:05d}-of-{partitions:05d}.parquet",
-            "train",
-            n,
-            partitions,
-            4000,
-            500_000,
-            28_000_000 + n,
-            name,
-        )
-        for n, name in enumerate(digests)
-    ]
-    shards = [
-        Shard(
-            f"shards/train-copy-{k:03d}-{n:05d}-of-{partitions:05d}.tfrecord",
-            "train",
-            k,
-            145_000,
-            145_145_000,
-            name,
-            128,
-            20,
-        )
-        for k in range(10)
-        for n, name in enumerate(digests)
-    ]
-    values = {field.name: 0 for field in dataclasses.fields(Dataset)}
-    for name, manifest in (
-        ("corpus.json", Corpus({}, [], {}, {}, parts, {})),
-        ("dataset.json", Dataset(**{**values, "shards": shards})),  # type: ignore[arg-type]
-    ):
-        text = manifest.to_json()
-        before, start = memory(os.getpid()), time.process_time()
-        read = json.loads(text) if name == "corpus.json" else Dataset.from_json(text)
-        seconds, more = time.process_time() - start, memory(os.getpid()) - before
-        print(f"{name}: {len(text) / 1e6:.1f} MB, read in {seconds:.1f} s, {more / 1e6:,.0f} MB of memory")
-        del read
-
-
 def table(data: Path) -> None:  # noqa: ARG001
-    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 copies of 128 positions."""
+    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 duplicates of 128 positions."""
     option = PretrainingDataOptions()
     for total in SIZES:
-        plan = plan_data(text_on_paper(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
+        plan = plan_data(estimate_text(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
         cloud = plan_cloud(plan, None, CPU_FACTOR)
         prices = load_prices(None).dataflow
         money = cloud.vcpu_hours * prices["vcpu_hour"].price + cloud.memory_gb_hours * prices["memory_gb_hour"].price
@@ -290,7 +208,7 @@ def table(data: Path) -> None:  # noqa: ARG001
             count(total / _PAGE_BYTES),
             f"{plan.partitions:,}",
             size(plan.largest_partition),
-            size(plan.partition_memory),
+            size(plan.bucket_memory),
             f"{plan.files:,}",
             size(plan.shard_bytes),
             size(plan.shuffle_bytes),
@@ -355,8 +273,8 @@ def main(data: Path, parts: list[str]) -> None:
         "text": measure_text,
         "blocks": measure_blocks,
         "partitions": simulate_partitions,
-        "graph": measure_graph,
-        "manifests": measure_manifests,
+        "graph": lambda _: measure_graph(options()),
+        "manifests": lambda _: measure_manifests(),
         "table": table,
         "runs": measure_runs,
     }

@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.flag_config import FlagConfig
-from beambert_common.flags import positive_int
-from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY
+from beambert_common.command_line.flag_config import FlagConfig
+from beambert_common.command_line.flags import positive_int
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
 from pipelines.io.directory_lock import lock_directory
 
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
@@ -33,7 +33,7 @@ class DemoConfig(FlagConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert demo`."""
+    """Add the flags of `beambert demo`."""
     parser.add_argument(
         "--output",
         default=DemoConfig.output,
@@ -52,7 +52,7 @@ def configure(args: argparse.Namespace) -> DemoConfig:
 
 
 def run(config: DemoConfig) -> int:
-    """Runs the commands one after the other; the first that fails ends the demonstration with its exit code.
+    """Run the commands in order; the first that fails ends the demo with its exit code.
 
     Raises:
         OutputError: another process writes into --output, or it cannot be written.
@@ -62,7 +62,7 @@ def run(config: DemoConfig) -> int:
 
 
 def _run(output: Path, num_train_steps: int) -> int:
-    """What `run` does, while --output is held."""
+    """Run the commands while --output is locked."""
     start = time.monotonic()
     data, model = (shlex.quote(str(output / name)) for name in ("data", "model"))
     steps = (

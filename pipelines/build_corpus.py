@@ -1,8 +1,8 @@
 """Job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
 
-This file only composes; rules live in `sources/`, `cleaning.py`, `segmentation.py`, `deduplication.py` and the
-`tokenizer` package, the steps in `reading.py`, `deduplication_steps.py`, `shards.py` and `vocabulary.py`. Counts come
-from the data that is written, never from Beam's counters, which count retried work twice.
+This file only composes. The rules are in `sources/`, `cleaning/`, `corpus/segmentation.py` and the `tokenizer` package;
+the steps are in `reading.py`, `deduplication_transforms.py`, `write_shards.py` and `learn_vocabulary.py` of `corpus/`.
+Counts come from the data that is written, never from Beam's counters, which count retried work twice.
 """
 
 import dataclasses
@@ -16,10 +16,12 @@ import apache_beam as beam
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
 from pipelines.corpus.deduplication_transforms import group_by_partition
-from pipelines.corpus.learn_vocabulary import make_vocabulary, num_word_groups, require_languages
+from pipelines.corpus.learn_vocabulary import make_vocabulary
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, ReadSplit
 from pipelines.corpus.removed_text import Loss, losses_of_files
+from pipelines.corpus.vocabulary_options import require_languages
+from pipelines.corpus.word_groups import num_word_groups
 from pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
 from pipelines.dataset import SPLITS
 from pipelines.io.atomic_files import write_text
@@ -48,7 +50,7 @@ class WriteCorpusManifest(beam.DoFn):
         read: Iterable[int],
         losses: Iterable[tuple[str, str, bool, Loss]],
     ) -> Iterator[str]:
-        """Writes the manifest and yields its path."""
+        """Write the manifest and yield its path."""
         shards = list(written_shards)
         written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
         counts = total_counts([counts for _, counts in shards], written)
@@ -75,30 +77,30 @@ class WriteCorpusManifest(beam.DoFn):
 
 
 def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dict[str, Any]:
-    """Adds up what `pipelines.corpus.write_shards.count_records` counted in every shard, for `corpus.json`."""
+    """Add up the counts of `pipelines.corpus.write_shards.count_records` over all shards, for `corpus.json`."""
     total: dict[str, Any] = {
         "documents": {split: sum(shard.documents for shard in shards if shard.split == split) for split in SPLITS},
         "sentences": {split: sum(shard.sentences for shard in shards if shard.split == split) for split in SPLITS},
-        "documents_rejected": _added(rules for shard in counts for rules in shard["rejected"].values()),
-        "documents_reported": _added(shard["reported"] for shard in counts),
-        "paragraphs_cleaned": _added(shard["cleaned"] for shard in counts),
+        "documents_rejected": _sum_counts(rules for shard in counts for rules in shard["rejected"].values()),
+        "documents_reported": _sum_counts(shard["reported"] for shard in counts),
+        "paragraphs_cleaned": _sum_counts(shard["cleaned"] for shard in counts),
     }
     # The shards of cased text do not count them.
     diacritics = [shard["diacritics"] for shard in counts if "diacritics" in shard]
     if diacritics:
         total["diacritics"] = total_marks(
-            MarkCounts(each["letters"], each["lost"], Counter(each["words"])) for each in diacritics
+            MarkCounts(count["letters"], count["lost"], Counter(count["words"])) for count in diacritics
         )
     for unit in ("words", "characters", "bytes"):
         total[unit] = sum(size[unit] for shard in counts for size in shard["languages"].values())
     for group in ("inputs", "languages"):
         names = sorted({name for shard in counts for name in shard[group]})
-        total[group] = {name: _added(shard[group].get(name, {}) for shard in counts) for name in names}
+        total[group] = {name: _sum_counts(shard[group].get(name, {}) for shard in counts) for name in names}
     for name in sorted({name for shard in counts for name in shard["rejected"]}):
-        rejected = _added(shard["rejected"].get(name, {}) for shard in counts)
+        rejected = _sum_counts(shard["rejected"].get(name, {}) for shard in counts)
         total["inputs"].setdefault(name, {"documents": 0})["rejected"] = rejected
     for name in sorted({name for shard in counts for name in shard.get("lost", {})}):
-        lost = _added(shard.get("lost", {}).get(name, {}) for shard in counts)
+        lost = _sum_counts(shard.get("lost", {}).get(name, {}) for shard in counts)
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total
@@ -107,39 +109,39 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dic
 def total_marks(counts: Iterable[MarkCounts]) -> dict[str, Any]:
     """Add up the letters that lose a mark, for `corpus.json`: numbers, and an example with what becomes of it."""
     total = MarkCounts()
-    for each in counts:
-        total.merge(each)
+    for count in counts:
+        total.merge(count)
     uncased = " ".join(split_words(total.example, do_lower_case=True))
     return {"letters": total.letters, "lost": total.lost, "example": [total.example, uncased]}
 
 
-def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
+    for count in counts:
+        total.update(count)
     return dict(sorted(total.items()))
 
 
 def build_corpus(
     pipeline: beam.Pipeline,
-    units: list[FileSplit],
+    splits: list[FileSplit],
     files: list[list[Any]],
     options: CorpusOptions,
     output: str,
     work: str = "",
 ) -> None:
-    """Composes job 1.
+    """Compose job 1.
 
     Args:
-        pipeline: to add the steps to.
-        units: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
-        files: [path, bytes, time last changed, ...] of every file the result hangs on, for the manifest.
-        options: what to do.
+        pipeline: the pipeline that gets the steps.
+        splits: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
+        files: [path, bytes, time last changed, ...] of every file that the result depends on, for the manifest.
+        options: options of the job.
         output: the corpus directory, on any Beam filesystem.
-        work: directory for what is read but not yet written, where a job that was killed goes on from. For an engine
-            that would hold a shuffle in memory; elsewhere "".
+        work: work directory, from which a job that was killed resumes. For an engine
+            that would hold a shuffle in memory; otherwise "".
     """
-    partitions, read, losses = _read_into_partitions(pipeline, units, options, work)
+    partitions, read, losses = _read_into_partitions(pipeline, splits, options, work)
     shards = partitions | "WriteCorpusShard" >> beam.ParDo(WriteCorpusShard(output, options, work)).with_outputs(
         WriteCorpusShard.WORDS, main="shards"
     )
@@ -159,19 +161,19 @@ def build_corpus(
 
 
 def build_vocabulary(
-    pipeline: beam.Pipeline, units: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
+    pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
 ) -> None:
     """Compose the part of job 1 that makes vocab.txt, with the same bytes, and writes nothing else.
 
     Args:
-        pipeline: to add the steps to.
-        units: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
-        options: what to do.
+        pipeline: the pipeline that gets the steps.
+        splits: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
+        options: options of the job.
         output: the vocabulary file, on any Beam filesystem.
         report: file for what `corpus.json` would have as "vocab", "documents_rejected" and "diacritics", as JSON.
         work: see `build_corpus`.
     """
-    partitions, _, _ = _read_into_partitions(pipeline, units, options, work)
+    partitions, _, _ = _read_into_partitions(pipeline, splits, options, work)
     shards = partitions | "CountPartition" >> beam.ParDo(CountPartition(options)).with_outputs(
         CountPartition.REJECTED, CountPartition.DIACRITICS, main="words"
     )
@@ -185,17 +187,17 @@ def build_vocabulary(
 def _write_summary(
     vocab: dict[str, Any], rejected: Iterable[dict[str, int]], marks: Iterable[MarkCounts], path: str
 ) -> None:
-    content = {"vocab": vocab, "documents_rejected": _added(rejected), "diacritics": total_marks(marks)}
+    content = {"vocab": vocab, "documents_rejected": _sum_counts(rejected), "diacritics": total_marks(marks)}
     write_text(path, json.dumps(content))
 
 
 def _read_into_partitions(
-    pipeline: beam.Pipeline, units: list[FileSplit], options: CorpusOptions, work: str
+    pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
     """Return (partition, grouped blocks), the number of documents of each file split, and the bytes lost in each."""
     read = (
         pipeline
-        | "Units" >> beam.Create(units)
+        | "Units" >> beam.Create(splits)
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks")
     )

@@ -1,7 +1,7 @@
 """Job 2: a corpus and a vocabulary -> tokens -> pairs -> masks -> shards, report.html, dataset.json last.
 
-This file only composes; rules live in `make_shards.py` and what it calls, the work items in `work_items.py`. A shard of
-the corpus is a partition.
+This file only composes. The rules are in `examples/make_shards.py` and what it calls, the work items in
+`examples/work_items.py`. A shard of the corpus is a partition.
 """
 
 import dataclasses
@@ -20,8 +20,14 @@ from pipelines.errors import DatasetError
 from pipelines.examples import train_eval_overlap
 from pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
 from pipelines.examples.statistics import total
-from pipelines.examples.train_eval_overlap import FindHeldOut
-from pipelines.examples.work_items import ShardResult, WorkItem, find_finished, note_name, write_note
+from pipelines.examples.train_eval_overlap import FindOverlap
+from pipelines.examples.work_items import (
+    ShardResult,
+    WorkItem,
+    completion_marker_name,
+    find_finished,
+    write_completion_marker,
+)
 from pipelines.finish_dataset import WriteManifest
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes
@@ -31,14 +37,14 @@ from tokenizer.vocabulary import Vocabulary
 
 
 class WriteShards(beam.DoFn):
-    """Passes over a corpus shard -> the shard files of each; yields `ShardResult`.
+    """Write the shard files of a `WorkItem`; yields `ShardResult`.
 
     Args:
         corpus: what to read.
-        output: where `shards/` is to be.
+        output: the directory of `shards/`.
         vocab_file: the vocabulary.
-        options: what to do.
-        work: directory to note finished passes in and find them again, or "".
+        options: options of the job.
+        work: directory of completion markers, or "".
     """
 
     _SO_FAR = Metrics.counter("beambert", "examples_written")
@@ -53,17 +59,17 @@ class WriteShards(beam.DoFn):
         self._work = work
 
     def setup(self) -> None:
-        """Loads the vocabulary, once a worker thread."""
+        """Load the vocabulary, once per worker thread."""
         require_same_rules(self._options.character_rules, "the machine that started the job")
         self._vocab = Vocabulary.from_bytes(read_bytes(self._vocab_file), self._vocab_file)
         self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)
 
-    def process(self, passes: WorkItem) -> Iterator[ShardResult]:
-        """Writes the shards of those passes that were not finished before, tokenising the corpus shard once."""
-        corpus_shard, documents = passes.corpus_shard, None
-        for copy in passes.copies:
-            note = f"{self._work}/{note_name(corpus_shard, copy)}"
-            finished = find_finished(note, self._output) if self._work else None
+    def process(self, work_item: WorkItem) -> Iterator[ShardResult]:
+        """Write the shards of the copies that are not finished yet, and tokenize the corpus shard once."""
+        corpus_shard, documents = work_item.corpus_shard, None
+        for copy in work_item.copies:
+            marker = f"{self._work}/{completion_marker_name(corpus_shard, copy)}"
+            finished = find_finished(marker, self._output) if self._work else None
             if finished is None:
                 if documents is None:
                     documents = tokenize_shard(self._corpus, corpus_shard, self._tokenizer, self._options)
@@ -74,7 +80,7 @@ class WriteShards(beam.DoFn):
                     statistics.add_text(documents, self._vocab)
                 finished = ShardResult(corpus_shard.split, shards, statistics)
                 if self._work:
-                    write_note(note, finished)
+                    write_completion_marker(marker, finished)
             self._SO_FAR.inc(sum(shard.examples for shard in finished.shards))
             yield finished
 
@@ -97,17 +103,19 @@ class RestoreShards(beam.DoFn):
         self._missing = missing
 
     def process(self, finished: ShardResult) -> Iterator[str]:
-        """Moves the missing ones of one pass. Raises DatasetError if they are not what they were."""
+        """Move the missing shards of one copy. Raise DatasetError if they differ from the manifest."""
         for shard in finished.shards:
             recorded = self._recorded.get(shard.name)
             if recorded is None or recorded.name not in self._missing:
                 continue
             if shard.sha256 != recorded.sha256:
                 here = versions()
-                others = [f"{n} {v} then, {here.get(n)} now" for n, v in self._versions.items() if here.get(n) != v]
+                differences = [
+                    f"{n} {v} then, {here.get(n)} now" for n, v in self._versions.items() if here.get(n) != v
+                ]
                 raise DatasetError(
                     f"{recorded.name} made again is another file than {self._output}/{dataset.FILE_NAME} says "
-                    f"({', '.join(others) or 'with the same versions'}); delete that directory and build it again"
+                    f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
                 )
             FileSystems.rename([f"{self._made}/{shard.name}"], [f"{self._output}/{recorded.name}"])
             yield recorded.name
@@ -117,37 +125,37 @@ def build_pretraining_data(
     pipeline: beam.Pipeline,
     corpus: Corpus,
     reader: CorpusReader,
-    passes: list[WorkItem],
+    work_items: list[WorkItem],
     options: PretrainingDataOptions,
     recorded_options: dict[str, Any],
     vocab: dict[str, Any],
     output: str,
     work: str,
 ) -> None:
-    """Composes job 2.
+    """Compose job 2.
 
     Args:
-        pipeline: to add the steps to.
+        pipeline: the pipeline that gets the steps.
         corpus: the manifest of job 1.
-        reader: of its files.
-        passes: all of them, from `pipelines.examples.work_items.deal_passes`.
-        options: what to do.
-        recorded_options: what `dataset.json` is to say of options: these and the corpus's.
-        vocab: "size" and "sha256" of vocab.txt, which lies in `output` already.
+        reader: reader of the corpus.
+        work_items: all work items, from `pipelines.examples.work_items.deal_work_items`.
+        options: options of the job.
+        recorded_options: the options in `dataset.json`: these and those of the corpus.
+        vocab: "size" and "sha256" of vocab.txt, which exists in `output`.
         output: the dataset directory, on any Beam filesystem.
-        work: directory for notes of what is finished, where a job that was stopped goes on from.
+        work: work directory of completion markers, from which a job that was stopped resumes.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
-    written = _write_shards(pipeline, passes, WriteShards(reader, output, vocab_file, options, work))
+    written = _write_shards(pipeline, work_items, WriteShards(reader, output, vocab_file, options, work))
     statistics = (
         written
         | "StatisticsOfSplit" >> beam.Map(lambda finished: (finished.split, finished.statistics))
         | "SumStatistics" >> beam.CombinePerKey(total)
     )
-    found = (
+    overlap = (
         pipeline
-        | "CorpusShards" >> beam.Create([_to_send(corpus_shard) for corpus_shard in corpus.shards])
-        | "FindHeldOut" >> beam.ParDo(FindHeldOut(reader, corpus.shards))
+        | "CorpusShards" >> beam.Create([_without_checksum(corpus_shard) for corpus_shard in corpus.shards])
+        | "FindHeldOut" >> beam.ParDo(FindOverlap(reader, corpus.shards))
         | "UnionOfFound" >> beam.CombineGlobally(train_eval_overlap.union)
     )
     _ = (
@@ -158,7 +166,7 @@ def build_pretraining_data(
             WriteManifest(reader, output, options, recorded_options, vocab),
             shards=beam.pvalue.AsIter(written | "Shards" >> beam.Map(lambda finished: finished.shards)),
             statistics=beam.pvalue.AsDict(statistics),
-            found=beam.pvalue.AsSingleton(found),
+            overlap=beam.pvalue.AsSingleton(overlap),
         )
     )
 
@@ -166,41 +174,43 @@ def build_pretraining_data(
 def rebuild_shards(
     pipeline: beam.Pipeline,
     reader: CorpusReader,
-    passes: list[WorkItem],
+    work_items: list[WorkItem],
     options: PretrainingDataOptions,
     manifest: Dataset,
     output: str,
     missing: frozenset[str],
     work: str,
 ) -> None:
-    """Composes the repair of a finished dataset.
+    """Compose the repair of a finished dataset.
 
     Args:
-        pipeline: to add the steps to.
-        reader: of the corpus's files.
-        passes: those whose shards are missing.
-        options: what the dataset was made with.
-        manifest: what it is to be again.
+        pipeline: the pipeline that gets the steps.
+        reader: reader of the corpus.
+        work_items: the work items with missing shards.
+        options: the options of the dataset.
+        manifest: the manifest of the dataset.
         output: the dataset directory.
-        missing: names of the shards it lacks.
-        work: directory to make them in, so that nothing is replaced by what is not the same.
+        missing: names of the missing shards.
+        work: directory where they are made, so that no file is replaced by a different one.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
-    made = _write_shards(pipeline, passes, WriteShards(reader, work, vocab_file, options, ""))
-    _ = made | "PutBack" >> beam.ParDo(RestoreShards(work, manifest, output, missing))
+    written = _write_shards(pipeline, work_items, WriteShards(reader, work, vocab_file, options, ""))
+    _ = written | "PutBack" >> beam.ParDo(RestoreShards(work, manifest, output, missing))
 
 
-def _write_shards(pipeline: beam.Pipeline, passes: list[WorkItem], write: WriteShards) -> beam.PCollection:
-    # Without the reshuffle inside Create, which would lose the order in which passes are dealt.
+def _write_shards(pipeline: beam.Pipeline, work_items: list[WorkItem], write: WriteShards) -> beam.PCollection:
+    # Without the reshuffle inside Create, which would lose the order of the work items.
     return (
         pipeline
         | "Passes"
-        >> beam.Create([each._replace(corpus_shard=_to_send(each.corpus_shard)) for each in passes], reshuffle=False)
+        >> beam.Create(
+            [item._replace(corpus_shard=_without_checksum(item.corpus_shard)) for item in work_items], reshuffle=False
+        )
         | "Spread" >> beam.Reshuffle()
         | "WriteShards" >> beam.ParDo(write)
     )
 
 
-def _to_send(corpus_shard: CorpusShard) -> CorpusShard:
-    """A corpus shard without its checksum, which would be most of a large job's bytes; `CorpusReader` finds it."""
+def _without_checksum(corpus_shard: CorpusShard) -> CorpusShard:
+    """Return a corpus shard without its checksum, most of a large job's bytes; `CorpusReader` finds it."""
     return dataclasses.replace(corpus_shard, sha256="")

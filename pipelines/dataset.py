@@ -52,7 +52,7 @@ class Shard:
     Attributes:
         name: path relative to the dataset's directory, with forward slashes.
         split: "train" or "validation".
-        copy: which of the `dupe_factor` passes over the corpus it belongs to, from 0; one pass over all
+        copy: which of the `dupe_factor` copies of the corpus it belongs to, from 0; one copy of all
             train shards of one copy is one epoch.
         examples: number of records.
         bytes: file size.
@@ -83,7 +83,7 @@ class Dataset:
         file_format: "tfrecord" or "parquet".
         compression: "none" or "gzip".
         ragged: whether padding is left out of the records.
-        vocab_size: number of pieces in `vocab.txt` beside the manifest.
+        vocab_size: number of tokens in `vocab.txt` beside the manifest.
         vocab_sha256: hex digest of that file.
         do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
         options: every option the data was built with, the random seed among them.
@@ -110,27 +110,27 @@ class Dataset:
     versions: dict[str, str]
 
     def shards_of(self, split: str) -> list[Shard]:
-        """The shards of "train" or "validation", by copy, then name."""
+        """Return the shards of "train" or "validation", by copy, then name."""
         chosen = [shard for shard in self.shards if shard.split == split]
         return sorted(chosen, key=lambda shard: (shard.copy, shard.name))
 
     def num_examples(self, split: str) -> int:
-        """Records in all shards of a split, every copy counted."""
+        """Return the number of records in all shards of a split, over all copies."""
         return sum(shard.examples for shard in self.shards_of(split))
 
     def to_json(self) -> str:
-        """Serialises to the text of `dataset.json`, keys sorted."""
+        """Serialize to the text of `dataset.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, origin: str = FILE_NAME, remedy: str = _REMEDY) -> "Dataset":
-        """Parses the text of a manifest.
+        """Parse the text of a manifest.
 
         Args:
             text: the JSON text.
             origin: the file it came from, for messages.
-            remedy: the end of the message about a damaged manifest.
+            remedy: the end of the message about a corrupt manifest.
 
         Raises:
             DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
@@ -160,7 +160,7 @@ class Dataset:
 
 
 def _require_features(manifest: Dataset) -> None:
-    """Raise JsonError where the features are not those of the options: a trainer goes by them."""
+    """Raise JsonError where the features are not those of the options, which a trainer relies on."""
     # It imports this file, for the errors.
     from pipelines.instances.options import PretrainingDataOptions
 
@@ -175,7 +175,7 @@ def _require_features(manifest: Dataset) -> None:
 
 
 def _require_shards(manifest: Dataset) -> None:
-    """Raise JsonError where shards are there twice, or do not add up to the counts."""
+    """Raise JsonError where shards occur twice, or do not add up to the counts."""
     if len({shard.name for shard in manifest.shards}) != len(manifest.shards):
         raise JsonError("a shard is listed twice")
     for split in SPLITS:
@@ -187,7 +187,7 @@ def _require_shards(manifest: Dataset) -> None:
 
 
 def load(directory: str | Path) -> Dataset:
-    """Reads the manifest of a local dataset directory.
+    """Read the manifest of a local dataset directory.
 
     Raises:
         DatasetError: the directory holds no readable manifest.

@@ -22,7 +22,7 @@ class SubmitError(ValueError):
 
 
 class AccessError(ValueError):
-    """A bucket, a file system or a service that cannot be reached, or refuses; the message says what to do."""
+    """A bucket, file system or service that is unreachable or rejects a request; the message says what to do."""
 
 
 class EngineError(ValueError):

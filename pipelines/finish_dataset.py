@@ -46,16 +46,16 @@ class WriteManifest(beam.DoFn):
         _: None,
         shards: Iterable[list[Shard]],
         statistics: dict[str, Statistics],
-        found: np.ndarray,
+        overlap: np.ndarray,
     ) -> Iterator[str]:
-        """Writes both and yields the manifest's path."""
+        """Write both and yield the manifest's path."""
         # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
         corpus = self._reader.read_manifest()
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
         if not by_split["train"].instances:
             raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
-        held_out = train_eval_overlap.read_held_out(self._reader, corpus.shards)
-        common = train_eval_overlap.overlap_of(held_out, found)
+        validation = train_eval_overlap.read_validation_sentences(self._reader, corpus.shards)
+        common = train_eval_overlap.overlap_of(validation, overlap)
         alphabet: list[str] = []
         if corpus.vocab["sha256"] == self._vocab["sha256"]:
             unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beambert
-from beambert_common import argument_parser, optional_packages
+from beambert_common import optional_packages
+from beambert_common.command_line import argument_parser
 from tests.conftest import ROOT
 from tests.test_beambert import run
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 import beambert
+from pipelines.instances.options import PretrainingDataOptions
 from tests.conftest import ROOT
+from trainers.config.pretrain_config import PretrainConfig
 
 # The places that turn flags into a frozen dataclass; all of them are in the modules of commands and configurations.
 RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
 PLACES = ("command.py", "config.py", "demo.py")
 # Functions that read flags before there is a configuration, and `__call__` of an action of argparse's.
 EXCEPTIONS = {
-    "beambert_common/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
+    "beambert_common/command_line/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
     "trainers/pretraining/recipes.py": ("__call__",),
     "pipelines/commands/corpus_config.py": ("corpus_config", "corpus_options"),
     "pipelines/commands/cleaning_flags.py": ("options",),
@@ -113,3 +115,22 @@ def test_every_command_is_configured_by_a_frozen_dataclass(name):
         returned = getattr(importlib.import_module(config_module), returned)
     assert dataclasses.is_dataclass(returned)
     assert returned.__dataclass_params__.frozen
+
+
+OF_FLAGS = [
+    name
+    for name in beambert.COMMANDS
+    if name not in ("build", "corpus", "pretraining-data", "vocab", "pretrain", "finetune", "tune")
+]
+
+
+@pytest.mark.parametrize("name", OF_FLAGS)
+def test_every_flag_is_a_field_and_every_field_a_flag(name):
+    """A field that no flag fills would keep its default without a word."""
+    parser, module = beambert.make_parser(name)
+    flags = {action.dest for action in parser._actions} - {"help"}
+    config = module.configure.__annotations__["return"]
+    nested = {"plan": (PretrainingDataOptions, PretrainConfig)}.get(name, ())
+    own = {field.name for field in dataclasses.fields(config)} - {"examples", "training"}
+    assert own <= flags
+    assert flags - own <= {field.name for each in nested for field in dataclasses.fields(each)}

@@ -35,7 +35,7 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
     shard = Shard("shards/a.tfrecord", "train", 0, 10, 4, SHA256, 128, 20)
     statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
     path = tmp_path / "note.json"
-    work_items.write_note(str(path), work_items.ShardResult("train", [shard], statistics))
+    work_items.write_completion_marker(str(path), work_items.ShardResult("train", [shard], statistics))
     assert work_items.read_completion_marker(str(path)).statistics.rows == 10
     content = json.loads(path.read_text())
     texts = [

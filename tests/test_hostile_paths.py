@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import beambert
-from beambert_common.path_flags import path_type
+from beambert_common.command_line.path_flags import path_type
 from tests.cpu_time import seconds
 
 NAMES = [name for name in beambert.COMMANDS if not name.startswith("submit")]

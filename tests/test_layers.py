@@ -37,6 +37,7 @@ bert_model
 bert_model.checkpoints
 bert_model.config
 tokenizer
+beambert_common.command_line
 beambert_common
 """
 _COMPILED = {"tokenizer._native"}

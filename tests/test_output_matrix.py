@@ -214,7 +214,10 @@ def test_a_pattern_is_no_output(outputs, tmp_path, capsys):
 
 
 def test_what_a_command_writes_is_not_its_input(outputs, tmp_path, monkeypatch):
-    (tmp_path / "text.txt").write_text((outputs / "inputs" / "text.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    text = (outputs / "inputs" / "text.txt").read_text(encoding="utf-8")
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "text.txt").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     command = ["corpus", "--input", "**/*", "*", "--input_format", "sentences", "--vocab_size", "60", "--output", "out"]
     # The second time, the pattern would match the corpus.
@@ -223,7 +226,7 @@ def test_what_a_command_writes_is_not_its_input(outputs, tmp_path, monkeypatch):
     assert beambert.main(command) == 0
     assert tree_of(tmp_path / "out") == before
     files = json.loads((tmp_path / "out" / "corpus.json").read_text(encoding="utf-8"))["files"]
-    assert [file[0] for file in files] == [str(tmp_path / "text.txt")]
+    assert [file[0] for file in files] == [str(tmp_path / name) for name in ("folder/text.txt", "text.txt")]
 
 
 def test_an_error_about_a_model_in_place_of_data_does_not_advise_to_build_there(outputs, tmp_path, capsys):

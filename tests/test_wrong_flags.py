@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beambert
-from beambert_common import flags as beambert_flags
-from beambert_common.flags import WholeNumber
+from beambert_common.command_line import flags as beambert_flags
+from beambert_common.command_line.flags import WholeNumber
 from tests.test_beambert import run
 from trainers.commands.features import parse_layers
 from trainers.errors import TrainingError

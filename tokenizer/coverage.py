@@ -28,7 +28,7 @@ class Coverage:
     def __str__(self) -> str:
         words = max(self.words, 1)
         return (
-            f"{self.tokens / words:.4f} pieces a word, {self.whole_words / words:.2%} of words one piece, "
+            f"{self.tokens / words:.4f} tokens a word, {self.whole_words / words:.2%} of words one token, "
             f"{self.unknown / words:.3%} [UNK]"
         )
 

@@ -2,7 +2,7 @@
 
 
 class TrainingError(ValueError):
-    """A run that cannot start or go on; the message is one line that says what to do."""
+    """A run that cannot start or continue; the message is one line that says what to do."""
 
 
 class StorageError(TrainingError):

@@ -21,9 +21,9 @@ class Objective:
             scalars, of every term of the loss and every metric. Features may hold example_weights float32 [B], 0 for
             rows that only fill a batch up.
         weights: from features alone to the denominators of the terms of the loss, by their names in `sums`. The loss
-            of an update is the sum over terms of numerator by denominator, each summed over the whole batch before.
+            of a step is the sum over terms of numerator by denominator, each summed over the whole batch before.
         frozen: variables that are not trained but belong to the model, and so to its checkpoints, by TF1 name.
-        vocab_size: rows that checkpoints hold of variables with a row for every piece; None if none is padded.
+        vocab_size: rows that checkpoints hold of variables with a row for every token; None if none is padded.
     """
 
     variables: Mapping[str, tf.Variable]

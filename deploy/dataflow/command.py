@@ -4,15 +4,15 @@ import argparse
 import importlib.util
 from typing import TYPE_CHECKING
 
-from beambert_common.flags import WholeNumber
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flags import WholeNumber
+from beambert_common.command_line.path_flags import LOCAL_PATH
 from deploy.dataflow import flags
 from deploy.dataflow.config import DataflowConfig
 from pipelines.errors import SubmitError
 from pipelines.io import cloud_access
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
 DESCRIPTION = """Runs a data command on Google Cloud Dataflow: from gs:// to gs://, the same bytes as here.
 Put the flags of Dataflow before the command and the flags of the command behind it:
@@ -28,7 +28,7 @@ RUNS = ("build", "corpus", "pretraining-data")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of Dataflow, under the names that Beam has for them."""
+    """Add the flags of Dataflow, under the names that Beam uses for them."""
     group = parser.add_argument_group("where")
     group.add_argument("--project", required=True, type=flags.project, metavar="ID", help="the cloud project")
     group.add_argument(
@@ -122,19 +122,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> DataflowConfig:
-    """Return what the flags of Dataflow ask for. Raises SubmitError where they contradict each other."""
+    """Return the options of Dataflow. Raise SubmitError where they contradict each other."""
     return DataflowConfig.from_args(args)
 
 
 def run(config: DataflowConfig, command: "Command") -> int:
-    """Checks the command's flags, then runs or (with --dry_run) describes its jobs.
+    """Check the command's flags, then run or (with --dry_run) describe its jobs.
 
     Args:
-        config: how to run it.
-        command: what to run.
+        config: options of Dataflow.
+        command: the data command to run.
 
     Raises:
-        SubmitError: a mistake in the flags, no credentials, or a service that refuses.
+        SubmitError: invalid flags, missing credentials, or a rejected request.
         SourceError, DatasetError, VocabularyError: see the command.
     """
     if importlib.util.find_spec("apache_beam") is None or not _has_cloud_packages():

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from beambert_common.flag_config import FlagConfig
+from beambert_common.command_line.flag_config import FlagConfig
 from pipelines.errors import SubmitError
 
 

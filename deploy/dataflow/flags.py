@@ -11,9 +11,9 @@ from pipelines.errors import SubmitError
 from pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
-# Said by us, so not for whoever types flags of Beam's behind the command.
+# Flags that this package sets, which are refused among the flags of Beam.
 _OURS = (
     "--runner",
     "--project",
@@ -38,7 +38,7 @@ FOR_EVERY_JOB = (
 
 
 def _matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """The type of a flag whose value has a form."""
+    """Return the argument type of a flag whose value must match a pattern."""
 
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -56,7 +56,7 @@ project = _matching(
 region = _matching(
     r"[a-z]+-[a-z]+[0-9]+", "is no region, such as us-central1 (a zone such as us-central1-a is inside one)"
 )
-# A bucket and what lies in it; https://cloud.google.com/storage/docs/buckets has the rules for names.
+# A bucket and a path in it; https://cloud.google.com/storage/docs/buckets has the rules for names.
 CLOUD_PATH = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/.*)?"
 cloud_path = _matching(CLOUD_PATH, "is not of the form gs://BUCKET/FOLDER")
 job_name = _matching(
@@ -73,7 +73,7 @@ service_account = _matching(
 
 
 def require_cloud_paths(places: Iterable[tuple[str, str]]) -> None:
-    """Raises SubmitError, naming the flag, where a file or directory of a command's does not lie in a bucket."""
+    """Raise SubmitError, naming the flag, where a file or directory of a command is not in a bucket."""
     for flag, path in places:
         if not re.fullmatch(CLOUD_PATH, path):
             raise SubmitError(
@@ -83,7 +83,7 @@ def require_cloud_paths(places: Iterable[tuple[str, str]]) -> None:
 
 
 def refuse_ours(beam_flags: list[str], command: str) -> None:
-    """Raises SubmitError where what stands before a command is said, in Beam's flags, behind it too."""
+    """Raise SubmitError where a flag of `submit dataflow` is repeated in the Beam flags after the command."""
     for flag in beam_flags:
         if flag.split("=")[0] in _OURS:
             raise SubmitError(f"{flag.split('=')[0]} stands behind {command}; put it before, or leave it out")
@@ -107,19 +107,19 @@ def refuse_existing_files(beam_flags: list[str], places: Iterable[tuple[str, str
 
 
 def job_name_of(output: str) -> str:
-    """The same name for the same output: of jobs of one name, Dataflow runs one at a time."""
+    """Return the job name of an output: Dataflow runs jobs of one name one at a time."""
     last = re.sub(r"[^a-z0-9]+", "-", output.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:30].strip("-")
     digest = hashlib.blake2b(output.rstrip("/").encode("utf-8"), digest_size=6).hexdigest()
     return "-".join(filter(None, ("beambert", last, digest)))
 
 
 def beam_flags(config: DataflowConfig, command: "Command", machine_type: str) -> list[str]:
-    """All that Beam is told, but for what the workers install.
+    """Return all flags of Beam except those that define what the workers install.
 
     Args:
-        config: of `beambert submit dataflow`.
-        command: what runs.
-        machine_type: of the workers.
+        config: options of `beambert submit dataflow`.
+        command: the data command that runs.
+        machine_type: machine type of the workers.
     """
     values: dict[str, object] = {
         "runner": "DataflowRunner",
@@ -140,12 +140,12 @@ def beam_flags(config: DataflowConfig, command: "Command", machine_type: str) ->
         "dataflow_endpoint": config.dataflow_endpoint,
     }
     flags = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    flags += [f"--labels={each}" for each in _labels(config.labels, command.name)]
+    flags += [f"--labels={label}" for label in _labels(config.labels, command.name)]
     flags.append("--use_public_ips" if config.use_public_ips else "--no_use_public_ips")
     if config.no_auth:
         flags.append("--no_auth")
     return [*flags, *FOR_EVERY_JOB, *command.beam_flags]
 
 
-def _labels(given: Iterable[str], command: str) -> list[str]:
-    return [*given, "tool=beambert", f"command={command}"]
+def _labels(labels: Iterable[str], command: str) -> list[str]:
+    return [*labels, "tool=beambert", f"command={command}"]

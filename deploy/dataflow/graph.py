@@ -25,7 +25,7 @@ from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import split_inputs
 from pipelines.corpus.write_shards import corpus_shard_name
 from pipelines.dataset import SPLITS
-from pipelines.examples.work_items import deal_passes
+from pipelines.examples.work_items import deal_work_items
 from pipelines.io.atomic_files import write_text
 from pipelines.runner import pipeline_runner
 from pipelines.runner.job_output import absolute
@@ -44,7 +44,7 @@ class PlannedJob(NamedTuple):
         name: what it is.
         amount: how much there is to do.
         build: adds its steps to a pipeline.
-        prepare: does what is to be done before it is submitted.
+        prepare: function to call before the submission.
     """
 
     name: str
@@ -54,13 +54,13 @@ class PlannedJob(NamedTuple):
 
 
 def jobs_of(config: DataConfig) -> list[PlannedJob]:
-    """The jobs of a data command, in their order; reads no input.
+    """Return the jobs of a data command in order, without reading input.
 
     Args:
-        config: of `beambert build`, `corpus` or `pretraining-data`.
+        config: options of `beambert build`, `corpus` or `pretraining-data`.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the flags.
+        SourceError, DatasetError, VocabularyError: invalid flags.
     """
     if isinstance(config, PretrainingDataConfig):
         source = absolute(config.corpus_directory)
@@ -70,12 +70,12 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
         return [_examples_job(corpus, source, absolute(config.output), examples_job(config, corpus))]
     job = config.corpus if isinstance(config, BuildConfig) else config
     output = absolute(job.output)
-    units = split_inputs(job.inputs, job.options)
+    splits = split_inputs(job.inputs, job.options)
     planned = PlannedJob(
         "corpus",
-        f"{len(job.inputs):,} file(s) in {len(units):,} piece(s), {sum(each.bytes for each in job.inputs) / 1e9:,.2f} "
+        f"{len(job.inputs):,} file(s) in {len(splits):,} piece(s), {sum(file.bytes for file in job.inputs) / 1e9:,.2f} "
         f"GB, into {job.options.num_partitions:,} partition(s)",
-        lambda pipeline: build_corpus(pipeline, units, job.files, job.options, output),
+        lambda pipeline: build_corpus(pipeline, splits, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
         return [planned]
@@ -97,27 +97,27 @@ def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
 
 
 def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
-    passes = deal_passes(corpus.shards, job.options, _WORKERS)
+    work_items = deal_work_items(corpus.shards, job.options, _WORKERS)
     # Of a corpus that is yet to be made there is no checksum.
     reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
     content = job.vocab.to_bytes()
     vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
-        f"{len(corpus.shards):,} corpus shard(s), {sum(len(each.copies) for each in passes):,} pass(es) over one",
+        f"{len(corpus.shards):,} corpus shard(s), {sum(len(item.copies) for item in work_items):,} pass(es) over one",
         lambda pipeline: build_pretraining_data(
-            pipeline, corpus, reader, passes, job.options, job.recorded, vocab, output, f"{output}/unfinished"
+            pipeline, corpus, reader, work_items, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),
         lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", content.decode("utf-8")),
     )
 
 
 def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_runner_api_pb2.Pipeline:
-    """The pipeline as Dataflow would be given it; what is staged is made, but put nowhere.
+    """Return the pipeline that Dataflow would receive; staged files are made but not uploaded.
 
     Args:
         build: adds the steps to a pipeline.
-        flags: Beam's.
+        flags: the flags of Beam.
     """
     pipeline = beam.Pipeline(
         runner=DataflowRunner(), options=pipeline_runner.pipeline_options([*flags, "--dry_run=True"])
@@ -127,7 +127,7 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
 
 
 def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:
-    """Names of the steps as the pipeline's code gives them, in its order; those that shuffle are marked."""
+    """Return the names of the steps in the order of the code; those that shuffle are marked."""
     transforms = proto.components.transforms
     (root,) = proto.root_transform_ids
     return [
@@ -136,10 +136,10 @@ def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:
     ]
 
 
-def _shuffles(transforms: Any, name: str) -> bool:
-    transform = transforms[name]
+def _shuffles(transforms: Any, key: str) -> bool:
+    transform = transforms[key]
     return transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn or any(
-        _shuffles(transforms, each) for each in transform.subtransforms
+        _shuffles(transforms, key) for key in transform.subtransforms
     )
 
 
@@ -152,7 +152,7 @@ class Staged(NamedTuple):
 
 
 def staged(proto: beam_runner_api_pb2.Pipeline) -> list[Staged]:
-    """What is put at the staging location for a job: the files that workers install, and the pipeline."""
+    """Return the files at the staging location of a job: those that workers install, and the pipeline."""
     files = []
     for environment in proto.components.environments.values():
         for dependency in environment.dependencies:
@@ -167,17 +167,17 @@ def _staged(name: str, content: bytes) -> Staged:
 
 
 def image_of(proto: beam_runner_api_pb2.Pipeline) -> str:
-    """The image that workers run."""
-    found = {
+    """Return the container image that workers run."""
+    images = {
         beam_runner_api_pb2.DockerPayload.FromString(environment.payload).container_image
         for environment in proto.components.environments.values()
         if environment.urn == common_urns.environments.DOCKER.urn
     }
-    return ", ".join(sorted(found))
+    return ", ".join(sorted(images))
 
 
 def describe(job: PlannedJob, flags: list[str]) -> str:
-    """A job's graph, workers and staged files, for a person."""
+    """Return a job's graph, workers and staged files as text."""
     proto = to_proto(job.build, flags)
     options = dict(flag.removeprefix("--").split("=", 1) for flag in flags if "=" in flag)
     lines = [
@@ -187,7 +187,7 @@ def describe(job: PlannedJob, flags: list[str]) -> str:
         f"of disk, {'private addresses' if '--no_use_public_ips' in flags else 'public addresses'}",
         f"  image       {image_of(proto)}",
         f"  staged to   {options['staging_location']}",
-        *(f"    {each.bytes:>12,}  {each.sha256[:12]}  {each.name}" for each in staged(proto)),
+        *(f"    {file.bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in staged(proto)),
         "  steps",
         *(f"    {step}" for step in steps(proto)),
     ]

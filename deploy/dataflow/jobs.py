@@ -22,18 +22,18 @@ from pipelines.runner.dataflow_job import refusal
 from pipelines.runner.job_output import absolute
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
 
 def submit(config: DataflowConfig, command: "Command") -> int:
-    """Runs the command with its pipelines on Dataflow and returns its exit code.
+    """Run the command with its pipelines on Dataflow and return its exit code.
 
     Args:
-        config: of `beambert submit dataflow`.
-        command: what to run.
+        config: options of `beambert submit dataflow`.
+        command: the data command to run.
 
     Raises:
-        SubmitError: the service refuses, or a job fails or is cancelled.
+        SubmitError: the service rejects a request, or a job fails or is canceled.
         SourceError, DatasetError, VocabularyError: see the command.
     """
     with _prepared(config, command) as (job, flags):
@@ -41,11 +41,11 @@ def submit(config: DataflowConfig, command: "Command") -> int:
 
 
 def describe(config: DataflowConfig, command: "Command") -> int:
-    """Prints what `submit` would do, and does nothing of it; the input is looked up, but not read.
+    """Print what `submit` would do without doing it; the input is listed but not read.
 
     Args:
-        config: of `beambert submit dataflow`.
-        command: what would run.
+        config: options of `beambert submit dataflow`.
+        command: the data command that would run.
 
     Raises:
         SubmitError, SourceError, DatasetError, VocabularyError: see `submit`.
@@ -62,9 +62,9 @@ def describe(config: DataflowConfig, command: "Command") -> int:
 
 @contextmanager
 def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[graph.DataConfig, list[str]]]:
-    """The command's configuration and Beam's flags; errors of Google's libraries in the body become errors of ours."""
+    """Yield the configuration and Beam's flags; errors of Google's libraries in the body become SubmitError."""
     with tempfile.TemporaryDirectory(prefix="beambert-dataflow-") as folder:
-        # What is looked up before there is a pipeline is looked up in the same project, as the same user.
+        # Look-ups before the pipeline exists use the same project and the same user.
         access = PipelineOptions(dataflow_flags.beam_flags(config, command, ""))
         FileSystems.set_options(access)
         try:
@@ -77,17 +77,17 @@ def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[grap
 
 
 def _partition_bytes(job: graph.DataConfig) -> int:
-    """About how many bytes of text a partition of the command holds."""
+    """Return the approximate bytes of text in a partition of the command."""
     if isinstance(job, PretrainingDataConfig):
         corpus = corpus_manifest.load(absolute(job.corpus_directory))
-        # The command itself says what is wrong where there is none.
+        # The command itself reports a missing corpus.
         return memory.largest_text_bytes(corpus) if corpus else 0
     config = job.corpus if isinstance(job, BuildConfig) else job
     return config.text_bytes // config.options.num_partitions
 
 
 def _code_flags(image: str | None, setup_file: str | None, folder: Path) -> list[str]:
-    """What tells Beam how workers come by beambert: nothing more where an image has it."""
+    """Return the flags that give workers the code of beambert; none where an image contains it."""
     if image:
         return []
     package = workers.make_source_package(setup_file, folder)

@@ -10,7 +10,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.runner import PipelineResult
 
 from beambert_common import file_errors, terminal
-from beambert_common.path_flags import path_arguments
+from beambert_common.command_line.path_flags import path_arguments
 from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import graph
 from deploy.dataflow.template import COMMANDS, parameters_of
@@ -24,11 +24,11 @@ from tokenizer.vocabulary import VocabularyError
 
 
 def to_flags(parameters: list[str], actions: list[argparse.Action]) -> list[str]:
-    """A template's parameters, each as `--name=value`, as the flags that the command reads; others as they are.
+    """Return a template's parameters (`--name=value`) as flags of the command; others are unchanged.
 
     Args:
-        parameters: as Google's launcher gives them.
-        actions: the command's flags.
+        parameters: as Google's launcher passes them.
+        actions: the actions of the command's parser.
 
     Raises:
         SubmitError: a switch is neither true nor false.
@@ -45,21 +45,21 @@ def to_flags(parameters: list[str], actions: list[argparse.Action]) -> list[str]
                 raise SubmitError(f"{name} {value!r} is neither true nor false")
             flags += [name] if value == "true" else []
         elif action.nargs == "+":
-            flags += [f"{name}={each}" for each in value.split()]
+            flags += [f"{name}={word}" for word in value.split()]
         elif value:
             flags.append(parameter)
     return flags
 
 
 def launch(command: str, parameters: list[str]) -> PipelineResult:
-    """Makes the job of a command, and submits it or writes it down.
+    """Build the job of a command, and submit it or write its description.
 
     Args:
         command: "corpus" or "pretraining-data".
-        parameters: the template's, and those of Beam's that the launcher adds.
+        parameters: those of the template, and the flags of Beam that the launcher adds.
 
     Raises:
-        SubmitError, SourceError, DatasetError, VocabularyError: a mistake in them, or an output that is not empty.
+        SubmitError, SourceError, DatasetError, VocabularyError: invalid flags, or an output that is not empty.
     """
     module = COMMANDS[command]
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -77,14 +77,14 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
 
 
 def _require_nothing_there(command: str, output: str) -> None:
-    """A template cannot hold a lock, or know what an earlier job was for: it starts with nothing there."""
+    """Refuse an output that is not empty, as a template can neither hold a lock nor resume a job."""
     name, files = (corpus_manifest.FILE_NAME, "corpus") if command == "corpus" else (dataset.FILE_NAME, "shards")
     if FileSystems.match([f"{output}/{files}/*"])[0].metadata_list or FileSystems.exists(f"{output}/{name}"):
         raise SubmitError(f"output {output} holds files of an earlier job in {files}/; name another, or delete those")
 
 
 def main(command: str, parameters: list[str]) -> int:
-    """Runs `launch`; a mistake of the user's is one line in the launcher's log."""
+    """Run `launch`; a user error becomes one line in the launcher's log."""
     try:
         launch(command, parameters)
     except (SubmitError, SourceError, DatasetError, OutputError, VocabularyError, OSError) as error:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from beambert_common.flags import WholeNumber, boolean
-from beambert_common.path_flags import path_type
+from beambert_common.command_line.flags import WholeNumber, boolean
+from beambert_common.command_line.path_flags import path_type
 from deploy.dataflow.flags import CLOUD_PATH
 from pipelines.commands import corpus, pretraining_data
 
@@ -36,14 +36,14 @@ _OF_THIS_MACHINE = ("--ignore_memory_estimate",)
 
 
 def parameters_of(command: str) -> list[argparse.Action]:
-    """The flags of a command that a template has parameters for."""
+    """Return the flags of a command that are parameters of its template."""
     parser = argparse.ArgumentParser(add_help=False)
     COMMANDS[command].add_arguments(parser)
     return [action for action in parser._actions if action.option_strings[0] not in _OF_THIS_MACHINE]
 
 
 def _pattern(action: argparse.Action) -> str:
-    """What one value of a flag looks like, as a regular expression that Java and Python read alike."""
+    """Return a regular expression for one value of a flag that Java and Python read the same way."""
     if action.choices is not None:
         return "|".join(map(re.escape, action.choices))
     if action.nargs == 0:
@@ -74,7 +74,7 @@ def _type(action: argparse.Action) -> str:
 
 
 def _parameter(action: argparse.Action) -> dict[str, Any]:
-    """A flag as a parameter of a template."""
+    """Return a flag as a parameter of a template."""
     pattern = _pattern(action)
     # Several values stand in one parameter, with spaces between.
     whole = f"({pattern})( +({pattern}))*" if action.nargs == "+" else f"({pattern})"
@@ -100,7 +100,7 @@ def _parameter(action: argparse.Action) -> dict[str, Any]:
 
 
 def metadata(command: str) -> dict[str, Any]:
-    """The metadata of a command's template, as Google's `TemplateMetadata`."""
+    """Return the metadata of a command's template, as Google's `TemplateMetadata`."""
     return {
         "name": f"beambert {command}",
         "description": " ".join(COMMANDS[command].DESCRIPTION.split()),
@@ -110,12 +110,12 @@ def metadata(command: str) -> dict[str, Any]:
 
 
 def container_spec(command: str, image: str, worker_image: str) -> dict[str, Any]:
-    """The whole specification of a template, as Google's `ContainerSpec`.
+    """Return the complete specification of a template, as Google's `ContainerSpec`.
 
     Args:
-        command: what it runs.
-        image: made for the command from deploy/images/Dockerfile.
-        worker_image: made from its target `worker`.
+        command: the command that it runs.
+        image: image of the command, from deploy/images/Dockerfile.
+        worker_image: image of the target `worker` of the same file.
     """
     return {
         "image": image,
@@ -131,13 +131,14 @@ def container_spec(command: str, image: str, worker_image: str) -> dict[str, Any
 
 
 def to_json(content: dict[str, Any]) -> str:
-    """As the files have it."""
+    """Serialize a template file to JSON text."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def main(argv: list[str]) -> int:
-    """Writes the metadata files, or prints a specification."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.dataflow.template", description=metadata.__doc__)
+    """Write the metadata files, or print a specification."""
+    description = "The metadata of a command's template, as Google's `TemplateMetadata`."
+    parser = argparse.ArgumentParser(prog="python -m deploy.dataflow.template", description=description)
     parser.add_argument("--command", choices=list(COMMANDS), help="with --image: whose specification to print")
     parser.add_argument("--image", help="the command's image")
     parser.add_argument("--worker_image", help="the workers' image")

@@ -25,7 +25,7 @@ _AS_HERE = ("numpy", "pyarrow")
 
 
 def _memory_per_process(machine_type: str) -> float | None:
-    """GB for each of the processes that Dataflow starts, one a vCPU; None for a machine of which nothing is known."""
+    """Return the GB of memory per worker process (one a vCPU); None for an unknown machine type."""
     parts = re.fullmatch(r"([a-z0-9]+)-(standard|highmem|highcpu)-(\d+)", machine_type)
     if not parts:
         return None
@@ -34,39 +34,41 @@ def _memory_per_process(machine_type: str) -> float | None:
     return per_core - _SYSTEM_GB / int(cores)
 
 
-def choose_machine_type(asked: str | None, partition_bytes: int) -> str:
-    """A machine on which every core can hold a partition.
+def choose_machine_type(requested: str | None, partition_bytes: int) -> str:
+    """Return a machine type on which every core can hold a partition.
 
     Args:
-        asked: what the user names, or None.
-        partition_bytes: of text in a partition.
+        requested: the machine type that the user names, or None.
+        partition_bytes: bytes of text in a partition.
 
     Raises:
-        SubmitError: the machine that is asked for, or any that would be chosen, has too little memory.
+        SubmitError: the machine type named by the user, or every candidate, has too little memory.
     """
     needed = peak_memory(partition_bytes, 1) / 1e9
-    for machine_type in [asked] if asked else _DEFAULTS:
-        there = _memory_per_process(machine_type)
-        if there is None or needed <= _SHARE_TO_USE * there:
+    for machine_type in [requested] if requested else _DEFAULTS:
+        memory = _memory_per_process(machine_type)
+        if memory is None or needed <= _SHARE_TO_USE * memory:
             return machine_type
-    way_out = "more --num_partitions" if not asked else f"--worker_machine_type {_DEFAULTS[1]} or more --num_partitions"
+    remedy = (
+        "more --num_partitions" if not requested else f"--worker_machine_type {_DEFAULTS[1]} or more --num_partitions"
+    )
     raise SubmitError(
         f"a partition of {partition_bytes / 1e6:,.0f} MB of text needs about {needed:.1f} GB in each process, and "
-        f"{machine_type} has {there:.1f} GB for each; use {way_out}"
+        f"{machine_type} has {memory:.1f} GB for each; use {remedy}"
     )
 
 
 def make_source_package(setup_file: str | None, folder: Path) -> Path:
-    """Packs the code that workers install: beambert's source, which they compile the tokenizer's kernels from.
+    """Pack the source of beambert that workers install and compile the tokenizer's kernels from.
 
     Beam's own --setup_file would do the same, once for every job, and write into the checkout.
 
     Args:
         setup_file: a setup.py, or None for beambert's own.
-        folder: where to put it.
+        folder: directory of the package.
 
     Raises:
-        SubmitError: there is no setup.py, or it cannot be packed.
+        SubmitError: setup.py is missing, or packing fails.
     """
     path = Path(setup_file) if setup_file else Path(__file__).parents[2] / "setup.py"
     if not path.is_file():
@@ -94,32 +96,34 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
 
 
 def requirements() -> list[str]:
-    """What workers need beside Beam's own image, each pinned to the version that is here, as pip reads it.
+    """Return the requirements that workers add to Beam's image, pinned to the installed versions.
 
-    Beam's image brings what Apache Beam needs; beambert's `data` and `clean` extras add to it.
+    Beam's image contains the requirements of Apache Beam; beambert's `data` and `clean` extras add to it.
     """
-    wanted = _closure("beambert", {"", "data", "clean"})
+    names = _closure("beambert", {"", "data", "clean"})
     of_beam = _closure("apache-beam", {"", "gcp"})
-    names = (wanted - of_beam - {"beambert"}) | set(_AS_HERE)
+    names = (names - of_beam - {"beambert"}) | set(_AS_HERE)
     return [f"{name}=={importlib.metadata.version(name)}" for name in sorted(names)]
 
 
 def _closure(distribution: str, extras: set[str]) -> set[str]:
-    """Names of an installed distribution and all it needs, the extras' own left out where they are not installed."""
+    """Return the names of an installed distribution and its dependencies, without extras that are not installed."""
     from packaging.requirements import Requirement
 
-    found: set[str] = set()
-    waiting = [(distribution, extras)]
-    while waiting:
-        name, wanted = waiting.pop()
+    closure: set[str] = set()
+    pending = [(distribution, extras)]
+    while pending:
+        name, active_extras = pending.pop()
         normal = re.sub(r"[-_.]+", "-", name).lower()
         try:
-            stated = importlib.metadata.requires(normal) or []
+            dependencies = importlib.metadata.requires(normal) or []
         except importlib.metadata.PackageNotFoundError:
             continue
-        found.add(normal)
-        for each in map(Requirement, stated):
-            needed = each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in wanted or {""})
-            if needed and re.sub(r"[-_.]+", "-", each.name).lower() not in found:
-                waiting.append((each.name, {"", *each.extras}))
-    return found
+        closure.add(normal)
+        for requirement in map(Requirement, dependencies):
+            needed = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in active_extras or {""}
+            )
+            if needed and re.sub(r"[-_.]+", "-", requirement.name).lower() not in closure:
+                pending.append((requirement.name, {"", *requirement.extras}))
+    return closure

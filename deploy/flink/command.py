@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from beambert_common.flag_config import FlagConfig
-from beambert_common.flags import WholeNumber
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flag_config import FlagConfig
+from beambert_common.command_line.flags import WholeNumber
+from beambert_common.command_line.path_flags import LOCAL_PATH
 from beambert_common.signals import interrupted_by_signals
 from deploy.flink.job_server import find_java, job_server
 from pipelines.errors import EngineError, SubmitError
 from pipelines.runner.flink_rest import FINAL, FlinkCluster, listens
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
 DESCRIPTION = """Runs a data command on an Apache Flink cluster: beambert submit flink [flags] COMMAND [its flags].
 The cluster needs a pool of Python workers beside each TaskManager (python -m deploy.flink.worker_pool, or a Beam SDK
@@ -65,7 +65,7 @@ class FlinkConfig(FlagConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert submit flink`."""
+    """Add the flags of `beambert submit flink`."""
     group = parser.add_argument_group("the cluster")
     group.add_argument(
         "--flink_master",
@@ -116,16 +116,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def job_name(output: str) -> str:
-    """The name of the jobs that write an output: the same for every attempt, so that two cannot run at once."""
+    """Return the name of the jobs of an output: the same for every attempt, so that two cannot run at once."""
     where = output if "://" in output else os.path.abspath(os.path.expanduser(output))  # noqa: PTH100, PTH111
     return f"beambert-{hashlib.blake2b(where.encode('utf-8'), digest_size=6).hexdigest()}"
 
 
 class Plan(NamedTuple):
-    """What the cluster is like, as far as the job hangs on it.
+    """Properties of the cluster that the job depends on.
 
     Attributes:
-        parallelism: how many workers there are to be.
+        parallelism: number of workers.
         keeps_workers: whether Python workers may wait for the next stage. They can where Beam's jars are in Flink's own
             class path; where they come with the job, each stage would wait for the end of their patience instead.
         version: of Flink, such as "2.2".
@@ -137,7 +137,7 @@ class Plan(NamedTuple):
 
 
 def beam_flags(config: FlinkConfig, endpoint: str, plan: Plan, name: str) -> list[str]:
-    """The flags of Beam's that send a pipeline to the cluster."""
+    """Return the flags of Beam that send a pipeline to the cluster."""
     flags = [
         "--runner=PortableRunner",
         f"--job_endpoint={endpoint}",
@@ -158,11 +158,11 @@ def configure(args: argparse.Namespace) -> FlinkConfig:
 
 
 def run(config: FlinkConfig, command: "Command") -> int:
-    """Runs a data command on the cluster.
+    """Run a data command on the cluster.
 
     Raises:
-        SubmitError: a flag, or the cluster, is not as it must be.
-        SourceError, DatasetError, VocabularyError: what the command itself raises.
+        SubmitError: an invalid flag, or a cluster that cannot run the job.
+        SourceError, DatasetError, VocabularyError: see the command.
     """
     name = job_name(command.output[1])
     cluster = FlinkCluster(config.flink_master)
@@ -176,9 +176,9 @@ def run(config: FlinkConfig, command: "Command") -> int:
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, interrupted_by_signals():
         folder = Path(temporary)
         with (
-            _logs_kept(folder),
+            _log_files(folder),
             _job_server(config, cluster, plan.version, folder) as endpoint,
-            _jobs_watched(cluster, name, plan),
+            _monitored_jobs(cluster, name, plan),
         ):
             flags = beam_flags(config, endpoint, plan, name)
             try:
@@ -191,17 +191,17 @@ def run(config: FlinkConfig, command: "Command") -> int:
 
 
 def failure(text: str) -> SubmitError | None:
-    """Why Flink could not run a job, from what Beam says; None for a fault of ours, known by a Python traceback."""
-    said = text.partition("failed in state FAILED: ")[2]
-    if not said or "Traceback (most recent call last)" in said:
+    """Return why Flink could not run a job, from Beam's message; None for an error with a Python traceback."""
+    message = text.partition("failed in state FAILED: ")[2]
+    if not message or "Traceback (most recent call last)" in message:
         return None
-    causes = [line.removeprefix("Caused by: ") for line in said.splitlines() if line.startswith("Caused by: ")]
-    reason = causes[-1] if causes else said.splitlines()[0]
+    causes = [line.removeprefix("Caused by: ") for line in message.splitlines() if line.startswith("Caused by: ")]
+    reason = causes[-1] if causes else message.splitlines()[0]
     return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
 def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name: str) -> Plan:
-    """Looks for what would fail late or never. Raises SubmitError."""
+    """Check for problems that would fail late or never. Raise SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]
     parallelism = config.parallelism or slots
@@ -244,7 +244,7 @@ def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name:
 
 @contextmanager
 def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder: Path) -> Iterator[str]:
-    """Where to hand jobs to."""
+    """Yield the address of the job server."""
     if config.job_endpoint:
         if not listens(config.job_endpoint):
             raise SubmitError(f"--job_endpoint {config.job_endpoint}: no job server listens there; leave the flag out")
@@ -266,8 +266,8 @@ def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder
 
 
 @contextmanager
-def _logs_kept(folder: Path) -> Iterator[None]:
-    """Writes what Beam logs to a file beside the job server's log, and keeps both where the reason is not plain."""
+def _log_files(folder: Path) -> Iterator[None]:
+    """Write Beam's log to a file beside the job server's log, and keep both where the error is unclear."""
     handler = logging.FileHandler(folder / "beam.log", encoding="utf-8")
     root = logging.getLogger()
     root.addHandler(handler)
@@ -279,8 +279,8 @@ def _logs_kept(folder: Path) -> Iterator[None]:
         of_the_job = isinstance(error, SubmitError) and isinstance(error.__cause__, RuntimeError)
         if of_the_job or not isinstance(error, (ValueError, OSError, KeyboardInterrupt)):
             kept = Path(tempfile.mkdtemp(prefix="beambert-flink-logs-"))
-            for each in folder.glob("*.log"):
-                shutil.copy(each, kept)
+            for log in folder.glob("*.log"):
+                shutil.copy(log, kept)
             print(f"Logs of Beam and its job server: {kept}", file=sys.stderr)
         raise
     finally:
@@ -290,11 +290,11 @@ def _logs_kept(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _jobs_watched(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[None]:
-    """Tells of each change of state of the jobs while the body runs, and cancels them if it is interrupted."""
+def _monitored_jobs(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[None]:
+    """Print each change of state of the jobs while the body runs, and cancel them if it is interrupted."""
     before = {job["jid"] for job in cluster.jobs(name)}
     over = threading.Event()
-    thread = threading.Thread(target=_tell_states, args=(cluster, name, before, over), daemon=True)
+    thread = threading.Thread(target=_print_states, args=(cluster, name, before, over), daemon=True)
     thread.start()
     try:
         yield
@@ -309,7 +309,7 @@ def _jobs_watched(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[None
         thread.join(_SECONDS_TO_CANCEL)
 
 
-def _tell_states(cluster: FlinkCluster, name: str, before: set[str], over: threading.Event) -> None:
+def _print_states(cluster: FlinkCluster, name: str, before: set[str], over: threading.Event) -> None:
     states: dict[str, str] = {}
     while not over.wait(_SECONDS_BETWEEN_LOOKS):
         # The JobManager may be away for a moment.
@@ -325,14 +325,14 @@ def _tell_states(cluster: FlinkCluster, name: str, before: set[str], over: threa
 
 
 def _cancel(cluster: FlinkCluster, name: str) -> bool:
-    """Ends what still runs of the jobs, and waits until it has ended; whether there was anything."""
+    """Cancel the jobs that still run, wait until they end, and return whether there were any."""
     deadline = time.monotonic() + _SECONDS_TO_CANCEL
-    asked: set[str] = set()
+    canceled: set[str] = set()
     try:
         while running := [job["jid"] for job in cluster.jobs(name) if job["state"] not in FINAL]:
             for jid in running:
-                if jid not in asked:
-                    asked.add(jid)
+                if jid not in canceled:
+                    canceled.add(jid)
                     cluster.cancel(jid)
                     print(f"Flink: cancelling {jid}", file=sys.stderr, flush=True)
             if time.monotonic() > deadline:
@@ -341,4 +341,4 @@ def _cancel(cluster: FlinkCluster, name: str) -> bool:
             time.sleep(0.3)
     except SubmitError as error:
         print(f"Flink: the job could not be cancelled: {error}", file=sys.stderr)
-    return bool(asked)
+    return bool(canceled)

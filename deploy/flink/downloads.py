@@ -23,7 +23,7 @@ from typing import IO
 from beambert_common.atomic_files import open_atomic
 from pipelines.errors import SubmitError
 
-# The newest Flink that a job server of Beam's is to be had for in single jars.
+# The newest Flink for which Beam publishes the job server in single jars.
 FLINK_VERSION = "1.19.3"
 _FLINK_SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
 # Of all that the package holds, what a cluster of Beam's needs.
@@ -86,36 +86,36 @@ org.yaml:snakeyaml:2.2 1467931448a0817696ae2805b7b8b20bfb082652bf9c4efaed528930d
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept: BEAMBERT_CACHE, or the user's cache."""
+    """Return the directory of downloads: BEAMBERT_CACHE, or the user's cache."""
     base = os.environ.get("BEAMBERT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "beambert"
     return Path(base).expanduser() / "flink"
 
 
 def repository() -> str:
-    """The Maven repository: MAVEN_REPOSITORY_URL, or Maven Central."""
+    """Return the URL of the Maven repository: MAVEN_REPOSITORY_URL, or Maven Central."""
     from apache_beam.utils.subprocess_server import JavaJarServer
 
     return (os.environ.get("MAVEN_REPOSITORY_URL") or JavaJarServer.MAVEN_CENTRAL_REPOSITORY).rstrip("/")
 
 
 def maven_path(coordinates: str) -> str:
-    """group:artifact:version -> the place of its jar in a Maven repository."""
+    """Return the path of the jar of group:artifact:version in a Maven repository."""
     group, artifact, version = coordinates.split(":")
     return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
 
 def fetch_flink(cache: Path | None = None) -> Path:
-    """The jars of Flink itself.
+    """Fetch the jars of Flink itself.
 
     Returns:
-        A folder of jars, to be Flink's class path.
+        A folder of jars, the class path of Flink.
 
     Raises:
-        SubmitError: they cannot be fetched, or are not what they should be.
+        SubmitError: they cannot be fetched, or have another digest.
     """
     folder = (cache or cache_directory()) / f"flink-{FLINK_VERSION}"
     if not folder.is_dir():
-        with _made_whole(folder) as made, tempfile.TemporaryDirectory() as temporary:
+        with _atomic_folder(folder) as made, tempfile.TemporaryDirectory() as temporary:
             for name, content in _flink_package(Path(temporary)):
                 with (made / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
@@ -150,18 +150,18 @@ def _flink_package(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def fetch_job_server(cache: Path | None = None) -> Path:
-    """Beam's job server for Flink 1.19, with Flink's own jars.
+    """Fetch Beam's job server for Flink 1.19, with Flink's own jars.
 
     Returns:
-        A folder of jars, to be its class path.
+        A folder of jars, the class path of the job server.
 
     Raises:
-        SubmitError: they cannot be fetched, or are not what they should be.
+        SubmitError: they cannot be fetched, or have another digest.
     """
     flink = fetch_flink(cache)
     folder = flink.with_name(f"job-server-{FLINK_VERSION}")
     if not folder.is_dir():
-        with _made_whole(folder) as made, ThreadPoolExecutor(_CONNECTIONS) as threads:
+        with _atomic_folder(folder) as made, ThreadPoolExecutor(_CONNECTIONS) as threads:
             jars = [line.split() for line in JOB_SERVER_JARS.split("\n") if line]
             list(threads.map(lambda jar: _fetch_jar(maven_path(jar[0]), made, jar[1]), jars))
             for jar in flink.iterdir():
@@ -170,15 +170,15 @@ def fetch_job_server(cache: Path | None = None) -> Path:
 
 
 def published_job_server(flink_version: str, beam_version: str, cache: Path | None = None) -> Path:
-    """The job server as Beam publishes it, one jar, checked against the digest published beside it.
+    """Fetch the job server that Beam publishes, one jar, and check it against the published digest.
 
     Args:
-        flink_version: the first two numbers of it.
-        beam_version: of Beam here.
-        cache: where to keep it.
+        flink_version: the first two numbers of the version of Flink.
+        beam_version: the version of Beam on this machine.
+        cache: directory of downloads.
 
     Raises:
-        SubmitError: there is none for these versions, or it cannot be fetched.
+        SubmitError: no jar is published for these versions, or it cannot be fetched.
     """
     path = maven_path(f"org.apache.beam:beam-runners-flink-{flink_version}-job-server:{beam_version}")
     folder = cache or cache_directory()
@@ -198,19 +198,19 @@ def published_job_server(flink_version: str, beam_version: str, cache: Path | No
 
 
 def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") -> None:
-    """Download a file into a folder. Raises SubmitError if it has another digest."""
+    """Download a file into a folder. Raise SubmitError if it has another digest."""
     url = f"{repository()}/{path}"
     target = folder / path.rsplit("/", 1)[-1]
-    found = hashlib.new(algorithm)
+    checksum = hashlib.new(algorithm)
     with open_atomic(target) as file:
         try:
             with urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310
                 while block := answer.read(1 << 20):
-                    found.update(block)
+                    checksum.update(block)
                     file.write(block)
         except (urllib.error.URLError, OSError) as error:
             raise SubmitError(f"{url} cannot be fetched ({error}); set MAVEN_REPOSITORY_URL to a mirror") from error
-        _require(found.hexdigest() == digest, f"{url} has {algorithm} {found.hexdigest()}, not {digest}")
+        _require(checksum.hexdigest() == digest, f"{url} has {algorithm} {checksum.hexdigest()}, not {digest}")
 
 
 def _require(fine: bool, message: str) -> None:
@@ -219,8 +219,8 @@ def _require(fine: bool, message: str) -> None:
 
 
 @contextmanager
-def _made_whole(folder: Path) -> Iterator[Path]:
-    """A new folder that gets its name when the body has filled it."""
+def _atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that is renamed to its final name after the body has filled it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     made.mkdir()

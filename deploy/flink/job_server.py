@@ -17,32 +17,32 @@ _SECONDS_TO_END = 10.0
 
 
 def find_java(java: str) -> str:
-    """The path of a Java launcher. Raises SubmitError if there is none."""
-    found = shutil.which(java)
-    if not found:
+    """Return the path of a Java launcher. Raise SubmitError if none is found."""
+    path = shutil.which(java)
+    if not path:
         raise SubmitError(
             f"no Java: {java} is not in PATH, and Beam's job server needs it; install Java 17 (on Debian "
             "openjdk-17-jre-headless), or give --job_endpoint of a job server that runs elsewhere"
         )
-    return found
+    return path
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now."""
+    """Return an unused port of this machine."""
     with socket.socket() as listener:
         listener.bind(("localhost", 0))
         return listener.getsockname()[1]
 
 
 def command_line(java: str, jar: Path, master: str, ports: tuple[int, int], artifacts: Path) -> list[str]:
-    """The command that starts a job server.
+    """Return the command that starts a job server.
 
     Args:
         java: the launcher.
-        jar: the job server, or a folder of the jars it is made of.
+        jar: the job server, or a folder of its jars.
         master: URL of the cluster.
         ports: for jobs, for artifacts.
-        artifacts: directory for what is staged.
+        artifacts: directory of staged files.
     """
     program = ["-cp", f"{jar}/*", _MAIN] if jar.is_dir() else ["-jar", str(jar)]
     arguments = {
@@ -59,16 +59,16 @@ def command_line(java: str, jar: Path, master: str, ports: tuple[int, int], arti
 
 @contextmanager
 def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]:
-    """Runs a job server while the body runs.
+    """Run a job server while the body runs.
 
     Args:
         java: the launcher.
-        jar: the job server, or a folder of the jars it is made of.
+        jar: the job server, or a folder of its jars.
         master: URL of the cluster.
-        folder: for what it stages, and its log, `job-server.log`.
+        folder: directory of staged files and of its log, `job-server.log`.
 
     Yields:
-        host:port that jobs are handed to.
+        host:port for job submissions.
 
     Raises:
         SubmitError: it does not start.
@@ -86,8 +86,8 @@ def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]
         deadline = time.monotonic() + _SECONDS_TO_START
         while not listens(address):
             if server.poll() is not None or time.monotonic() > deadline:
-                said = "it has ended" if server.poll() is not None else "it does not answer"
-                raise SubmitError(f"Beam's job server does not start: {said}; {_said(log)}")
+                reason = "it has ended" if server.poll() is not None else "it does not answer"
+                raise SubmitError(f"Beam's job server does not start: {reason}; {_most_useful_line(log)}")
             time.sleep(0.2)
         yield address
     finally:
@@ -99,8 +99,8 @@ def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]
             server.wait()
 
 
-def _said(log: Path) -> str:
-    """What it said that tells most: the first line that names an error, or the last."""
+def _most_useful_line(log: Path) -> str:
+    """Return the most useful line of the log: the first that names an error, or the last."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if "Exception" in line or "Error" in line]
     return f"it said: {(telling or lines or ['nothing'])[0][:300]}"

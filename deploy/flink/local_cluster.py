@@ -60,12 +60,12 @@ _MEMORY = {
 
 
 def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) -> dict[str, Any]:
-    """What config.yaml says.
+    """Return the content of config.yaml.
 
     Args:
-        folder: for Flink's temporary files.
-        task_managers: how many there are to be.
-        rest_port, rpc_port: of the JobManager.
+        folder: directory of Flink's temporary files.
+        task_managers: number of TaskManagers.
+        rest_port, rpc_port: ports of the JobManager.
     """
     hosts = {f"{name}.{kind}": "localhost" for name in ("jobmanager", "taskmanager") for kind in ("bind-host",)}
     return {
@@ -107,7 +107,7 @@ class LocalCluster:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Ports and process ids; empty where no cluster was started."""
+        """Return ports and process ids; empty where no cluster was started."""
         try:
             return read(self.folder / _STATE, dict[str, Any])
         except FileNotFoundError:
@@ -119,19 +119,19 @@ class LocalCluster:
 
     @property
     def master(self) -> str:
-        """host:port for --flink_master."""
+        """Return host:port for --flink_master."""
         return f"localhost:{self.state['rest_port']}"
 
     @property
     def worker_pool(self) -> str:
-        """host:port for --environment_config."""
+        """Return host:port for --environment_config."""
         return f"localhost:{self.state['pool_port']}"
 
     def up(self, task_managers: int = 2, rest_port: int = 8081, pool_port: int = DEFAULT_PORT) -> None:
-        """Starts everything and waits until the cluster has all its slots.
+        """Start all processes and wait until the cluster has all its slots.
 
         Raises:
-            SubmitError: a port is taken, there is no Java, or it does not start.
+            SubmitError: a port is taken, Java is missing, or the cluster does not start.
         """
         running = [name for name in self.state.get("processes", {}) if self._runs(name)]
         if running:
@@ -165,7 +165,7 @@ class LocalCluster:
             raise
 
     def down(self) -> None:
-        """Ends every process."""
+        """End every process."""
         names = list(self.state.get("processes", {}))
         for name in names:
             self._signal(name, signal.SIGTERM)
@@ -178,21 +178,21 @@ class LocalCluster:
             self._save({**self.state, "processes": {}})
 
     def kill_task_manager(self, number: int) -> None:
-        """Kills a TaskManager with SIGKILL; its Python workers find that out themselves."""
+        """Kill a TaskManager with SIGKILL; its Python workers detect that themselves."""
         name = f"taskmanager-{number}"
         if not self._runs(name):
             raise SubmitError(f"no {name} runs in {self.folder}")
         self._signal(name, signal.SIGKILL)
 
     def start_task_manager(self, number: int) -> None:
-        """Starts one that was killed, or one more."""
+        """Start a TaskManager that was killed, or another one."""
         name = f"taskmanager-{number}"
         if self._runs(name):
             raise SubmitError(f"{name} runs already in {self.folder}")
         self._start(name, self._task_manager())
 
     def await_slots(self, number: int) -> None:
-        """Waits until that many TaskManagers have registered."""
+        """Wait until N TaskManagers have registered."""
         self._await(f"{number} slot(s)", lambda: FlinkCluster(self.master).overview()["slots-total"] >= number)
 
     def _task_manager(self) -> list[str]:
@@ -212,7 +212,7 @@ class LocalCluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         state = self.state
-        state["processes"][name] = [process.pid, _started(process.pid)]
+        state["processes"][name] = [process.pid, _start_time(process.pid)]
         self._save(state)
 
     def _save(self, state: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ class LocalCluster:
 
     def _runs(self, name: str) -> bool:
         pid, started = self.state.get("processes", {}).get(name, (0, None))
-        return bool(pid) and _started(pid) == started is not None
+        return bool(pid) and _start_time(pid) == started is not None
 
     def _signal(self, name: str, number: int) -> None:
         if self._runs(name):
@@ -236,13 +236,13 @@ class LocalCluster:
                 pass
             dead = [name for name in self.state["processes"] if not self._runs(name)]
             if dead or time.monotonic() > deadline:
-                told = f"{dead[0]} has ended" if dead else "it takes too long"
-                raise SubmitError(f"waiting for {what}: {told}; see the logs in {self.folder / 'log'}")
+                reason = f"{dead[0]} has ended" if dead else "it takes too long"
+                raise SubmitError(f"waiting for {what}: {reason}; see the logs in {self.folder / 'log'}")
             time.sleep(0.2)
 
 
-def _started(pid: int) -> str | None:
-    """When a process was started, in the kernel's ticks; None for one that has ended. Process ids are used again."""
+def _start_time(pid: int) -> str | None:
+    """Return the start time of a process in kernel ticks; None if it has ended. Process ids are reused."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -252,7 +252,7 @@ def _started(pid: int) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("up", "down", "kill-taskmanager", "start-taskmanager"))
     parser.add_argument("number", type=int, nargs="?", default=1, help="which TaskManager (default: 1)")

@@ -22,13 +22,13 @@ _GONE = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SH
 def environment(
     worker_id: str, logging: str, control: str, info: beam_provision_api_pb2.ProvisionInfo
 ) -> dict[str, str]:
-    """The variables by which Beam's `sdk_worker_main` is told what to do.
+    """Return the environment variables that configure Beam's `sdk_worker_main`.
 
     Args:
-        worker_id: by which the runner knows this worker.
-        logging: host:port that log records go to.
-        control: host:port that work comes from.
-        info: what the runner says of the job.
+        worker_id: id of this worker at the runner.
+        logging: host:port of the log service.
+        control: host:port of the control service.
+        info: the runner's description of the job.
     """
     return {
         "WORKER_ID": worker_id,
@@ -44,9 +44,9 @@ def _descriptor(address: str) -> str:
 
 
 def _end_with_runner(channel: grpc.Channel) -> None:
-    """Ends this process as soon as the runner is gone, whatever it is at.
+    """End this process as soon as the runner is gone, whatever its state.
 
-    A TaskManager that was killed leaves its worker in the middle of a bundle, whose work another does again.
+    A TaskManager that was killed leaves its worker in the middle of a bundle, which another worker repeats.
     """
     connected = False
 
@@ -60,7 +60,7 @@ def _end_with_runner(channel: grpc.Channel) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Works until the runner has no more to do."""
+    """Work until the runner has no more work."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("id", "logging_endpoint", "provision_endpoint", "control_endpoint"):
         parser.add_argument(f"--{name}", required=True)

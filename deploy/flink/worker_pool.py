@@ -35,7 +35,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StartWorkerResponse:
-        """Starts one; it reports to the runner itself."""
+        """Start a worker, which registers with the runner itself."""
         command = [
             *(sys.executable, "-m", "deploy.flink.worker", f"--id={request.worker_id}"),
             f"--logging_endpoint={request.logging_endpoint.url}",
@@ -62,7 +62,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StopWorker(
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """Ends one; it may have ended already, and one whose connection was made anew ends of itself."""
+        """End a worker; it may have ended already, and one whose connection was replaced ends by itself."""
         with self._lock:
             worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker:
@@ -70,7 +70,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def stop_all(self) -> None:
-        """Ends every worker."""
+        """End every worker."""
         with self._lock:
             workers, self._workers = list(self._workers.values()), {}
         for worker in workers:
@@ -88,7 +88,7 @@ def _end(worker: "subprocess.Popen[bytes]") -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serves until SIGTERM or Ctrl-C; the workers end with it."""
+    """Serve until SIGTERM or Ctrl-C; the workers end with the pool."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="where TaskManagers ask (default: %(default)s)")
     parser.add_argument(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from beambert_common.flags import (
+from beambert_common.command_line.flags import (
     accept_old_name,
     batch_size,
     copies,
@@ -14,7 +14,7 @@ from beambert_common.flags import (
     sequence_length,
     vocabulary_size,
 )
-from beambert_common.path_flags import ANY_PATH, LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_PATH
 from bert_model.config import ConfigError, resolve
 from deploy.plan.config import PlanConfig
 from deploy.plan.data import plan_data
@@ -32,7 +32,7 @@ from deploy.plan.table import (
     text_lines,
     training_lines,
 )
-from deploy.plan.text_estimate import BYTES_A_WORD, Text, text_on_paper
+from deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
 from deploy.plan.training import find_accelerator, plan_training
 from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
 from pipelines.instances import options as pretraining_options
@@ -49,7 +49,7 @@ _UTILIZATION = 0.45
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert plan`."""
+    """Add the flags of `beambert plan`."""
     group = parser.add_argument_group("the text: one of the first three")
     group.add_argument("--corpus_bytes", type=positive_float, metavar="N", help="bytes of text, such as 1e12 for 1 TB")
     group.add_argument("--words", type=positive_float, metavar="N", help="words of text, such as 3.3e9")
@@ -194,15 +194,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> PlanConfig:
-    """Return what the flags ask for. Raises SubmitError, DatasetError or TrainingError for a mistake in them."""
+    """Return the configuration. Raise SubmitError, DatasetError or TrainingError for invalid flags."""
     return PlanConfig.from_args(args)
 
 
 def run(config: PlanConfig) -> int:
-    """Runs the command.
+    """Run the command.
 
     Raises:
-        SubmitError, ConfigError, DatasetError, TrainingError, SourceError, VocabularyError: a mistake in the flags.
+        SubmitError, ConfigError, DatasetError, TrainingError, SourceError, VocabularyError: invalid flags.
     """
     lines, warnings = make_plan(config)
     print(as_json(lines, warnings) if config.json else as_text(lines, warnings))
@@ -210,7 +210,7 @@ def run(config: PlanConfig) -> int:
 
 
 def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
-    """The lines of the plan, and its warnings. Raises as `run` does."""
+    """Return the lines of the plan and its warnings. Raise as `run` does."""
     pretraining = config.training
     # Other commands may leave these two out.
     assert pretraining.model is not None
@@ -220,7 +220,7 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     vocab_size = _vocab_size(config.vocab_size, config.vocab_file)
     model = resolve(pretraining.model, vocab_size)
     options = config.examples_by_length()
-    lengths = [each.max_seq_length for each in options]
+    lengths = [examples.max_seq_length for examples in options]
     if max(lengths) > model.max_position_embeddings:
         raise ConfigError(
             f"sequences of {max(lengths)} are longer than the {model.max_position_embeddings} positions of --model "
@@ -237,7 +237,7 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
         learns_vocabulary=not config.vocab_file,
     )
     cloud = plan_cloud(data, config.workers, config.cpu_factor)
-    predictions = [each.max_predictions_per_seq for each in options]
+    predictions = [examples.max_predictions_per_seq for examples in options]
     rows = [length.rows for length in data.lengths]
     training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or _UTILIZATION)
     batch_sizes = [max(stage.batch_size for stage in stages if stage.data == place) for place in range(len(lengths))]
@@ -262,6 +262,6 @@ def _text(config: PlanConfig, vocab_size: int) -> Text:
         )
     if config.words:
         text_bytes = config.words * BYTES_A_WORD
-        return text_on_paper(text_bytes, config.document_bytes, vocab_size, f"{count(config.words)} words were given")
+        return estimate_text(text_bytes, config.document_bytes, vocab_size, f"{count(config.words)} words were given")
     assert config.corpus_bytes is not None
-    return text_on_paper(config.corpus_bytes, config.document_bytes, vocab_size, "was given")
+    return estimate_text(config.corpus_bytes, config.document_bytes, vocab_size, "was given")

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from beambert_common.flag_config import FlagConfig, flag_values
+from beambert_common.command_line.flag_config import FlagConfig, flag_values
 from deploy.plan.dataflow_cost import CPU_FACTOR
 from deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
 from pipelines.errors import SubmitError

@@ -26,11 +26,11 @@ _BLOCKS_OF_TEXT = {4_300: 0.600, 5_200: 0.581, 18_000: 0.480, 190_000: 0.440, 1_
 # Characters that a reader holds before they go out as blocks (`pipelines.corpus.reading`).
 _FLUSHED_BYTES = 32 << 20
 # CPU seconds for a MB of text (`make bench-scale`, `make bench-data`): reading, cleaning, segmenting, deduplicating,
-# writing and counting words; reading and tokenising a shard of the corpus; sampling, masking and writing one copy.
+# writing and counting words; reading and tokenizing a shard of the corpus; sampling, masking and writing one copy.
 CORPUS_SECONDS = 0.20
 TOKENIZE_SECONDS = 0.025
-DUPLICATE_SECONDS = 0.010
-# Of a vocabulary learnt from 2 million words, the most there are (docs/VOCABULARY.md); it runs in one place.
+COPY_SECONDS = 0.010
+# Of a vocabulary learned from 2 million words, the maximum (docs/VOCABULARY.md); it runs in one process.
 LEARN_SECONDS = 138.0
 _WORDS_LEARNED_FROM = 2_000_000
 
@@ -40,11 +40,11 @@ class LengthPlan(NamedTuple):
 
     Attributes:
         row_length: positions of a row.
-        predictions: room for masked pieces in a row.
+        predictions: maximum number of masked tokens in a row.
         instances: of one copy of the training text.
-        rows: likewise; fewer where rows are packed.
+        rows: the same for rows; fewer with packing.
         fill: share of the positions that is not padding.
-        examples: rows of all shards, held out ones too.
+        examples: rows of all shards, of both splits.
         files: shards.
         bytes: of all shards.
     """
@@ -64,7 +64,7 @@ class DataPlan(NamedTuple):
 
     Attributes:
         partitions: of the training text.
-        corpus_shards: of it and of the held-out text.
+        corpus_shards: shards of both splits.
         largest_partition: expected bytes of text in the largest.
         partition_memory: bytes of a process that makes it into shards.
         corpus_bytes: Parquet.
@@ -72,7 +72,7 @@ class DataPlan(NamedTuple):
         cpu_seconds: of both jobs, on a core of the machine that was measured.
         serial_seconds: of these, what one worker does alone while the others wait.
         shuffle_bytes: written to the shuffle.
-        held_out_documents: documents held out.
+        validation_documents: documents in the validation split.
     """
 
     partitions: int
@@ -84,16 +84,16 @@ class DataPlan(NamedTuple):
     cpu_seconds: float
     serial_seconds: float
     shuffle_bytes: float
-    held_out_documents: float
+    validation_documents: float
 
     @property
     def files(self) -> int:
-        """Shards of all lengths."""
+        """Return the number of shards of all lengths."""
         return sum(length.files for length in self.lengths)
 
     @property
     def shard_bytes(self) -> float:
-        """Of all lengths."""
+        """Return the bytes of the shards of all lengths."""
         return sum(length.bytes for length in self.lengths)
 
 
@@ -106,26 +106,27 @@ def plan_data(
     validation_fraction: float = 0.02,
     learns_vocabulary: bool = True,
 ) -> DataPlan:
-    """Plans both jobs.
+    """Estimate both data jobs.
 
     Args:
-        text: what there is to read.
-        options: of the second job, once for each length of rows.
-        vocab_size: pieces.
-        num_partitions: instead of what the corpus job would choose.
-        validation_fraction: share of the documents held out.
-        learns_vocabulary: whether the vocabulary is learnt rather than given.
+        text: estimate of the input.
+        options: options of the second job, one for each row length.
+        vocab_size: number of tokens in the vocabulary.
+        num_partitions: number of partitions; None for the corpus job's own choice.
+        validation_fraction: fraction of the documents in the validation split.
+        learns_vocabulary: whether the vocabulary is learned rather than read from a file.
     """
     partitions = num_partitions or text.num_partitions
     validation_shards = max(1, round(partitions * validation_fraction)) if validation_fraction else 0
     lengths = [
-        _plan_length(text, each, vocab_size, partitions, validation_shards, validation_fraction) for each in options
+        _plan_length(text, examples, vocab_size, partitions, validation_shards, validation_fraction)
+        for examples in options
     ]
     megabytes = text.bytes / 1e6
     learning = min(1.0, _distinct_words(text.words) / _WORDS_LEARNED_FROM) * LEARN_SECONDS if learns_vocabulary else 0.0
     cpu_seconds = megabytes * CORPUS_SECONDS + learning
-    for each in options:
-        cpu_seconds += megabytes * (TOKENIZE_SECONDS + DUPLICATE_SECONDS * each.dupe_factor)
+    for examples in options:
+        cpu_seconds += megabytes * (TOKENIZE_SECONDS + COPY_SECONDS * examples.dupe_factor)
     largest = largest_partition(text, partitions, validation_fraction)
     return DataPlan(
         partitions=partitions,
@@ -136,8 +137,8 @@ def plan_data(
         lengths=lengths,
         cpu_seconds=cpu_seconds,
         serial_seconds=learning,
-        shuffle_bytes=text.bytes * _blocks_of_text(text, partitions + validation_shards),
-        held_out_documents=text.documents * validation_fraction,
+        shuffle_bytes=text.bytes * _compressed_ratio(text, partitions + validation_shards),
+        validation_documents=text.documents * validation_fraction,
     )
 
 
@@ -154,7 +155,7 @@ def _plan_length(
     lengths, row_length = instances.lengths, options.max_seq_length
     rows = len(pack(lengths, row_length, options.max_instances_per_row, rng)) if options.pack else len(lengths)
     fill = float(lengths.sum()) / max(rows * row_length, 1)
-    everything = text.pieces / float(text.sentence_pieces.sum())
+    everything = text.tokens / float(text.sentence_tokens.sum())
     training = everything * (1 - validation_fraction)
     examples = rows * (training * options.dupe_factor + everything * validation_fraction)
     return LengthPlan(
@@ -170,18 +171,18 @@ def _plan_length(
 
 
 def _record_bytes(options: PretrainingDataOptions, row_length: int, vocab_size: int) -> float:
-    """Bytes of an example: exact for padded TFRecord, else by the share that was measured."""
+    """Return the bytes of an example: exact for padded TFRecord, else by the measured ratio."""
     padded = ExampleEncoder(options, row_length, vocab_size).record_bytes
     kind = "parquet" if options.format == "parquet" else options.compression
     return padded * _OF_PADDED.get(kind, 1.0)
 
 
 def largest_partition(text: Text, partitions: int, validation_fraction: float = 0.0) -> float:
-    """Bytes that the largest of the partitions is expected to hold.
+    """Return the expected bytes of the largest partition.
 
-    A partition is a sum of documents drawn by hash: the mean, and as many standard deviations as the largest of so many
-    normal numbers lies above it, and no less than the largest document of the sample. `make bench-scale` holds this
-    against simulated partitions.
+    A partition is a sum of documents drawn by hash. The estimate is the mean plus the standard deviations by which the
+    largest of N normal numbers exceeds it, at least the largest document of the sample. `make bench-scale` checks it
+    with simulated partitions.
     """
     mean = text.bytes * (1 - validation_fraction) / partitions
     sizes = text.document_bytes.astype(np.float64)
@@ -190,10 +191,10 @@ def largest_partition(text: Text, partitions: int, validation_fraction: float = 
     return min(text.bytes, max(mean + math.sqrt(2 * math.log(partitions)) * spread, float(sizes.max())))
 
 
-def _blocks_of_text(text: Text, shards: int) -> float:
-    """What compression leaves of a byte of text that goes through the shuffle.
+def _compressed_ratio(text: Text, shards: int) -> float:
+    """Return the compressed size of a byte of text in the shuffle.
 
-    Documents that are flushed together are one block for each shard that any of them belongs to.
+    Documents that are flushed together form one block for each of their shards.
     """
     documents = _FLUSHED_BYTES / float(text.document_bytes.mean())
     blocks = shards * -math.expm1(-documents / shards)
@@ -202,5 +203,6 @@ def _blocks_of_text(text: Text, shards: int) -> float:
 
 
 def _distinct_words(words: float) -> float:
-    """Heaps's law through the two corpora of docs/VOCABULARY.md: 130,935 in 4.8 million words, 293,035 in 16."""
+    """Return the number of distinct words by Heaps's law."""
+    # Fits two English corpora: 130,935 distinct in 4.8 million words, 293,035 in 16 million.
     return 130_935 * (words / 4.8e6) ** 0.67

@@ -29,7 +29,7 @@ class CloudPlan(NamedTuple):
         vcpu_hours, memory_gb_hours, disk_gb_hours: of all workers, from the first to the last minute.
         hours: on the clock.
         shuffle_bytes: processed, which is written and read.
-        writes: objects created, renamed and noted.
+        writes: objects created, renamed and written as completion markers.
     """
 
     workers: int
@@ -43,12 +43,12 @@ class CloudPlan(NamedTuple):
 
 
 def plan_cloud(data: DataPlan, workers: int | None, cpu_factor: float) -> CloudPlan:
-    """Plans both jobs on Dataflow.
+    """Estimate both jobs on Dataflow.
 
     Args:
-        data: the build.
-        workers: machines, or None for as many as end it in about an hour.
-        cpu_factor: seconds of a vCPU there for a CPU second here.
+        data: estimate of the data jobs.
+        workers: number of machines; None for a number that finishes in about an hour.
+        cpu_factor: seconds of a Dataflow vCPU for one CPU second of this machine.
     """
     even = (data.cpu_seconds - data.serial_seconds) * cpu_factor / 3600
     if workers is None:

@@ -19,8 +19,8 @@ class Price(NamedTuple):
     """A line of the table.
 
     Attributes:
-        price: dollars a unit.
-        spot: likewise where it may be taken away at any time; None where that is not for sale or not known.
+        price: dollars per unit.
+        spot: price of a preemptible unit; None if not offered or unknown.
         read: the day it was looked up.
         source: where.
         verified: whether the seller's own page was at hand.
@@ -45,7 +45,7 @@ class Prices(NamedTuple):
 
 
 def load_prices(path: str | None) -> Prices:
-    """Reads the table that comes with beambert, or another.
+    """Read the table of prices of beambert, or another.
 
     Raises:
         SubmitError: no such file, no TOML, or a line that is missing or not understood; the message names it.

@@ -24,7 +24,7 @@ class Line(NamedTuple):
         name: what it is, one word or several.
         value: a number, for --json.
         shown: the number as people read it.
-        how: the arithmetic behind it, or where it comes from.
+        how: the arithmetic, or the source.
     """
 
     section: str
@@ -35,14 +35,14 @@ class Line(NamedTuple):
 
 
 def text_lines(text: Text) -> list[Line]:
-    """What there is to read."""
+    """Return the lines about the input."""
     section, origin = "The text", text.origin
     mean = text.bytes / text.documents
     lines = [
         Line(section, "bytes", text.bytes, size(text.bytes), origin),
         Line(section, "documents", text.documents, count(text.documents), f"of {size(mean)} on average"),
         Line(section, "words", text.words, count(text.words), f"{text.bytes / text.words:.2f} bytes each"),
-        Line(section, "pieces", text.pieces, count(text.pieces), f"{text.pieces_a_word:.3f} a word"),
+        Line(section, "pieces", text.tokens, count(text.tokens), f"{text.tokens_per_word:.3f} a word"),
     ]
     if text.files:
         stored = f"{size(text.stored_bytes)}, {text.bytes / text.stored_bytes:.2f} bytes of text for each"
@@ -51,7 +51,7 @@ def text_lines(text: Text) -> list[Line]:
 
 
 def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction: float) -> list[Line]:
-    """Partitions, examples and shards."""
+    """Return the lines about partitions, examples and shards."""
     section = "The data"
     mean = text.bytes / data.partitions
     lines = [
@@ -70,7 +70,7 @@ def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction
     for length in data.lengths:
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
         instances = (
-            f"of one copy, {text.pieces * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
+            f"of one copy, {text.tokens * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
             f"each; positions filled {length.fill:.0%}"
         )
         shards = f"{data.partitions:,} partitions x {dupe_factor} copies, and the held-out ones"
@@ -85,7 +85,7 @@ def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction
 
 
 def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Line]:
-    """Workers, hours and shuffle."""
+    """Return the lines about workers, hours and shuffle."""
     section = "Building it on Dataflow"
     serial = f", {data.serial_seconds:,.0f} of them the vocabulary's, in one place" if data.serial_seconds else ""
     vcpus = cloud.workers * cloud.vcpus
@@ -131,7 +131,7 @@ def training_lines(
     *,
     utilization_is_given: bool,
 ) -> list[Line]:
-    """Updates, epochs, operations and hours."""
+    """Return the lines about steps, epochs, operations and hours."""
     section, cost = "Training", training.cost
     lines = [
         Line(section, "updates", cost.updates, count(cost.updates), f"{model}, {count(cost.sequences)} sequences"),
@@ -187,7 +187,7 @@ def bill_lines(
     *,
     spot: bool,
 ) -> list[Line]:
-    """What each of it costs, and all together; what has no price is left out of the sum and says so."""
+    """Return the cost of each item and the sum, which names the items without a price."""
     section = "The bill"
     flow, storage = prices.dataflow, prices.storage
     kept = (data.corpus_bytes + data.shard_bytes) / 1e9
@@ -231,23 +231,23 @@ def _unit(accelerator: Accelerator) -> str:
 
 
 def as_text(lines: Sequence[Line], warnings: Sequence[str]) -> str:
-    """The plan for people: sections, a line each, its arithmetic beside it."""
+    """Format the plan as text: sections, one item a line with its arithmetic."""
     names = max(len(line.name) for line in lines)
     shown = max(len(line.shown) for line in lines)
-    told: list[str] = []
+    output: list[str] = []
     section = ""
     for line in lines:
         if line.section != section:
             section = line.section
-            told.append(f"\n{section}" if told else section)
-        told.append(f"  {line.name:<{names}}  {line.shown:>{shown}}   {line.how}")
+            output.append(f"\n{section}" if output else section)
+        output.append(f"  {line.name:<{names}}  {line.shown:>{shown}}   {line.how}")
     if warnings:
-        told += ["\nWarnings", *(f"  - {warning}" for warning in warnings)]
-    return "\n".join(told)
+        output += ["\nWarnings", *(f"  - {warning}" for warning in warnings)]
+    return "\n".join(output)
 
 
 def as_json(lines: Sequence[Line], warnings: Sequence[str]) -> str:
-    """The plan for programs: numbers by section and name (null where unknown), and the warnings."""
+    """Format the plan as JSON: numbers by section and name (null where unknown), and the warnings."""
     content: dict[str, Any] = {}
     for line in lines:
         content.setdefault(line.section, {})[line.name] = None if math.isnan(line.value) else line.value
@@ -255,7 +255,7 @@ def as_json(lines: Sequence[Line], warnings: Sequence[str]) -> str:
 
 
 def count(value: float) -> str:
-    """A number of things, to three digits."""
+    """Format a count to three digits."""
     for unit, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if value >= unit:
             return f"{value / unit:,.3g} {name}"
@@ -263,7 +263,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes, to three digits."""
+    """Format a number of bytes to three digits."""
     for unit, name in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= unit:
             return f"{float(f'{value / unit:.3g}'):,g} {name}"
@@ -271,5 +271,5 @@ def size(value: float) -> str:
 
 
 def money(value: float) -> str:
-    """Dollars."""
+    """Format an amount in dollars."""
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"

@@ -1,7 +1,7 @@
-"""The text of a corpus on paper: how much there is and what it is like, from a size alone.
+"""Estimate of a corpus and its properties from a size alone.
 
-What is not said is taken from English Wikipedia (2015, 61 MB, 3,956 articles), as `make bench-scale` measures it. This
-file imports neither Beam nor TensorFlow; `plan_sample.py` looks into files instead.
+Unspecified values are taken from English Wikipedia (2015, 61 MB, 3,956 articles), as `make bench-scale` measures it.
+This module imports neither Beam nor TensorFlow; `text_sample.py` reads files instead.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from pipelines.instances.instances import TokenizedDocuments, from_sentences
 
 BYTES_A_WORD = 6.27
 WIKIPEDIA_DOCUMENT_BYTES = 15_462
-# Pieces for each word between blanks, by pieces in the vocabulary: learnt on five sixths of the articles, measured on
-# the rest. Punctuation counts as pieces of the word it stands at.
+# Tokens per word between blanks, by vocabulary size: learned on five sixths of the articles, measured on
+# the rest. Punctuation counts as tokens of the adjacent word.
 _PIECES_A_WORD = {
     2_000: 2.312,
     4_000: 1.770,
@@ -59,7 +59,7 @@ class Text:
         num_partitions: as many as the corpus job chooses by the files' sizes, before it has read them.
         document_bytes: int64 [D], of the sample.
         document_sentences: int64 [D], sentences of each document of the sample.
-        sentence_pieces: int64 [S], pieces of each sentence of the sample.
+        sentence_tokens: int64 [S], tokens of each sentence of the sample.
         sample_words: words of the sample.
         origin: where this comes from, in words.
     """
@@ -72,40 +72,40 @@ class Text:
     num_partitions: int
     document_bytes: np.ndarray
     document_sentences: np.ndarray
-    sentence_pieces: np.ndarray
+    sentence_tokens: np.ndarray
     sample_words: int
     origin: str
 
     @property
-    def pieces_a_word(self) -> float:
-        """WordPiece pieces for a word between blanks."""
-        return float(self.sentence_pieces.sum()) / self.sample_words
+    def tokens_per_word(self) -> float:
+        """Return the WordPiece tokens per word."""
+        return float(self.sentence_tokens.sum()) / self.sample_words
 
     @property
-    def pieces(self) -> float:
-        """Of all the text."""
-        return self.words * self.pieces_a_word
+    def tokens(self) -> float:
+        """Return the tokens of the whole text."""
+        return self.words * self.tokens_per_word
 
     def tokenized(self) -> TokenizedDocuments:
-        """The sample as the sampler of instances takes it; the pieces themselves are all 0, for only lengths matter."""
-        starts = np.concatenate([[0], np.cumsum(self.sentence_pieces)]).astype(np.int64)
+        """Return the sample as input of the sampler of instances; all token ids are 0, as only lengths matter."""
+        starts = np.concatenate([[0], np.cumsum(self.sentence_tokens)]).astype(np.int64)
         return from_sentences(np.zeros(int(starts[-1]), np.int32), starts, self.document_sentences)
 
 
-def pieces_a_word(vocab_size: int) -> float:
-    """Pieces for each word of English between blanks, between the measured sizes on a line over the logarithm."""
+def tokens_per_word(vocab_size: int) -> float:
+    """Return the tokens per word of English text, interpolated over the logarithm of the vocabulary size."""
     sizes = [math.log(size) for size in _PIECES_A_WORD]
     return float(np.interp(math.log(vocab_size), sizes, list(_PIECES_A_WORD.values())))
 
 
-def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, origin: str) -> Text:
-    """Text like that of Wikipedia.
+def estimate_text(text_bytes: float, document_bytes: float, vocab_size: int, origin: str) -> Text:
+    """Return an estimate for text like that of Wikipedia.
 
     Args:
-        text_bytes: of all.
-        document_bytes: the mean of a document; lengths spread about it as those of articles do.
-        vocab_size: pieces.
-        origin: where the size comes from.
+        text_bytes: bytes of the whole text.
+        document_bytes: mean size of a document; sizes are distributed as those of articles.
+        vocab_size: number of tokens in the vocabulary.
+        origin: source of the size.
     """
     words = text_bytes / BYTES_A_WORD
     # One document at least, however large it is said to be.
@@ -121,7 +121,7 @@ def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, ori
     sentences = np.maximum(1, np.rint(words_shown / mean_sentence)).astype(np.int64)
     total = int(sentences.sum())
     sentence_words = np.interp(rng.permutation((np.arange(total) + 0.5) / total), _QUANTILES, _SENTENCE_WORDS)
-    pieces = np.maximum(1, np.rint(sentence_words * pieces_a_word(vocab_size))).astype(np.int64)
+    tokens = np.maximum(1, np.rint(sentence_words * tokens_per_word(vocab_size))).astype(np.int64)
     return Text(
         bytes=text_bytes,
         words=words,
@@ -131,7 +131,7 @@ def text_on_paper(text_bytes: float, document_bytes: float, vocab_size: int, ori
         num_partitions=choose_num_partitions(round(text_bytes)),
         document_bytes=np.rint(sizes).astype(np.int64),
         document_sentences=sentences,
-        sentence_pieces=pieces,
+        sentence_tokens=tokens,
         sample_words=round(float(sentence_words.sum())),
         origin=origin,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from deploy.plan.text_estimate import Text, pieces_a_word
+from deploy.plan.text_estimate import Text, tokens_per_word
 from pipelines.commands import corpus
 from pipelines.commands.corpus_config import corpus_config
 from pipelines.corpus.options import CorpusOptions
@@ -36,13 +36,13 @@ _SEED = 20181011
 def sample_text(
     patterns: list[str], input_format: str, text_field: str, language: str, vocab_size: int, vocab_file: str | None
 ) -> Text:
-    """Reads a sample, cleaned and segmented as `beambert corpus` does without further flags.
+    """Read a sample, cleaned and segmented as by `beambert corpus` with default flags.
 
     Args:
-        patterns: of files, as --input takes them.
-        input_format, text_field, language: as the flags of the corpus job.
-        vocab_size: pieces, where there is no file.
-        vocab_file: vocabulary to count pieces with; None to take English text's at that size.
+        patterns: file patterns, as of --input.
+        input_format, text_field, language: flags of the corpus job.
+        vocab_size: number of tokens in the vocabulary, where no file is given.
+        vocab_file: vocabulary to count tokens with; None for the ratio of English text at that size.
 
     Raises:
         SourceError: no such file, none that can be read, or no document in what was read.
@@ -53,42 +53,42 @@ def sample_text(
         vocabulary = Vocabulary.from_bytes(read_bytes(vocab_file), vocab_file)
         tokenizer = Tokenizer(vocabulary, options.do_lower_case and not vocabulary.has_capitals())
     total = np.zeros(3)  # bytes, words, documents
-    found = _Sample()
-    opened = 0
+    sample = _Sample()
+    num_read = 0
     kinds: dict[tuple[str, str], list[Input]] = {}
-    for each in inputs:
-        kinds.setdefault((each.origin, Path(each.path).suffix), []).append(each)
+    for file in inputs:
+        kinds.setdefault((file.origin, Path(file.path).suffix), []).append(file)
     # Text expands by kind of file, so each kind is reckoned up by itself.
     for files in kinds.values():
-        some, of_bytes = _Sample(), 0
+        kind_sample, of_bytes = _Sample(), 0
         for number in np.random.default_rng(_SEED).permutation(len(files)):
-            opened += 1
-            for documents, stored in _pieces_of(files[number], options):
-                some.add(documents, options)
+            num_read += 1
+            for documents, stored in _read_parts(files[number], options):
+                kind_sample.add(documents, options)
                 of_bytes += stored
-            if sum(some.document_bytes) >= _ENOUGH_TEXT / len(kinds):
+            if sum(kind_sample.document_bytes) >= _ENOUGH_TEXT / len(kinds):
                 break
-        total += some.size() * (sum(each.bytes for each in files) / of_bytes)
-        found.extend(some)
-    if not found.document_bytes:
-        raise SourceError(f"--input {patterns[0]} holds no document in {opened} file(s) that were looked into")
-    words = np.array([len(sentence.split()) for sentence in found.sentences])
+        total += kind_sample.size() * (sum(file.bytes for file in files) / of_bytes)
+        sample.extend(kind_sample)
+    if not sample.document_bytes:
+        raise SourceError(f"--input {patterns[0]} holds no document in {num_read} file(s) that were looked into")
+    words = np.array([len(sentence.split()) for sentence in sample.sentences])
     if tokenizer:
-        pieces = np.diff(tokenizer.encode_batch(found.sentences)[1])
+        tokens = np.diff(tokenizer.encode_batch(sample.sentences)[1])
     else:
-        pieces = np.maximum(1, np.rint(words * pieces_a_word(vocab_size)))
+        tokens = np.maximum(1, np.rint(words * tokens_per_word(vocab_size)))
     return Text(
         bytes=float(total[0]),
         words=float(total[1]),
         documents=float(total[2]),
         files=len(inputs),
-        stored_bytes=sum(each.bytes for each in inputs),
+        stored_bytes=sum(file.bytes for file in inputs),
         num_partitions=options.num_partitions,
-        document_bytes=np.array(found.document_bytes, np.int64),
-        document_sentences=np.array(found.document_sentences, np.int64),
-        sentence_pieces=pieces.astype(np.int64),
+        document_bytes=np.array(sample.document_bytes, np.int64),
+        document_sentences=np.array(sample.document_sentences, np.int64),
+        sentence_tokens=tokens.astype(np.int64),
         sample_words=int(words.sum()),
-        origin=f"{sum(found.document_bytes) / 1e6:,.1f} MB read in {opened:,} of {len(inputs):,} file(s)",
+        origin=f"{sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of {len(inputs):,} file(s)",
     )
 
 
@@ -119,14 +119,14 @@ class _Sample:
         self.sentences += other.sentences
 
     def size(self) -> np.ndarray:
-        """float64 [3]: bytes, words, documents."""
+        """Return bytes, words and documents, float64 [3]."""
         return np.array([sum(self.document_bytes), self._words, len(self.document_bytes)], np.float64)
 
 
 def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str
 ) -> tuple[CorpusOptions, list[Input]]:
-    """What `beambert corpus` would be asked, and the files it would read."""
+    """Return the options of `beambert corpus` and the files that it would read."""
     if input_format not in FORMATS:
         raise SourceError(f"--input_format {input_format} is not known; choose from {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
@@ -139,8 +139,8 @@ def _corpus_job(
     return config.options, config.inputs
 
 
-def _pieces_of(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], int]]:
-    """(documents, bytes of the file that they stand for): the whole of a small file, some of a large one."""
+def _read_parts(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], int]]:
+    """Yield (documents, bytes of the file that they represent): all of a small file, parts of a large one."""
     if file.bytes <= _WHOLE_BYTES:
         yield read_file(file.path, options.read), file.bytes
     elif dump.can_split(file.path) and is_dump(dump.read_head(file.path)):
@@ -150,7 +150,7 @@ def _pieces_of(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[D
             stop = file.bytes if stop is None else stop
             yield read_file(file.path, options.read, start, stop), stop - start
     else:
-        beginning = list(_beginning(file, options))
+        beginning = list(_first_documents(file, options))
         if len(beginning) > 1:
             yield iter(beginning), _WHOLE_BYTES
         else:
@@ -158,8 +158,8 @@ def _pieces_of(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[D
             yield read_file(file.path, options.read), file.bytes
 
 
-def _beginning(file: Input, options: CorpusOptions) -> Iterator[Document]:
-    """The documents in the first bytes of a file; the last may be cut off."""
+def _first_documents(file: Input, options: CorpusOptions) -> Iterator[Document]:
+    """Yield the documents in the first bytes of a file; the last may be cut off."""
     with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
         head = stream.read(_WHOLE_BYTES)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What a pretraining takes, on paper: updates, epochs, operations, accelerator hours.
+"""Cost estimate of a pretraining run: steps, epochs, operations, accelerator hours.
 
 This file imports neither Beam nor TensorFlow.
 """
@@ -15,7 +15,7 @@ from trainers.pretraining.recipes import RunCost, run_cost
 
 # Cores in the name of a slice for each chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
 _CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1}
-# Chips of the machine that a slice hangs on; a v5e or v6e slice of up to 8 chips hangs on one.
+# Chips of a host machine of a slice; a v5e or v6e slice of up to 8 chips has one host.
 _CHIPS_A_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8}
 _SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e)-(\d+)")
 # Devices as TensorFlow counts them: a core of v2 and v3, else a chip.
@@ -26,11 +26,11 @@ class Accelerator(NamedTuple):
     """What a run trains on.
 
     Attributes:
-        name: as it was given, such as "v3-8" or "h100".
+        name: name from the flag, such as "v3-8" or "h100".
         kind: its line in the table of prices, such as "v3".
-        units: what is paid for: chips of TPUs, GPUs.
+        units: number of billed units: TPU chips or GPUs.
         flops: peak of all of them together, operations a second in bfloat16.
-        hosts: machines they hang on; 1 where that is for the user to say.
+        hosts: number of host machines; 1 where the user decides it.
     """
 
     name: str
@@ -44,9 +44,9 @@ class TrainingPlan(NamedTuple):
     """A run.
 
     Attributes:
-        cost: updates, sequences, positions, operations.
+        cost: steps, sequences, positions, operations.
         sequences: read of each length.
-        epochs: passes over the rows of each length.
+        epochs: epochs over the rows of each length.
         hours: of the accelerator, without start-up, evaluation and saving.
         utilization: share of the peak that was reckoned with (MFU).
     """
@@ -59,15 +59,15 @@ class TrainingPlan(NamedTuple):
 
 
 def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accelerator:
-    """What `--accelerator` names.
+    """Return the accelerator of `--accelerator`.
 
     Args:
-        name: a slice of TPUs, such as v3-8, or a GPU, such as h100.
-        number: of such slices or GPUs.
-        peak_tflops: of one device, 10^12 operations a second, where it is not a known one.
+        name: a TPU slice, such as v3-8, or a GPU, such as h100.
+        number: number of slices or GPUs.
+        peak_tflops: 10^12 operations a second of one device, where it is unknown.
 
     Raises:
-        SubmitError: no accelerator is known by that name, or a slice that there cannot be.
+        SubmitError: an unknown accelerator, or an impossible slice.
     """
     short = name.lower().removeprefix("tpu-")
     match = _SLICE.fullmatch(short)
@@ -102,15 +102,15 @@ def plan_training(
     accelerator: Accelerator,
     utilization: float,
 ) -> TrainingPlan:
-    """Plans a run.
+    """Estimate a training run.
 
     Args:
-        config: shape of the model.
-        stages: of the run.
-        row_lengths, predictions: positions of a row and room for masked pieces in it, of each --data directory.
-        rows: of one copy, of each.
-        accelerator: what it runs on.
-        utilization: share of the accelerator's peak (MFU).
+        config: configuration of the model.
+        stages: stages of the run.
+        row_lengths, predictions: positions and predictions per row of each --data directory.
+        rows: rows in one copy of each directory.
+        accelerator: accelerator of the run.
+        utilization: fraction of the accelerator's peak (MFU).
     """
     cost = run_cost(config, stages, row_lengths, predictions)
     sequences = [0] * len(row_lengths)

@@ -1,4 +1,4 @@
-"""`beambert submit tpu`: a training command on a Cloud TPU that is made for it and deleted behind it.
+"""`beambert submit tpu`: a training command on a Cloud TPU that is created for it and deleted after it.
 
     request a TPU -> wait for it -> copy wheel, lock and command there -> install -> run, showing the log -> delete
          ^                                                                  |
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beambert_common.flag_config import FlagConfig
-from beambert_common.flags import non_negative_int, positive_float
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flag_config import FlagConfig
+from beambert_common.command_line.flags import non_negative_int, positive_float
+from beambert_common.command_line.path_flags import LOCAL_PATH
 from deploy.tpu.access import require_access
 from deploy.tpu.interrupts import Interrupted, Signals
 from deploy.tpu.job import build_wheel, job_of, python_of, runtime_version, training_config, write_package
@@ -29,7 +29,7 @@ from deploy.tpu.service import FOLDER, Preempted, Tpu
 from pipelines.errors import SubmitError
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
 DESCRIPTION = """Runs a training command on a Cloud TPU: requests one, installs beambert there, runs the command, shows
 its log, and deletes the TPU at the end, whatever the end. When the service takes the TPU away, another is requested and
@@ -72,7 +72,7 @@ class TpuConfig(FlagConfig):
 
     @property
     def request_flags(self) -> list[str]:
-        """What the options add to the request, as flags of gcloud."""
+        """Return the options of the request as flags of gcloud."""
         values = {
             "--service-account": self.service_account,
             "--network": self.network,
@@ -84,7 +84,7 @@ class TpuConfig(FlagConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert submit tpu`."""
+    """Add the flags of `beambert submit tpu`."""
     group = parser.add_argument_group("the TPU")
     group.add_argument("--project", required=True, help="the Google Cloud project that pays")
     group.add_argument("--zone", required=True, help="such as us-west4-a; each has some types of TPU")
@@ -162,18 +162,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> TpuConfig:
-    """Return what the flags of the TPU ask for."""
+    """Return the configuration of the TPU flags."""
     return TpuConfig.from_args(args)
 
 
 def run(config: TpuConfig, command: "Command") -> int:
-    """Runs the command on a TPU.
+    """Run the command on a TPU.
 
     Returns:
         The command's exit code; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP; 1 where a TPU could not be deleted.
 
     Raises:
-        SubmitError: a mistake in the flags, or the service refuses; one line for the user.
+        SubmitError: invalid flags, or a rejected request; one line for the user.
     """
     runtime = runtime_version(config.accelerator_type)
     job = job_of(command)
@@ -212,10 +212,10 @@ def run(config: TpuConfig, command: "Command") -> int:
 def _start_until_done(
     config: TpuConfig, tpu: Tpu, create: list[str], package: Path, signals: Signals, output: str
 ) -> int:
-    """Runs the command on one TPU after the other, until it has ended; its exit code."""
+    """Run the command on one TPU after another until it ends, and return its exit code."""
     for start in range(config.max_restarts + 1):
         try:
-            with _created(tpu, create, config, signals):
+            with _requested_tpu(tpu, create, config, signals):
                 for state in tpu.wait(60 * config.timeout, config.poll_seconds):
                     _say(f"{tpu.name}: {state}")
                 _say(f"{tpu.name} is there; installing")
@@ -235,11 +235,11 @@ def _start_until_done(
 
 
 @contextlib.contextmanager
-def _created(tpu: Tpu, create: list[str], config: TpuConfig, signals: Signals) -> Iterator[None]:
-    """A request for a TPU, which is deleted at the end, but with --keep only where the service took the TPU away.
+def _requested_tpu(tpu: Tpu, create: list[str], config: TpuConfig, signals: Signals) -> Iterator[None]:
+    """Request a TPU, and delete it after the body; with --keep only where the service took it away.
 
     Raises:
-        SubmitError: the request was refused.
+        SubmitError: the request was rejected.
     """
     taken = False
     try:
@@ -275,7 +275,7 @@ def _delete(tpu: Tpu, pause_seconds: float, signals: Signals) -> None:
 
 
 def _run_there(tpu: Tpu, poll_seconds: float) -> int:
-    """Starts the command on the machine and shows its log; its exit code."""
+    """Start the command on the machine, print its log and return its exit code."""
     tpu.remote("start")
     log = Log(tpu, poll_seconds)
     try:
@@ -305,14 +305,14 @@ class Log:
         self._seen = 0
 
     def follow(self, end: float = float("inf")) -> int:
-        """Shows it until the work has ended; its exit code.
+        """Print the log until the work ends, and return its exit code.
 
         Args:
-            end: on the monotonic clock; then it returns 255.
+            end: time on the monotonic clock after which 255 is returned.
 
         Raises:
             Preempted: the machine was taken away.
-            SubmitError: it cannot be reached any more.
+            SubmitError: the machine is unreachable.
         """
         lost = 0
         while lost < _MOST_LOST:
@@ -328,10 +328,10 @@ class Log:
             self._tpu.check()
             lost = lost + 1 if time.monotonic() - begun < 60 else 0
             time.sleep(min(5.0, self._poll_seconds))
-        raise SubmitError(f"{self._tpu.name} is there and cannot be entered any more: {lines.said.strip()[-300:]}")
+        raise SubmitError(f"{self._tpu.name} is there and cannot be entered any more: {lines.errors.strip()[-300:]}")
 
     def _show(self, line: str) -> int | None:
-        """Prints a line unless it was printed before; the exit code if it is the end."""
+        """Print a line unless it was printed before; return the exit code if it is the end."""
         number, _, text = line.partition("\t")
         if number == "end":
             return int(text)

@@ -25,11 +25,11 @@ class Lines:
 
     Attributes:
         code: the command's exit code, once the lines are at an end.
-        said: what it wrote to standard error.
+        errors: what it wrote to standard error.
     """
 
     def __init__(self, command: list[str], poll_seconds: float | None) -> None:
-        self.code, self.said = 0, ""
+        self.code, self.errors = 0, ""
         self._poll_seconds = poll_seconds
         self._process = start(command)
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -42,7 +42,7 @@ class Lines:
             thread.start()
 
     def __iter__(self) -> Iterator[str | None]:
-        """The lines."""
+        """Yield the lines."""
         while True:
             try:
                 line = self._lines.get(timeout=self._poll_seconds)
@@ -55,14 +55,14 @@ class Lines:
             yield line
 
     def close(self) -> None:
-        """Ends the command if it runs."""
+        """End the command if it runs."""
         if self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # At the end of its output it is about to end by itself.
                 self._process.wait(0.0 if self._threads[0].is_alive() else 10.0)
         end(self._process)
         self._threads[1].join(1)
-        self.code, self.said = self._process.returncode, "".join(self._errors)
+        self.code, self.errors = self._process.returncode, "".join(self._errors)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -90,7 +90,7 @@ def start(command: list[str]) -> subprocess.Popen[str]:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            # Ctrl-C is for us alone: gcloud goes on with what is under way.
+            # Ctrl-C is for this process alone: gcloud continues its current operation.
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -107,7 +107,7 @@ def call(command: list[str], patience: float = 0.0) -> tuple[int, str, str]:
 
     Args:
         command: its words.
-        patience: seconds that it may go on after an interruption.
+        patience: seconds that it may continue after an interruption.
     """
     process = start(command)
     try:
@@ -133,9 +133,9 @@ def end(process: subprocess.Popen[str]) -> None:
             process.wait(10)
 
 
-def reason_of(said: str) -> str:
+def reason_of(errors: str) -> str:
     """Return what gcloud says went wrong, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
     first = next((number for number, line in enumerate(lines) if line.startswith("ERROR:")), max(0, len(lines) - 3))
     text = " ".join(lines[first:]) or "gcloud gave no reason"
     return re.sub(r"^ERROR: (\([\w.-]+\) )?", "", text)[:600]

@@ -1,4 +1,4 @@
-"""What runs on the machine of a TPU: the command as it has to be there, places in buckets, the folder to be copied."""
+"""The job on the machine of a TPU: its command line, its paths in buckets, and the folder that is copied."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ from trainers.config.finetune_config import FinetuneConfig
 from trainers.config.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from beambert_common.command import Command
+    from beambert_common.command_line.command import Command
 
 # Of each generation: the types that are one host, and the software that its machine begins with. Sources: the pages
 # "TPU v5e", "TPU v6e" and "TPU software versions" of cloud.google.com/tpu/docs, as of 2025-08.
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
     Attributes:
         argv: the command and its flags, with paths on that machine.
-        inputs: pairs of a place in a bucket and where it is copied to, relative to the job's folder.
+        inputs: pairs of a path in a bucket and the local path, relative to the job's folder.
         output: the same for what the command writes.
     """
 
@@ -58,10 +58,10 @@ class Job(NamedTuple):
 
 
 def runtime_version(accelerator_type: str) -> str:
-    """The software that a machine of a type begins with.
+    """Return the software version of a new machine of a type.
 
     Raises:
-        SubmitError: there is no such type, or it has several hosts.
+        SubmitError: an unknown type, or one with several hosts.
     """
     generation = accelerator_type.rpartition("-")[0]
     if generation not in _ONE_HOST or not re.fullmatch(r"\d+", accelerator_type.rpartition("-")[2]):
@@ -82,9 +82,9 @@ def training_config(command: "Command") -> RunConfig:
         SubmitError: a flag makes no sense on the TPU's own machine.
         TrainingError: flags that contradict each other.
     """
-    given = {word.partition("=")[0] for word in command.argv}
+    flags = {word.partition("=")[0] for word in command.argv}
     for flag in _TPU_FLAGS:
-        if flag in given:
+        if flag in flags:
             raise SubmitError(f"{flag} is not needed: the command runs on the TPU's own machine; leave it out")
     config = command.configure()
     if isinstance(config, TuneConfig):
@@ -95,30 +95,30 @@ def training_config(command: "Command") -> RunConfig:
 
 
 def job_of(command: "Command") -> Job:
-    """Turns a command with places in buckets into one for the machine.
+    """Turn a command with paths in buckets into a job of the machine.
 
     Raises:
-        SubmitError: a path is one of this machine, or places overlap, or a flag makes no sense there.
+        SubmitError: a path is local, or paths overlap, or a flag has no meaning there.
     """
-    found = [(flag, _checked(flag, place)) for flag, place in command.path_arguments]
+    paths = [(flag, _bucket_path(flag, place)) for flag, place in command.path_arguments]
     strategy = training_config(command).strategy
-    (output,) = (place for flag, place in found if flag == "--output")
-    inputs = list(dict.fromkeys(place for flag, place in found if flag != "--output"))
+    (output,) = (place for flag, place in paths if flag == "--output")
+    inputs = list(dict.fromkeys(place for flag, place in paths if flag != "--output"))
     for place in inputs:
-        if _within(place, output) or _within(output, place):
+        if _is_within(place, output) or _is_within(output, place):
             raise SubmitError(f"--output {output} and {place} lie one in the other; give --output a place of its own")
     argv = [command.name, *(_rewritten(word) for word in command.argv)]
     if strategy == "auto":
         # A TPU shows itself only when it is asked for; without, the run would be one on the CPU.
         argv += ["--strategy", "tpu"]
-    return Job(argv, [(place, _local(place)) for place in inputs], (output, _local(output)))
+    return Job(argv, [(place, _local_path(place)) for place in inputs], (output, _local_path(output)))
 
 
 def python_of(wheel: Path) -> str:
-    """The Python that a wheel is for, such as "3.11".
+    """Return the version of Python that a wheel is for, such as "3.11".
 
     Raises:
-        SubmitError: it is no wheel for Linux on x86-64.
+        SubmitError: it is not a wheel for Linux on x86-64.
     """
     match = re.fullmatch(r"beambert-[^-]+-(?:cp3(\d+)|py3)-[^-]+-([\w.]+)\.whl", wheel.name)
     if not match or not (match[2] == "any" or re.search(r"linux\w{0,60}x86_64", match[2])):
@@ -130,10 +130,10 @@ def python_of(wheel: Path) -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Builds the wheel of this beambert.
+    """Build the wheel of this beambert.
 
     Raises:
-        SubmitError: there is no source here, or building fails.
+        SubmitError: the source is missing, or the build fails.
     """
     source = Path(__file__).parents[2]
     remedy = "give --wheel FILE, made in a checkout by pip wheel --no-deps ."
@@ -159,13 +159,13 @@ def build_wheel(folder: Path) -> Path:
 
 
 def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> None:
-    """Puts together what is copied to the machine.
+    """Write the files that are copied to the machine.
 
     Args:
-        folder: new.
-        job: what runs there.
-        wheel: of beambert.
-        sync_seconds: between two copies of the output to its place in the bucket.
+        folder: a new directory.
+        job: the job of the machine.
+        wheel: the wheel of beambert.
+        sync_seconds: seconds between two uploads of the output to the bucket.
     """
     folder.mkdir()
     here = Path(__file__).parent
@@ -176,8 +176,8 @@ def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> N
     (folder / "job.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
-def _checked(flag: str, place: str) -> str:
-    """A place in a bucket without a slash behind it."""
+def _bucket_path(flag: str, place: str) -> str:
+    """Return a path in a bucket without a trailing slash."""
     if not place.startswith(_BUCKET):
         name = PurePosixPath(place).name or "data"
         copy = f"gcloud storage cp --recursive {shlex.quote(place)} gs://BUCKET/"
@@ -201,19 +201,19 @@ def _checked(flag: str, place: str) -> str:
     return _BUCKET + "/".join(parts)
 
 
-def _local(place: str) -> str:
-    """Where a place lies on the machine, relative to the job's folder: the same on whichever it goes on."""
+def _local_path(place: str) -> str:
+    """Return the path of a bucket path on the machine, relative to the job's folder and the same on every machine."""
     return "places/" + place[len(_BUCKET) :]
 
 
 def _rewritten(word: str) -> str:
     flag, equals, value = word.partition("=")
     if word.startswith(_BUCKET):
-        return _local(word.rstrip("/"))
+        return _local_path(word.rstrip("/"))
     if equals and flag.startswith("--") and value.startswith(_BUCKET):
-        return f"{flag}={_local(value.rstrip('/'))}"
+        return f"{flag}={_local_path(value.rstrip('/'))}"
     return word
 
 
-def _within(inner: str, outer: str) -> bool:
+def _is_within(inner: str, outer: str) -> bool:
     return f"{inner}/".startswith(f"{outer}/")

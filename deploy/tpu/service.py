@@ -70,17 +70,17 @@ class Tpu:
         self._ssh_flags = ["--internal-ip"] if internal_ip else []
 
     def command(self, *words: str) -> list[str]:
-        """A `gcloud compute tpus` command on this project and zone."""
+        """Return a `gcloud compute tpus` command on this project and zone."""
         return ["gcloud", "compute", "tpus", *words, f"--project={self.project}", f"--zone={self.zone}", "--quiet"]
 
     @property
     def delete_command(self) -> list[str]:
-        """What deletes the request and the machine."""
+        """Return the command that deletes the request and the machine."""
         return self.command("queued-resources", "delete", self.name, "--force")
 
     @property
     def describe_command(self) -> list[str]:
-        """What shows whether the request exists."""
+        """Return the command that shows whether the request exists."""
         return self.command("queued-resources", "describe", self.name)
 
     def ask(self, *words: str) -> tuple[int, str]:
@@ -92,11 +92,11 @@ class Tpu:
         Raises:
             SubmitError: gcloud does not start.
         """
-        code, _, said = call(self.command(*words))
-        return code, reason_of(said)
+        code, _, errors = call(self.command(*words))
+        return code, reason_of(errors)
 
     def create_command(self, accelerator_type: str, runtime_version: str, options: Sequence[str]) -> list[str]:
-        """What makes the request."""
+        """Return the command that makes the request."""
         return self.command(
             "queued-resources",
             "create",
@@ -110,14 +110,14 @@ class Tpu:
         )
 
     def create(self, command: list[str]) -> None:
-        """Makes the request.
+        """Make the request.
 
         Raises:
-            SubmitError: it was refused.
+            SubmitError: it was rejected.
         """
         self.may_exist, self.created = True, False
         try:
-            code, _, said = call(command, patience=_PATIENCE_SECONDS)
+            code, _, errors = call(command, patience=_PATIENCE_SECONDS)
         except SubmitError:
             # gcloud did not start.
             self.may_exist = False
@@ -125,21 +125,21 @@ class Tpu:
         if code == 0:
             self.created = True
             return
-        if any(words in said for words in _NOTHING_MADE):
+        if any(words in errors for words in _NOTHING_MADE):
             self.may_exist = False
-        if "ALREADY_EXISTS" in said:
+        if "ALREADY_EXISTS" in errors:
             self.may_exist = False
             raise SubmitError(
                 f"a request named {self.name} is there already and was left alone; choose another --name, or delete "
                 f"it: {shlex.join(self.delete_command)}"
             )
-        raise self._refused("the request for a TPU was refused", said)
+        raise self._refused("the request for a TPU was refused", errors)
 
     def wait(self, timeout_seconds: float, poll_seconds: float) -> Iterator[str]:
-        """Waits until the machine is there; yields every state on the way once.
+        """Wait until the machine is ready; yield every state on the way once.
 
         Raises:
-            SubmitError: the request failed, or the time is over.
+            SubmitError: the request failed, or the time limit has passed.
         """
         end, before = time.monotonic() + timeout_seconds, ""
         while True:
@@ -160,11 +160,11 @@ class Tpu:
             time.sleep(poll_seconds)
 
     def check(self) -> None:
-        """Returns if the machine is there.
+        """Return if the machine is ready.
 
         Raises:
             Preempted: the service took it away.
-            SubmitError: somebody else deleted it, or the service does not answer.
+            SubmitError: it was deleted elsewhere, or the service does not respond.
         """
         state = self._state()
         if state != "ACTIVE":
@@ -174,20 +174,20 @@ class Tpu:
             raise Preempted(f"the TPU was taken away (its machine is {node})")
 
     def copy(self, folder: Path) -> None:
-        """Copies a folder to the machine, as `FOLDER` in its home directory.
+        """Copy a folder to the machine, as `FOLDER` in its home directory.
 
         Raises:
-            Preempted, SubmitError: the machine is gone, or cannot be entered.
+            Preempted, SubmitError: the machine is gone or unreachable.
         """
         assert folder.name == FOLDER
         words = ["scp", str(folder), f"{self.name}:", "--recurse", *self._ssh_flags]
-        self._insist(lambda: call(self.command("tpu-vm", *words)), "copying files to the machine")
+        self._retry(lambda: call(self.command("tpu-vm", *words)), "copying files to the machine")
 
     def remote(self, what: str) -> None:
-        """Lets `tpu_worker.py` on the machine do something, and shows what it prints.
+        """Run a step of `tpu_worker.py` on the machine and print its output.
 
         Raises:
-            Preempted, SubmitError: the machine is gone, or cannot be entered, or the step failed there.
+            Preempted, SubmitError: the machine is gone or unreachable, or the step failed there.
         """
 
         def attempt() -> tuple[int, str, str]:
@@ -195,13 +195,13 @@ class Tpu:
                 for line in lines:
                     if line is not None:
                         print(line, flush=True)
-            return lines.code, "", lines.said
+            return lines.code, "", lines.errors
 
-        self._insist(attempt, f"the step `{what}` on the machine")
+        self._retry(attempt, f"the step `{what}` on the machine")
 
     @contextlib.contextmanager
     def connection(self, what: str, poll_seconds: float | None = None) -> Iterator[Lines]:
-        """Starts `tpu_worker.py` on the machine; what it prints is read while it runs, and the connection ended."""
+        """Start `tpu_worker.py` on the machine, yield its output as it comes, and end the connection."""
         ssh = [
             "ssh",
             self.name,
@@ -218,34 +218,34 @@ class Tpu:
             lines.close()
 
     def delete(self, pause_seconds: float) -> bool:
-        """Deletes the request and the machine; whether they are gone. Tries several times."""
+        """Delete the request and the machine, with several attempts; return whether they are gone."""
         for left in reversed(range(_DELETE_TRIES)):
-            code, _, said = call(self.delete_command)
-            if code == 0 or "NOT_FOUND" in said:
+            code, _, errors = call(self.delete_command)
+            if code == 0 or "NOT_FOUND" in errors:
                 self.may_exist = self.created = False
                 return True
-            print(f"Deleting {self.name} failed: {reason_of(said)}", flush=True)
+            print(f"Deleting {self.name} failed: {reason_of(errors)}", flush=True)
             if left:
                 time.sleep(pause_seconds)
         return False
 
-    def _insist(self, attempt: Any, what: str) -> None:
-        """Tries until it works, while the machine is there; one that has just begun may not let anybody in yet."""
+    def _retry(self, attempt: Any, what: str) -> None:
+        """Try until it succeeds while the machine exists, as a new one may reject connections at first."""
         for left in reversed(range(_TRIES)):
-            code, _, said = attempt()
+            code, _, errors = attempt()
             if code == 0:
                 return
             self.check()
             # ssh itself failed, or scp; else the step did, which would fail again.
             if code not in (1, 255) or not left:
-                raise SubmitError(f"{what} failed with exit code {code}: {reason_of(said)}")
+                raise SubmitError(f"{what} failed with exit code {code}: {reason_of(errors)}")
             time.sleep(min(5.0, 0.2 * 2 ** (_TRIES - left)))
 
     def _state(self) -> str:
-        """State of the request.
+        """Return the state of the request.
 
         Raises:
-            SubmitError: it failed, or somebody deleted it, or the service does not answer.
+            SubmitError: it failed, or was deleted, or the service does not respond.
         """
         state = self._describe("queued-resources", "the request")["state"]
         name = state.get("state", "STATE_UNSPECIFIED")
@@ -257,29 +257,29 @@ class Tpu:
         return name
 
     def _describe(self, group: str, what: str) -> dict[str, Any]:
-        """What the service says of the request or the machine."""
+        """Return the service's description of the request or the machine."""
         end, pause = time.monotonic() + SILENCE_SECONDS, 1.0
         while True:
-            code, answer, said = call(self.command(group, "describe", self.name, "--format=json"))
+            code, answer, errors = call(self.command(group, "describe", self.name, "--format=json"))
             if code == 0:
                 self.created = True
                 return json.loads(answer)
-            if "NOT_FOUND" in said:
+            if "NOT_FOUND" in errors:
                 if group == "tpu-vm":
                     raise Preempted("the TPU was taken away (its machine is gone)")
                 self.may_exist = self.created = False
                 raise SubmitError(f"{self.name} was deleted by somebody else; nothing is created again")
             if time.monotonic() >= end:
-                raise SubmitError(f"the state of {what} {self.name} cannot be read: {reason_of(said)}")
-            print(f"The state of {what} {self.name} cannot be read, trying on: {reason_of(said)}", flush=True)
-            # The network here may be down: what runs there goes on.
+                raise SubmitError(f"the state of {what} {self.name} cannot be read: {reason_of(errors)}")
+            print(f"The state of {what} {self.name} cannot be read, trying on: {reason_of(errors)}", flush=True)
+            # The network of this machine may be down: the work on the TPU continues.
             time.sleep(pause)
             pause = min(60.0, 2 * pause)
 
-    def _refused(self, what: str, said: str) -> SubmitError:
-        reason = reason_of(said)
+    def _refused(self, what: str, errors: str) -> SubmitError:
+        reason = reason_of(errors)
         for pattern in _QUOTA:
-            if match := pattern.search(said):
+            if match := pattern.search(errors):
                 limit = f", {' '.join(match['limit'].split())}" if match["limit"] else ""
                 listing = shlex.join(self.command("queued-resources", "list")[:-1])
                 return SubmitError(
@@ -287,6 +287,6 @@ class Tpu:
                     f"https://console.cloud.google.com/iam-admin/quotas?project={self.project}, change --zone or "
                     f"--accelerator_type, or delete old requests: {listing}"
                 )
-        if any(words in said for words in _CAPACITY):
+        if any(words in errors for words in _CAPACITY):
             return SubmitError(f"{what}: {reason}; take another --zone, or try again later")
         return SubmitError(f"{what}: {reason}")

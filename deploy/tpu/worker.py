@@ -48,7 +48,7 @@ _DIED = 255
 
 
 def main(argv: list[str]) -> int:
-    """Does what the first argument says; returns the exit code."""
+    """Run the step that the first argument names; return the exit code."""
     what = argv[0] if argv else ""
     if what == "install":
         return install()
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 
 def install() -> int:
-    """Makes the environment, unless it is there; returns the code of the step that failed, or 0."""
+    """Make the environment unless it exists; return the code of the step that failed, or 0."""
     job = _job()
     with (HERE / "install.lock").open("w") as lock:
         # A lost connection may leave an earlier call at work.
@@ -91,8 +91,8 @@ def install() -> int:
 
 
 def start() -> int:
-    """Begins the work in a session of its own, which outlasts the connection."""
-    if EXIT_CODE.exists() or _held(LOCK):
+    """Start the work in a session of its own, which outlasts the connection."""
+    if EXIT_CODE.exists() or _is_locked(LOCK):
         return 0
     with LOG.open("ab") as log:
         subprocess.Popen(  # noqa: S603
@@ -104,7 +104,7 @@ def start() -> int:
             start_new_session=True,
         )
     for _ in range(100):
-        if EXIT_CODE.exists() or _held(LOCK):
+        if EXIT_CODE.exists() or _is_locked(LOCK):
             return 0
         time.sleep(0.1)
     _say("The work did not begin")
@@ -112,9 +112,9 @@ def start() -> int:
 
 
 def follow(offset: int) -> int:
-    """Prints the log, each line as `<byte behind the line>TAB<line>`, and at last `endTAB<exit code>`.
+    """Print the log, each line as `<byte after the line>TAB<line>`, and at last `endTAB<exit code>`.
 
-    The numbers let the reader drop what it has seen, when a connection was lost and made again.
+    With the numbers, the reader skips the lines that it has read before the connection was lost.
     """
     pending = b""
     with LOG.open("rb") as log:
@@ -138,17 +138,17 @@ def follow(offset: int) -> int:
 
 
 def stop() -> int:
-    """Sends SIGTERM to the work, which passes it on to the command, which saves a checkpoint and ends."""
+    """Send SIGTERM to the work, which passes it on to the command, which saves a checkpoint and ends."""
     with contextlib.suppress(OSError, ValueError):
-        if _held(LOCK):
+        if _is_locked(LOCK):
             os.kill(int(PROCESS.read_text()), signal.SIGTERM)
     return 0
 
 
 def work() -> int:
-    """Fetches, trains, uploads; writes the exit code last."""
+    """Fetch, train and upload; write the exit code last."""
     with LOCK.open("a") as lock:
-        if not _take(lock) or EXIT_CODE.exists():
+        if not _try_lock(lock) or EXIT_CODE.exists():
             return 0
         PROCESS.write_text(str(os.getpid()))
         code = _train(_job())
@@ -161,10 +161,10 @@ def work() -> int:
 
 def _train(job: dict[str, Any]) -> int:
     child: subprocess.Popen[bytes] | None = None
-    asked: list[int] = []
+    signals: list[int] = []
 
     def pass_on(number: int, _frame: Any) -> None:
-        asked.append(number)
+        signals.append(number)
         if child is not None:
             child.terminate()
 
@@ -176,15 +176,15 @@ def _train(job: dict[str, Any]) -> int:
             return 1
     if not _fetch_output(place, output):
         return 1
-    if asked:
-        return 128 + asked[0]
+    if signals:
+        return 128 + signals[0]
     child = subprocess.Popen(  # noqa: S603
         [str(ENVIRONMENT / "bin" / "beambert"), *job["argv"]],
         cwd=HERE,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **_tpu_variables()},
         stdin=subprocess.DEVNULL,
     )
-    if asked:
+    if signals:
         child.terminate()
     while True:
         try:
@@ -207,7 +207,7 @@ def _tpu_variables() -> dict[str, str]:
 
 
 def _fetch(source: str, target: Path) -> bool:
-    """Copies a file or a directory from a bucket."""
+    """Copy a file or a directory from a bucket."""
     if target.exists():
         # An earlier start got no further.
         if target.is_dir():
@@ -220,23 +220,23 @@ def _fetch(source: str, target: Path) -> bool:
 
 
 def _fetch_output(place: str, output: Path) -> bool:
-    """Copies what lies in the place of the output already; nothing may lie there."""
-    found, said = _storage("ls", f"{place}/", shown=False)
-    if found:
+    """Copy the existing output from the bucket, if there is any."""
+    exists, output_text = _storage("ls", f"{place}/", shown=False)
+    if exists:
         output.mkdir(parents=True, exist_ok=True)
         _say(f"Going on from what lies in {place}")
         return _storage("rsync", "--recursive", place, str(output))[0]
-    if "matched no objects" in said:
+    if "matched no objects" in output_text:
         return True
-    _say(said)
+    _say(output_text)
     return False
 
 
 def upload(output: Path, place: str) -> bool:
-    """Makes the place in the bucket what the output is now; False if it could not be done.
+    """Make the output in the bucket equal to the local one; return False if that failed.
 
-    The machine may vanish at any time. So the index of a checkpoint comes when all that it speaks of, and all that the
-    run noted before it, lies there; and old checkpoints go when the new one is whole.
+    The machine may vanish at any time. So the index of a checkpoint is uploaded after its data and all files that the
+    run wrote before it; old checkpoints are deleted after the new one is complete.
     """
     shutil.rmtree(SNAPSHOT, ignore_errors=True)
     if not output.is_dir():
@@ -250,15 +250,15 @@ def upload(output: Path, place: str) -> bool:
 
 
 def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
-    """The output as it is at this moment, while the command goes on writing.
+    """Link the output as it is now, while the command continues to write.
 
     Returns:
-        Two directories in `folder`: all but the indexes of checkpoints, and all.
+        Two directories in `folder`: one without the indexes of checkpoints, and one with all files.
     """
     without, whole = folder / "without_indexes", folder / "whole"
     for place in (without, whole):
         place.mkdir(parents=True)
-    # Checkpoints first, so that the notes of the run that are copied next are at least as new.
+    # Checkpoints first, so that the run's files that are copied next are at least as new.
     for index in sorted(output.rglob("model.ckpt-*.index")):
         relative = index.relative_to(output)
         if not _hidden(relative):
@@ -281,9 +281,9 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _link_checkpoint(index: Path, index_in_whole: Path, index_in_without: Path) -> None:
-    """Links the files of a checkpoint, which are never written on; none of them if it is being removed.
+    """Link the files of a checkpoint, which never change; link none if it is being removed.
 
-    The index is put in place last and removed first: while it is there, so is all that it speaks of.
+    The index is written last and removed first: while it exists, so do all files that it names.
     """
     linked: list[Path] = []
     with contextlib.suppress(FileNotFoundError):
@@ -313,7 +313,7 @@ def _hidden(relative: Path) -> bool:
 
 
 def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:
-    """Runs `gcloud storage`; whether it succeeded, and what it said, which is logged where it failed."""
+    """Run `gcloud storage`; return whether it succeeded, and its output, which is logged after a failure."""
     result = subprocess.run(  # noqa: S603
         ["gcloud", "storage", *words, "--quiet"],  # noqa: S607
         stdin=subprocess.DEVNULL,
@@ -323,18 +323,18 @@ def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:
         # The command passes on a signal of its own; an upload under way is to end.
         start_new_session=True,
     )
-    said = result.stdout.decode("utf-8", "replace").strip()
+    text = result.stdout.decode("utf-8", "replace").strip()
     if result.returncode and shown:
-        _say(said)
-    return result.returncode == 0, said
+        _say(text)
+    return result.returncode == 0, text
 
 
 def _exit_code() -> int | None:
-    """The work's exit code; None while it goes on."""
+    """Return the work's exit code; None while it runs."""
     for last in (False, True):
         if EXIT_CODE.exists():
             return int(EXIT_CODE.read_text())
-        if _held(LOCK):
+        if _is_locked(LOCK):
             return None
         if not last:
             # It may have ended between the two questions.
@@ -342,16 +342,16 @@ def _exit_code() -> int | None:
     return _DIED
 
 
-def _held(path: Path) -> bool:
-    """Whether a process holds the lock on a file."""
+def _is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock on a file."""
     if not path.exists():
         return False
     with path.open("a") as lock:
-        return not _take(lock, tries=1)
+        return not _try_lock(lock, tries=1)
 
 
-def _take(lock: IO[str], tries: int = 20) -> bool:
-    """Takes the lock on an open file, unless another process has it for longer than a question takes."""
+def _try_lock(lock: IO[str], tries: int = 20) -> bool:
+    """Take the lock on an open file; return False if another process holds it for longer than a query takes."""
     for left in reversed(range(tries)):
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ ACCEPTS_BEAM_FLAGS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of both jobs."""
+    """Add the flags of both jobs."""
     corpus_flags.add_arguments(parser)
     example_flags.add_arguments(parser)
     pretraining_data.add_machine_arguments(parser)
@@ -55,10 +55,10 @@ def configure(args: argparse.Namespace) -> BuildConfig:
 
 
 def run(config: BuildConfig, beam_flags: list[str]) -> int:
-    """Runs the command.
+    """Run the command.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+        SourceError, DatasetError, VocabularyError: invalid input or flags.
     """
     from pipelines.commands import corpus_run, pretraining_data_run
     from pipelines.corpus.corpus_manifest import sizes_of_corpus

@@ -3,8 +3,8 @@
 import argparse
 import importlib.util
 
-from beambert_common.flags import fraction, positive_int
-from beambert_common.path_flags import ANY_PATH
+from beambert_common.command_line.flags import fraction, positive_int
+from beambert_common.command_line.path_flags import ANY_PATH
 from pipelines.cleaning.language_identification import known_languages
 from pipelines.cleaning.rules import SKIPPABLE, CleaningOptions
 from pipelines.errors import SourceError
@@ -13,7 +13,7 @@ _DEFAULTS = CleaningOptions()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the group "cleaning"."""
+    """Add the group "cleaning"."""
     group = parser.add_argument_group(
         "cleaning",
         "What is dropped is listed in rejected/*.jsonl with the rule's name; corpus.json counts it. "
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options(args: argparse.Namespace) -> CleaningOptions:
-    """The rules' options from parsed flags.
+    """Return the options of the rules from parsed flags.
 
     Raises:
         SourceError: an unknown rule, or a library that is not installed.

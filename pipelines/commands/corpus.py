@@ -6,8 +6,8 @@ This file imports no Beam, so that `--help` does not wait for it; `corpus_run.py
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.flags import accept_old_name, fraction, num_partitions, positive_float
-from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert_common.command_line.flags import accept_old_name, fraction, num_partitions, positive_float
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.segmentation import SEGMENTERS
 from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS
@@ -22,7 +22,7 @@ ACCEPTS_BEAM_FLAGS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert corpus`."""
+    """Add the flags of `beambert corpus`."""
     add_input_arguments(parser)
     group = parser.add_argument_group("what to make of it")
     group.add_argument(
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say what to read."""
+    """Add the flags of the input."""
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--input",
@@ -126,7 +126,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_split_arguments(group: argparse._ArgumentGroup) -> None:
-    """Adds the flags that say how documents are held out and grouped."""
+    """Add the flags of the validation split and of document groups."""
     group.add_argument(
         "--truncation_noise",
         type=fraction,
@@ -140,7 +140,7 @@ def add_split_arguments(group: argparse._ArgumentGroup) -> None:
         type=fraction,
         default=0.02,
         metavar="SHARE",
-        help="share of documents held out for evaluation, chosen by their text",
+        help="fraction of the documents in the validation split, chosen by their text",
     )
     flag = group.add_argument(
         "--num_partitions",
@@ -159,7 +159,7 @@ def configure(args: argparse.Namespace) -> "CorpusConfig":
 
 
 def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
-    """Runs the command. Raises as `pipelines.commands.corpus_run.run` does."""
+    """Run the command. Raise as `pipelines.commands.corpus_run.run` does."""
     from pipelines.commands import corpus_run
 
     return corpus_run.run(config, beam_flags)

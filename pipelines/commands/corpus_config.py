@@ -8,10 +8,10 @@ from typing import Any
 from pipelines.cleaning.decontamination import load_evaluation
 from pipelines.cleaning.language_codes import require_language
 from pipelines.commands import cleaning_flags, vocabulary_flags
-from pipelines.corpus.learn_vocabulary import LANGUAGE_REMEDY
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import Input
+from pipelines.corpus.vocabulary_options import LANGUAGE_REMEDY
 from pipelines.errors import SourceError
 from pipelines.runner.job_output import absolute
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
@@ -34,7 +34,7 @@ class CorpusConfig:
         options: what to do; `corpus.json` records them.
         files: [path, bytes, time last changed, ...] of every file that the result depends on.
         evaluation: the same of those to be looked for in the text.
-        field_flags: the flags about fields that were given, each with its value.
+        field_flags: the flags about fields on the command line, each with its value.
         cased_because: what makes text cased where no flag says so, "" elsewhere.
     """
 
@@ -48,7 +48,7 @@ class CorpusConfig:
 
     @property
     def text_bytes(self) -> int:
-        """Approximate bytes of text in the input files, decompressed."""
+        """Return the approximate bytes of text in the input files, decompressed."""
         return _text_bytes(self.inputs)
 
 
@@ -60,7 +60,7 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
     """
     inputs = _find_inputs(args.input_format, args.input, args.input_weights, args.output)
     options = corpus_options(args, inputs)
-    files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
+    files = [[file.path, file.bytes, file.changed, file.weight] for file in inputs]
     evaluation = [file for path in options.decontaminate for file in _describe(path)]
     others = [path for path in (options.vocab_file, options.compare_vocab) if path]
     files += [file for path in others for file in _describe(path)] + evaluation
@@ -115,7 +115,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
 def _find_inputs(
     input_format: str, patterns: list[str] | None, weights: list[float] | None, output: str
 ) -> list[Input]:
-    """Return every file to read, none twice, in order of their paths. Raises SourceError where there is none."""
+    """Return every file to read, none twice, in order of their paths. Raise SourceError if there are none."""
     if input_format == "language_reference":
         if patterns:
             raise SourceError("--input_format language_reference reads no file; leave --input out")
@@ -129,16 +129,16 @@ def _find_inputs(
             f"--input_weights has {len(weights)} number(s) for {len(patterns)} --input pattern(s); give one for "
             "each, and quote the patterns so that beambert expands them"
         )
-    found: dict[str, Input] = {}
+    inputs: dict[str, Input] = {}
     for pattern, weight in zip(patterns, weights, strict=True):
         for path, size, changed in _describe(absolute(pattern)):
-            found.setdefault(path, Input(path, size, changed, pattern, weight))
+            inputs.setdefault(path, Input(path, size, changed, pattern, weight))
     # A pattern such as '**/*' also matches what this command writes.
     folder = f"{absolute(output)}/" if output else None
-    paths = [path for path in sorted(found) if folder is None or not path.startswith(folder)]
+    paths = [path for path in sorted(inputs) if folder is None or not path.startswith(folder)]
     if not paths:
         raise SourceError(f"--input matches only files in --output {output}; name the files to read")
-    return [found[path] for path in paths]
+    return [inputs[path] for path in paths]
 
 
 def _describe(path: str) -> list[list[Any]]:
@@ -147,4 +147,4 @@ def _describe(path: str) -> list[list[Any]]:
 
 
 def _text_bytes(inputs: list[Input]) -> int:
-    return sum(each.bytes * (_EXPANSION if each.path.endswith(COMPRESSED_SUFFIXES) else 1) for each in inputs)
+    return sum(file.bytes * (_EXPANSION if file.path.endswith(COMPRESSED_SUFFIXES) else 1) for file in inputs)

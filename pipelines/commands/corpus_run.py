@@ -43,7 +43,7 @@ from pipelines.sources.wikipedia.dump_pages import TRUNCATED
 
 # Grouping, sorting and writing take this share of the time that reading takes (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
-# Options that come into play when the text is read and counted: whoever only changes these goes on from there.
+# Options that apply after the text is read and counted: a change of these alone resumes from there.
 _OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
 
 
@@ -60,20 +60,20 @@ def run(config: CorpusConfig, beam_flags: list[str]) -> int:
     return 0
 
 
-def megabytes_read(units: list[FileSplit]) -> Callable[[str], dict[str, float]]:
-    """For progress: note of a unit -> the MB it stands for."""
-    sizes = {f"{unit.name()}.json": unit.bytes / 1e6 for unit in units}
+def megabytes_read(splits: list[FileSplit]) -> Callable[[str], dict[str, float]]:
+    """Return a function from the completion marker of a split to its size in MB, for the progress."""
+    sizes = {f"{split.name()}.json": split.bytes / 1e6 for split in splits}
     return lambda path: {"MB/s read": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
 
 
-def _stage(units: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
-    """What shows how far job 1 has come: notes of what was read and written, or where there are none the shards."""
+def _stage(splits: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
+    """Return the stage of job 1 for the progress: its completion markers, or its shards where there are no markers."""
     names = [corpus_shard_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
     if not work:
         return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "shards")
-    read = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
+    read = {f"{split.name()}.json": float(split.bytes) for split in splits}
     written = {f"{name}.json": _COST_OF_WRITING * sum(read.values()) / len(names) for name in names}
-    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and shards", megabytes_read(units))
+    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and shards", megabytes_read(splits))
 
 
 def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: str = "") -> Corpus:
@@ -113,7 +113,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             "choose another --output, or delete that directory"
         )
     check_inputs(inputs, options.read, config.field_flags)
-    units = split_inputs(inputs, options)
+    splits = split_inputs(inputs, options)
     early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _OF_VOCABULARY_ALONE}
     # Other engines than the embedded one have a shuffle of their own.
     embedded_engine = pipeline_runner.is_embedded(beam_options)
@@ -127,15 +127,15 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
     print(
-        f"Corpus: {len(inputs)} input(s) in {len(units)} piece(s) into {options.num_partitions} partition(s)"
+        f"Corpus: {len(inputs)} input(s) in {len(splits)} piece(s) into {options.num_partitions} partition(s)"
         + (", going on from an earlier run" if done else ""),
         flush=True,
     )
     if config.cased_because:
         print(f"Case: cased, because of {config.cased_because}; --do_lower_case true overrides", flush=True)
-    with begun_work(output, "corpus"), watch_files(_stage(units, options, output, work)):
+    with begun_work(output, "corpus"), watch_files(_stage(splits, options, output, work)):
         pipeline_runner.run(
-            lambda pipeline: build_corpus(pipeline, units, config.files, options, output, work),
+            lambda pipeline: build_corpus(pipeline, splits, config.files, options, output, work),
             beam_options,
             config.output,
         )
@@ -155,7 +155,8 @@ def print_summary(corpus: Corpus, output: str) -> list[str]:
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
     print(
-        f"  corpus      {output}/corpus/  {documents['train']:,} documents, {documents['validation']:,} held out, "
+        f"  corpus      {output}/corpus/  {documents['train']:,} documents, "
+        f"{documents['validation']:,} for validation, "
         f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
     )
     if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:

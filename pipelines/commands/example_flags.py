@@ -2,8 +2,16 @@
 
 import argparse
 
-from beambert_common.flag_config import flag_values
-from beambert_common.flags import WholeNumber, copies, fraction, positive_int, sequence_length, shortened, whole_number
+from beambert_common.command_line.flag_config import flag_values
+from beambert_common.command_line.flags import (
+    WholeNumber,
+    copies,
+    fraction,
+    positive_int,
+    sequence_length,
+    shortened,
+    whole_number,
+)
 from pipelines.instances import options
 from pipelines.instances.options import PretrainingDataOptions
 
@@ -11,7 +19,7 @@ _DEFAULTS = PretrainingDataOptions()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the groups "the examples", "masking" and "the files"."""
+    """Add the groups "the examples", "masking" and "the files"."""
     group = parser.add_argument_group("the examples")
     _add_number(group, "max_seq_length", sequence_length, "tokens in an example")
     _add_choice(

@@ -23,7 +23,7 @@ def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[st
     Args:
         inputs: every file to read.
         options: how it will be read.
-        field_flags: the flags about fields that were given, each with its value.
+        field_flags: the flags about fields on the command line, each with its value.
 
     Raises:
         SourceError: files are of a kind that holds no text, or a flag names a field where no file has any.
@@ -31,54 +31,58 @@ def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[st
     if options.input_format == "language_reference":
         has_fields = {inputs[0].path: False} if field_flags else {}
     else:
-        has_fields = _look_into(_sample(inputs), options)
+        has_fields = _check_files(_sample(inputs), options)
     without = [path for path, fields in has_fields.items() if not fields]
     if not field_flags or not without:
         return
     flags = " and ".join(field_flags)
     if len(without) == len(has_fields) == len(inputs):
         raise SourceError(
-            f"{flags} cannot be applied: no --input file has fields ({_listed(without)}); leave the flag out, or name "
+            f"{flags} cannot be applied: no --input file has fields ({_listing(without)}); leave the flag out, or name "
             "the correct --input_format, such as csv or jsonl"
         )
     print(
         f"warning: {flags} has no effect on {len(without):,} of {len(has_fields):,} input file(s)"
-        f"{' looked at' if len(has_fields) < len(inputs) else ''}, which have no fields: {_listed(without)}",
+        f"{' looked at' if len(has_fields) < len(inputs) else ''}, which have no fields: {_listing(without)}",
         file=sys.stderr,
     )
 
 
-def _look_into(inputs: list[Input], options: ReadOptions) -> dict[str, bool]:
-    """{path: whether its format has fields}. Raises SourceError naming the files that cannot be read."""
+def _check_files(inputs: list[Input], options: ReadOptions) -> dict[str, bool]:
+    """Return {path: whether its format has fields}. Raise SourceError naming the files that cannot be read."""
     has_fields: dict[str, bool] = {}
     problems: dict[str, SourceError] = {}
-    for each in inputs:
+    for file in inputs:
         try:
-            has_fields[each.path] = check_file(each.path, options)
+            has_fields[file.path] = check_file(file.path, options)
         except SourceError as error:
-            problems[each.path] = error
+            problems[file.path] = error
     if problems:
-        first, *others = problems
-        more = f" ({len(others):,} more input file(s) cannot be read either: {_listed(others)})" if others else ""
+        first, *other_paths = problems
+        more = (
+            f" ({len(other_paths):,} more input file(s) cannot be read either: {_listing(other_paths)})"
+            if other_paths
+            else ""
+        )
         raise SourceError(f"{problems[first]}{more}") from problems[first]
     return has_fields
 
 
 def _sample(inputs: list[Input]) -> list[Input]:
-    """The first files of each suffix, within the limits for all of a place and for each suffix there."""
+    """Return the first files of each suffix, within the limits per path and per suffix."""
     seen: Counter[tuple[str, str]] = Counter()
     sample = []
-    for each in inputs:
-        place = "remote" if "://" in each.path else "compressed" if stem_of(each.path) != each.path.lower() else "plain"
-        suffix = PurePosixPath(stem_of(each.path)).suffix
+    for file in inputs:
+        place = "remote" if "://" in file.path else "compressed" if stem_of(file.path) != file.path.lower() else "plain"
+        suffix = PurePosixPath(stem_of(file.path)).suffix
         if seen[place, suffix] < _FILES_OF_A_SUFFIX[place] and seen[place, "*"] < _FILES[place]:
             seen[place, suffix] += 1
             seen[place, "*"] += 1
-            sample.append(each)
+            sample.append(file)
     return sample
 
 
-def _listed(paths: list[str]) -> str:
+def _listing(paths: list[str]) -> str:
     named = paths[:_NAMED]
     while len(named) > 1 and len(", ".join(named)) > _NAMED_CHARACTERS:
         named.pop()

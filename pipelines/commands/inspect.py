@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from beambert_common.flag_config import FlagConfig
-from beambert_common.flags import non_negative_int, positive_int
-from beambert_common.path_flags import ANY_PATH
+from beambert_common.command_line.flag_config import FlagConfig
+from beambert_common.command_line.flags import non_negative_int, positive_int
+from beambert_common.command_line.path_flags import ANY_PATH
 from pipelines import dataset
 from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
@@ -42,7 +42,7 @@ class InspectConfig(FlagConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert inspect`."""
+    """Add the flags of `beambert inspect`."""
     parser.add_argument(
         "shards",
         nargs="+",
@@ -71,10 +71,10 @@ def configure(args: argparse.Namespace) -> InspectConfig:
 
 
 def run(config: InspectConfig) -> int:
-    """Runs the command.
+    """Run the command.
 
     Raises:
-        DatasetError, VocabularyError: a shard or vocabulary that is missing, damaged or of another kind.
+        DatasetError, VocabularyError: a shard or vocabulary that is missing, corrupt or of another kind.
     """
     # Imported here and below, so that `--help` does not wait for Beam.
     from apache_beam.io.filesystems import FileSystems
@@ -152,7 +152,7 @@ def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
 
 
 def _objective(path: str) -> str:
-    """What the labels of a shard mean: `dataset.json` tells, where there is one."""
+    """Return the meaning of a shard's labels, from `dataset.json` where it exists."""
     from pipelines.io.atomic_files import read_bytes
 
     for folder in _folders_above(path):
@@ -245,7 +245,7 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
     print(f"  examples    {statistics.rows:,} rows with {statistics.instances:,} instances")
     padding = 1 - statistics.instance_tokens / statistics.positions
-    print(f"  lengths     {_spread(statistics.row_lengths)} positions, {padding:.1%} padding")
+    print(f"  lengths     {_range_text(statistics.row_lengths)} positions, {padding:.1%} padding")
     unknown = statistics.unknown_tokens / max(statistics.tokens, 1)
     print(f"  tokens      {statistics.tokens:,} without [CLS] and [SEP], {unknown:.2%} [UNK]")
     if has_labels:
@@ -256,13 +256,13 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
     masked = max(statistics.masked_tokens, 1)
     print(
         f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of positions, "
-        f"{_spread(statistics.masked_in_row)} a row: {statistics.masked_as_mask / masked:.1%} [MASK], "
+        f"{_range_text(statistics.masked_in_row)} a row: {statistics.masked_as_mask / masked:.1%} [MASK], "
         f"{statistics.masked_as_random / masked:.1%} random, {statistics.masked_as_original / masked:.1%} the same"
     )
 
 
-def _spread(histogram: np.ndarray) -> str:
-    """Least, mean and most of a histogram by value."""
+def _range_text(histogram: np.ndarray) -> str:
+    """Return minimum, mean and maximum of a histogram by value."""
     values = histogram.nonzero()[0]
     mean = (histogram * np.arange(len(histogram))).sum() / histogram.sum()
     return f"{values[0]} to {values[-1]} (mean {mean:.1f})"

@@ -7,7 +7,7 @@ runs.
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import example_flags
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ACCEPTS_BEAM_FLAGS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert pretraining-data`."""
+    """Add the flags of `beambert pretraining-data`."""
     group = parser.add_argument_group("what to read and write")
     group.add_argument(
         "--input", required=True, type=ANY_PATH, metavar="DIR", help="a corpus, as `beambert corpus` makes it"
@@ -49,14 +49,14 @@ def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> "PretrainingDataConfig":
-    """Return what the flags ask for. Raises DatasetError for a value that is out of range."""
+    """Return the configuration. Raise DatasetError for a value that is out of range."""
     from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
     return PretrainingDataConfig.from_args(args)
 
 
 def run(config: "PretrainingDataConfig", beam_flags: list[str]) -> int:
-    """Runs the command. Raises as `pipelines.commands.pretraining_data_run.run` does."""
+    """Run the command. Raise as `pipelines.commands.pretraining_data_run.run` does."""
     from pipelines.commands import pretraining_data_run
 
     return pretraining_data_run.run(config, beam_flags)

@@ -38,7 +38,7 @@ class PretrainingDataConfig:
     def from_build_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
         """Return the configuration of the second job of `beambert build`, whose corpus is in its own --output.
 
-        Job 1 puts the vocabulary, learnt or given, beside the corpus.
+        Job 1 writes the vocabulary, learned or given, beside the corpus.
 
         Raises:
             DatasetError: a value is out of range.

@@ -14,10 +14,10 @@ from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
-from pipelines.corpus.learn_vocabulary import language_factors
+from pipelines.corpus.vocabulary_options import language_factors
 from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
-from pipelines.examples.work_items import deal_passes, note_name, read_completion_marker
+from pipelines.examples.work_items import completion_marker_name, deal_work_items, read_completion_marker
 from pipelines.instances.options import PretrainingDataOptions, require_documents
 from pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, write_atomically
 from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
@@ -39,7 +39,7 @@ from pipelines.runner.job_output import (
 from pipelines.runner.job_progress import Stage, watch_files
 from pipelines.runner.memory import require_memory
 from pipelines.runner.output_lock import claim_output
-from pipelines.runner.repair import make_again, missing_shards, passes_of, restore_vocabulary
+from pipelines.runner.repair import items_with_missing_shards, make_again, missing_shards, restore_vocabulary
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import Vocabulary
 
@@ -136,7 +136,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
 
 
 def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_options: PipelineOptions) -> Dataset:
-    """Run job 2 in an output directory that is locked: whole, from where it was stopped, or what is missing of it.
+    """Run job 2 in a locked output directory: from the start, resumed, or as a repair of missing shards.
 
     Raises:
         DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
@@ -147,7 +147,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     reader = CorpusReader(source, recorded["corpus_sha256"])
     manifest_path = f"{output}/{dataset.FILE_NAME}"
     workers = pipeline_runner.num_workers(beam_options)
-    passes = deal_passes(corpus.shards, options, workers or _CLUSTER_WORKERS)
+    work_items = deal_work_items(corpus.shards, options, workers or _CLUSTER_WORKERS)
     work = work_directory(output, [recorded])
     existing = _load(manifest_path, config.output)
     if existing:
@@ -158,19 +158,19 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             delete_work(output)
             print(f"Shards in {config.output} are up to date.", flush=True)
             return existing
-        passes = passes_of(passes, missing, options)
+        work_items = items_with_missing_shards(work_items, missing, options)
 
     require_shards(source, corpus.shards)
     if workers:
         require_memory(corpus, workers, config.ignore_memory_estimate)
     if existing:
         print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
-        make_again(existing, missing, reader, passes, options, beam_options, config.output)
+        make_again(existing, missing, reader, work_items, options, beam_options, config.output)
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
-    notes = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
-    if not notes:
+    num_finished = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
+    if not num_finished:
         # What a stopped job left is of other options or another corpus, and a trainer's glob would find it.
         for pattern in _SHARD_PATTERNS:
             delete_matching(f"{output}/shards/{pattern}")
@@ -182,13 +182,13 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
         costs = {
-            note_name(each.corpus_shard, copy): float(each.corpus_shard.bytes)
-            for each in passes
-            for copy in each.copies
+            completion_marker_name(item.corpus_shard, copy): float(item.corpus_shard.bytes)
+            for item in work_items
+            for copy in item.copies
         }
         print(
             f"Pretraining data: {len(corpus.shards)} corpus shard(s), {len(costs)} pass(es) over one"
-            + (f", {notes} of them finished by an earlier run" if notes else ""),
+            + (f", {num_finished} of them finished by an earlier run" if num_finished else ""),
             flush=True,
         )
         with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
@@ -197,7 +197,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
                     pipeline,
                     corpus,
                     reader,
-                    passes,
+                    work_items,
                     options,
                     recorded,
                     {"size": len(vocab), "sha256": file.sha256},
@@ -230,15 +230,15 @@ def _load(path: str, output: str) -> Dataset | None:
     return manifest
 
 
-def _amounts(note: str) -> dict[str, float]:
-    """What a finished pass has written, for its progress."""
-    finished = read_completion_marker(note)
+def _amounts(marker: str) -> dict[str, float]:
+    """Return the amounts that a finished copy has written, for the progress."""
+    finished = read_completion_marker(marker)
     shards = finished.shards if finished else []
     return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
 
 
 def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ()) -> None:
-    """Print what the dataset holds, where, and what to do next.
+    """Print the content and path of the dataset and the next step.
 
     Args:
         manifest: of the dataset.
@@ -249,7 +249,7 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     counts = manifest.counts["train"]
     print(
         f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "
-        f"in {manifest.options['dupe_factor']} copies, {validation:,} held out"
+        f"in {manifest.options['dupe_factor']} copies, {validation:,} for validation"
     )
     objective, masking = manifest.options["objective"], manifest.options["masking"]
     shares = []

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beambert_common.path_flags import ANY_OUTPUT_FILE
+from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE
 from pipelines.commands import vocabulary_flags
 from pipelines.commands.corpus import add_input_arguments, add_split_arguments
 from pipelines.io.output_file import check_output_file
@@ -23,7 +23,7 @@ ACCEPTS_BEAM_FLAGS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `beambert vocab`."""
+    """Add the flags of `beambert vocab`."""
     add_input_arguments(parser)
     group = parser.add_argument_group("what to make of it")
     group.add_argument(
@@ -60,10 +60,10 @@ def configure(args: argparse.Namespace) -> VocabConfig:
 
 
 def run(config: VocabConfig, beam_flags: list[str]) -> int:
-    """Runs the command.
+    """Run the command.
 
     Raises:
-        SourceError, DatasetError, OutputFileError, VocabularyError: a mistake in the input or the flags.
+        SourceError, DatasetError, OutputFileError, VocabularyError: invalid input or flags.
     """
     from apache_beam.io.filesystems import FileSystems
 
@@ -81,13 +81,13 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
     output = absolute(config.output)
-    read = [("--input", each.path) for each in inputs]
-    read += [("--decontaminate", path) for path in options.decontaminate]
-    read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
+    inputs_read = [("--input", file.path) for file in inputs]
+    inputs_read += [("--decontaminate", path) for path in options.decontaminate]
+    inputs_read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
     check_output_file(
         "--output",
         output,
-        read,
+        inputs_read,
         overwrite=config.overwrite,
         makes_directory=True,
         takes_stream=False,
@@ -98,15 +98,15 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
-    units = split_inputs(inputs, options)
+    splits = split_inputs(inputs, options)
     is_embedded = pipeline_runner.is_embedded(beam_options)
     work = f"{temporary}/work" if is_embedded else ""
     try:
-        costs = {f"{unit.name()}.json": float(unit.bytes) for unit in units}
-        progress = Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(units))
+        costs = {f"{split.name()}.json": float(split.bytes) for split in splits}
+        progress = Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(splits))
         with cleanup_on_signals(lambda: delete_folder(temporary)), watch_files(progress):
             pipeline_runner.run(
-                lambda pipeline: build_vocabulary(pipeline, units, options, output, report, work),
+                lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
                 beam_options,
                 config.output,
             )

@@ -5,8 +5,8 @@ import dataclasses
 import sys
 from typing import Any
 
-from beambert_common.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
-from beambert_common.path_flags import ANY_PATH
+from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
+from beambert_common.command_line.path_flags import ANY_PATH
 from pipelines.corpus.alphabet_warning import alphabet_warnings
 from pipelines.errors import SourceError
 from tokenizer.coverage import Coverage
@@ -20,7 +20,7 @@ _MANY_MARKS = 0.01
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Adds the flags of a vocabulary to learn."""
+    """Add the flags of a vocabulary to learn."""
     group.add_argument(
         "--vocab_size",
         type=vocabulary_size,
@@ -76,18 +76,18 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         "--compare_vocab",
         type=ANY_PATH,
         metavar="FILE",
-        help="another vocab.txt, to be measured on the held-out documents beside this one",
+        help="another vocab.txt, to be measured on the validation split beside this one",
     )
 
 
 def options(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of `VocabularyOptions` that the flags ask for; `args.vocab_file` is to be there.
+    """Return the fields of `VocabularyOptions` from parsed flags; `args.vocab_file` must exist.
 
     Raises:
-        SourceError, VocabularyError: a file that is missing or no vocabulary, or flags that exclude each other.
+        SourceError, VocabularyError: a file that is missing or not a vocabulary, or flags that exclude each other.
     """
     # Imported here, so that `--help` does not wait for Beam.
-    from pipelines.corpus.learn_vocabulary import VocabularyOptions
+    from pipelines.corpus.vocabulary_options import VocabularyOptions
 
     if args.vocab_file and args.vocab_size:
         raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
@@ -170,9 +170,9 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
         vocab: the "vocab" of `corpus.json`.
         path: of the file.
         compared: file of the vocabulary it was compared with, or "".
-        alphabet_limit: what it was learnt with.
+        alphabet_limit: the limit it was learned with.
     """
-    print(f"  vocabulary  {path}  {vocab['size']:,} pieces")
+    print(f"  vocabulary  {path}  {vocab['size']:,} tokens")
     words = vocab["learned_from"]
     if words:
         share = words["words_excluded"] / words["words"]
@@ -185,9 +185,9 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
         print(f"  warning     {warning}", file=sys.stderr)
     measured = {name: Coverage(**counts) for name, counts in vocab["validation"].items()}
     if not measured["vocab"].words:
-        print("              no document is held out to measure it on; see --validation_fraction")
+        print("              the validation split, to measure it on, is empty; see --validation_fraction")
         return warnings
-    print(f"              on {measured['vocab'].words:,} held-out words: {measured['vocab']}")
+    print(f"              on {measured['vocab'].words:,} validation words: {measured['vocab']}")
     if compared:
         print(f"              beside {compared}: {measured['compare_vocab']}")
     return warnings

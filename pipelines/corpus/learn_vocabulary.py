@@ -18,14 +18,15 @@ how much was left out. Validation text is only measured, group by group, and pas
 """
 
 import dataclasses
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
+from pipelines.corpus.vocabulary_options import VocabularyOptions, language_factors, require_languages
+from pipelines.corpus.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, scaled
 from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes, write_atomically
@@ -33,185 +34,9 @@ from pipelines.sources import SourceError
 from tokenizer.coverage import Coverage, coverage
 from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
-from tokenizer.word_counts import count_words, most_frequent
 
-# A shard of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.
-WORDS_A_SHARD = 100_000
 # Less than 1 kB of memory each in the learner.
 WORDS_LEARNED_FROM = 2_000_000
-
-# (split, language or "" where languages are not distinguished, group of words)
-Group = tuple[str, str, int]
-# (words joined by blanks, the count of each, number of running words withheld)
-Batch = tuple[str, list[int], int]
-# (counts by word, number of running words withheld)
-GroupCounts = tuple[dict[str, int], int]
-
-
-@dataclasses.dataclass(frozen=True)
-class VocabularyOptions:
-    """The options by which a vocabulary is learned or read.
-
-    Attributes:
-        do_lower_case: whether it is learned from lower-cased text without accents.
-        vocab_size: tokens to learn; 0 where vocab_file is given.
-        vocab_file: a vocabulary to take over instead, or "".
-        num_unused: "[unusedN]" tokens.
-        alphabet_limit: characters.
-        min_count: words seen fewer times are not learned from.
-        compare_vocab: a vocabulary to measure on the validation text too, or "".
-        language_sampling_exponent: see `language_factors`; 1 to take languages as they come.
-        character_rules: the word counter's version of Unicode; a worker with another Python refuses to take part.
-    """
-
-    do_lower_case: bool
-    vocab_size: int
-    vocab_file: str
-    num_unused: int
-    alphabet_limit: int
-    min_count: int
-    compare_vocab: str
-    language_sampling_exponent: float
-    character_rules: str
-
-
-def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:
-    """Return the factor of each language's word counts, so that small languages are seen more often.
-
-    A language with a share p of the text gets a share proportional to p ** exponent; all together stay as much as they
-    are. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
-
-    Args:
-        words: running words of each language.
-        exponent: 1 changes nothing, 0 makes all languages equal.
-    """
-    total = sum(words.values())
-    shares = {language: count / total for language, count in sorted(words.items()) if count}
-    scale = sum(share**exponent for share in shares.values())
-    return {language: share**exponent / scale / share for language, share in shares.items()}
-
-
-LANGUAGE_REMEDY = (
-    "name the field of JSON lines or Parquet that holds the language with --language_field, or give each language an "
-    "--input of its own and --input_weights"
-)
-
-
-def require_languages(languages: Iterable[str], exponent: float) -> None:
-    """Refuse to balance the languages of a corpus that has one.
-
-    Raises:
-        SourceError: exponent is not 1, and all documents are of the same language.
-    """
-    names = sorted(set(languages))
-    if exponent != 1.0 and len(names) == 1:
-        raise SourceError(
-            f"--language_sampling_exponent {exponent:g} has no effect: every document is of the language {names[0]}; "
-            f"{LANGUAGE_REMEDY}"
-        )
-
-
-def num_word_groups(num_partitions: int) -> int:
-    """Return the number of groups that words are merged in: one a shard, so that groups grow no faster than shards.
-
-    At least 64, to have work for a cluster, and at most 1024, as every shard has a batch for every group; then a group
-    of a corpus of 10 TB has about a million distinct words, some 150 MB.
-    """
-    return min(max(64, num_partitions), 1024)
-
-
-def word_batches(
-    split: str,
-    texts: Iterable[str],
-    options: VocabularyOptions,
-    num_groups: int,
-    language: str = "",
-    weight: float = 1.0,
-) -> Iterator[tuple[Group, Batch]]:
-    """Count the words of a shard and distribute them over the groups.
-
-    Args:
-        split: "train" or "validation". Training text is not counted where a vocabulary is taken over.
-        texts: of the shard's documents.
-        options: of the vocabulary.
-        num_groups: from `num_word_groups`.
-        language: of the texts, or "".
-        weight: what their counts are multiplied by.
-    """
-    if split == "train" and not options.vocab_size:
-        return
-    word_counts = scaled(count_words(texts, options.do_lower_case), weight)
-    kept = most_frequent(word_counts, WORDS_A_SHARD if split == "train" else len(word_counts))
-    groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
-    for word, count in kept.items():
-        words, counts = groups[zlib.crc32(word.encode("utf-8")) % num_groups]
-        words.append(word)
-        counts.append(count)
-    withheld = word_counts.total() - sum(kept.values())
-    for number, (words, counts) in enumerate(groups):
-        # What is withheld belongs to no group in particular.
-        if words or (withheld and not number):
-            yield (split, language, number), (" ".join(words), counts, 0 if number else withheld)
-
-
-def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
-    """Return the counts times a factor, rounded; counts that become 0 are left out."""
-    if factor == 1.0:
-        return word_counts
-    return +Counter({word: round(count * factor) for word, count in word_counts.items()})
-
-
-class MergeWordCounts(beam.CombineFn):
-    """Sum the counts of the batches of one group. Sums do not depend on the order of merging."""
-
-    def create_accumulator(self) -> GroupCounts:
-        """Return empty counts."""
-        return {}, 0
-
-    def add_input(self, accumulator: GroupCounts, batch: Batch) -> GroupCounts:
-        """Add one batch."""
-        words, counts, withheld = batch
-        return self._add(accumulator, zip(words.split(), counts, strict=True), withheld)
-
-    def merge_accumulators(self, accumulators: Iterable[GroupCounts]) -> GroupCounts:
-        """Add all to a new one."""
-        merged = self.create_accumulator()
-        for counts, withheld in accumulators:
-            merged = self._add(merged, counts.items(), withheld)
-        return merged
-
-    def extract_output(self, accumulator: GroupCounts) -> GroupCounts:
-        """Return the counts as Beam passes them on."""
-        return accumulator
-
-    @staticmethod
-    def _add(accumulator: GroupCounts, items: Iterable[tuple[str, int]], withheld: int) -> GroupCounts:
-        total, before = accumulator
-        for word, count in items:
-            total[word] = total.get(word, 0) + count
-        return total, before + withheld
-
-
-@dataclasses.dataclass(frozen=True)
-class WordGroup:
-    """The contribution of a group of words of the training text.
-
-    Attributes:
-        words: counts of the words to learn from.
-        distinct: words of the group, those left out included.
-        running: occurrences of these, and of what shards withheld.
-    """
-
-    words: dict[str, int]
-    distinct: int
-    running: int
-
-
-def prune_group(counts: GroupCounts, limit: int, min_count: int) -> WordGroup:
-    """Keep at most `limit` words of a group, each counted at least min_count times."""
-    word_counts, withheld = counts
-    kept = most_frequent(word_counts, limit, min_count)
-    return WordGroup(kept, len(word_counts), sum(word_counts.values()) + withheld)
 
 
 @dataclasses.dataclass(frozen=True)

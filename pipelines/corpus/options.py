@@ -3,7 +3,7 @@
 import dataclasses
 
 from pipelines.cleaning.rules import CleaningOptions
-from pipelines.corpus.learn_vocabulary import VocabularyOptions
+from pipelines.corpus.vocabulary_options import VocabularyOptions
 from pipelines.sources import ReadOptions
 from pipelines.sources.documents import is_validation, partition_of
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.cleaning.tag_density import HTML_TAGS
-from pipelines.sources.fields import BAD_RECORDS
+from pipelines.sources.structured.fields import BAD_RECORDS
 
 # Wikipedia has 0.05 %, program text 0.6 %.
 _MUCH_HTML = 0.01

@@ -24,11 +24,11 @@ from pipelines.corpus.deduplication_transforms import (
     repeated_paragraphs_of,
     without_paragraphs,
 )
-from pipelines.corpus.learn_vocabulary import Batch, Group, num_word_groups, word_batches
 from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.reading import SNIPPET_CHARACTERS
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
+from pipelines.corpus.word_groups import Batch, Group, num_word_groups, word_batches
 from pipelines.io.atomic_files import read_bytes, write_text
 from pipelines.io.manifest_schemas import ShardCounts
 from pipelines.io.versions import require_same_rules

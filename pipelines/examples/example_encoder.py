@@ -49,20 +49,20 @@ def _varint_width(max_value: int) -> int:
 
 
 def _write_varints(target: np.ndarray, values: np.ndarray, width: int) -> None:
-    """Fills uint8 [n, count * width] with integers [n, count] of `width` bytes each."""
+    """Fill uint8 [n, count * width] with integers [n, count] of `width` bytes each."""
     for place in range(width):
         group = (values >> (7 * place)).astype(np.uint8) & 0x7F
         target[:, place::width] = group if place == width - 1 else group | 0x80
 
 
 def _masked_crcs(chunks: Iterable[np.ndarray | bytes], count: int) -> np.ndarray:
-    """TFRecord's checksums, '<u4' [count]: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
+    """Return TFRecord's checksums, '<u4' [count]: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
     crcs = np.fromiter(map(google_crc32c.value, chunks), dtype="<u4", count=count)
     return (crcs >> 15 | crcs << 17) + np.uint32(0xA282EAD8)
 
 
 def mask_of(name: str) -> str:
-    """The feature whose values are 1 where the feature `name` has content and 0 where it has padding."""
+    """Return the feature whose values are 1 for content and 0 for padding of the feature `name`."""
     if name.startswith("masked_lm_"):
         return "masked_lm_weights"
     return "next_sentence_weights" if name.startswith("next_sentence_") else "input_mask"
@@ -74,7 +74,7 @@ class ExampleEncoder:
     Args:
         options: which features there are, their names, and whether padding is left out.
         row_length: L.
-        vocab_size: number of pieces; every id is below it.
+        vocab_size: number of tokens in the vocabulary; every id is below it.
     """
 
     def __init__(self, options: PretrainingDataOptions, row_length: int, vocab_size: int) -> None:
@@ -129,15 +129,15 @@ class ExampleEncoder:
 
     @property
     def record_bytes(self) -> int:
-        """Size of a record with padding, its framing included."""
+        """Return the size of a record with padding, including its framing."""
         return len(self._record)
 
     def encode(self, features: dict[str, np.ndarray]) -> bytes:
-        """Encodes a batch as the bytes of consecutive TFRecord records.
+        """Encode a batch as the bytes of consecutive TFRecord records.
 
         Args:
             features: arrays by our own names, integers or for weights float32: [n, L], [n, P] or [n, K], with padding.
-                Where padding is to be left out, `mask_of` every feature is among them.
+                Without padding, `mask_of` every feature is among them.
 
         Raises:
             ValueError: a feature has another shape than the encoder was made for, or an id does not fit.
@@ -168,7 +168,7 @@ class ExampleEncoder:
         return content.tobytes()
 
     def _write_sizes(self, records: np.ndarray, features: dict[str, np.ndarray]) -> np.ndarray:
-        """Puts the sizes of lists without padding into records [n, ...]; returns int64 [n], the records' own."""
+        """Write the sizes of lists without padding into records [n, ...]; return those of the records, int64 [n]."""
         values = np.zeros(len(records), np.int64)
         for name, field in self._fields.items():
             size = np.count_nonzero(features[mask_of(name)], axis=1) * field.width
@@ -185,7 +185,7 @@ class ExampleEncoder:
         return sizes
 
     def _content(self, features: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """Which bytes of records of that shape are not a padding's: bool."""
+        """Return which bytes of records of a shape are not padding: bool."""
         content = np.ones(shape, bool)
         for name, field in self._fields.items():
             mask = features[mask_of(name)] != 0

@@ -28,13 +28,13 @@ _VARINT, _BYTES_8, _BYTES, _BYTES_4 = 0, 1, 2, 5
 
 
 def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the features of every example by our own names: int64 [any] or float32 [any].
+    """Yield the features of every example by our own names: int64 [any] or float32 [any].
 
     Args:
-        path: a shard on any Beam filesystem; it is read as it is needed.
+        path: a shard on any Beam filesystem; it is read as needed.
 
     Raises:
-        DatasetError: there is no such file, it is damaged (the message says where), or it holds something else.
+        DatasetError: the file is missing, corrupt (the message says where), or of another kind.
     """
     try:
         raw = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
@@ -92,10 +92,10 @@ def _widest(values: np.ndarray) -> np.ndarray:
 
 
 def _parse_example(record: bytes) -> dict[str, np.ndarray]:
-    """The numeric features of a tf.train.Example by name, lists packed or not.
+    """Return the numeric features of a tf.train.Example by name, lists packed or not.
 
     Raises:
-        ValueError, IndexError, struct.error: not such a message.
+        ValueError, IndexError, struct.error: not a valid message.
     """
     features = {}
     for message in _parts(record, 1):
@@ -111,7 +111,7 @@ def _parse_example(record: bytes) -> dict[str, np.ndarray]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(Number, wire type, content) of every field of a protobuf message; a varint's content is its own bytes."""
+    """Yield (number, wire type, content) of every field of a protobuf message; a varint's content is its own bytes."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -131,12 +131,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _parts(message: bytes, number: int) -> list[bytes]:
-    """The contents of all submessages or strings with a number."""
+    """Return the contents of all submessages or strings with a number."""
     return [content for field, kind, content in _fields(message) if field == number and kind == _BYTES]
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number and where it ends."""
+    """Return a number and the position after it."""
     value = shift = 0
     while shift < 70:
         byte = message[position]

@@ -28,7 +28,7 @@ class Example:
         original_ids: int64 [n], as they were in the text.
         is_masked: bool [n], tokens to predict.
         segment_ids: int64 [n].
-        instances: (first position, position behind the last, label or None) of each.
+        instances: (first position, position after the last, label or None) of each.
         row_length: positions with padding.
         masks: False where the trainer masks.
     """
@@ -61,7 +61,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class InstanceText:
-    """An instance as text: the spans of A and of B (empty where there is none), its label and numbers of tokens."""
+    """An instance as text: the spans of A and of B (empty if absent), its label and numbers of tokens."""
 
     a: list[Span]
     b: list[Span]
@@ -72,7 +72,7 @@ class InstanceText:
 
 
 def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
-    """Makes sense of the features of a record, of any format that `beambert` or google-research/bert writes.
+    """Decode the features of a record of any format of `beambert` or google-research/bert.
 
     Raises:
         DatasetError: features that contradict each other or the size of the vocabulary.
@@ -122,7 +122,7 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
 
 
 def as_text(example: Example, vocab: Vocabulary) -> list[InstanceText]:
-    """Every instance of a row as text; [CLS] and [SEP] where they belong are left out."""
+    """Return every instance of a row as text; [CLS] and [SEP] at their regular positions are left out."""
     texts = []
     for start, end, label in example.instances:
         positions = np.arange(start, end)
@@ -175,7 +175,7 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
 
 
 def plain(spans: Iterable[Span]) -> str:
-    """Spans as one line; a masked token is `[original→what stands there]`."""
+    """Return spans as one line; a masked token is `[original→input token]`."""
     line: list[str] = []
     for span in spans:
         line.append("" if span.glued or not line else " ")
@@ -184,7 +184,7 @@ def plain(spans: Iterable[Span]) -> str:
 
 
 def count(statistics: Statistics, example: Example, vocab: Vocabulary) -> None:
-    """Adds one example to statistics, as far as its shard tells; the text is counted as often as it stands there."""
+    """Add one example to statistics, as far as its shard allows; text is counted once per occurrence."""
     statistics.rows += 1
     statistics.positions += example.row_length
     statistics.row_lengths = _count_one(statistics.row_lengths, len(example.input_ids))

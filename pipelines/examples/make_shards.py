@@ -25,17 +25,17 @@ _BATCH_POSITIONS = 2**17
 
 
 def generator(random_seed: int, split: str, partition: int, copy: int) -> np.random.Generator:
-    """The source of all that is random in one shard: a function of what the shard is, not of who writes it or when."""
+    """Return the random generator of one shard: a function of its identity, not of the worker or the time."""
     return np.random.default_rng([random_seed, SPLITS.index(split), partition, copy])
 
 
 def copies_of(split: str, options: PretrainingDataOptions) -> int:
-    """Passes over a split. Held-out text is measured, not trained on: one set of masks is enough."""
+    """Return the number of copies of a split. The validation split needs only one set of masks."""
     return options.dupe_factor if split == "train" else 1
 
 
 def shard_name(corpus_shard: CorpusShard, copy: int, row_length: int, options: PretrainingDataOptions) -> str:
-    """Where the shard with rows of that length lies, relative to the dataset's directory."""
+    """Return the path of the shard with rows of a length, relative to the dataset's directory."""
     of_length = f"length-{row_length:05d}-" if options.length_bins else ""
     return (
         f"shards/{corpus_shard.split}-copy-{copy:03d}-{of_length}{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}"
@@ -51,12 +51,12 @@ def current_name(name: str) -> str:
 def tokenize_shard(
     corpus: CorpusReader, corpus_shard: CorpusShard, tokenizer: Tokenizer, options: PretrainingDataOptions
 ) -> TokenizedDocuments:
-    """Reads one Parquet shard of the corpus into flat arrays of token ids."""
+    """Read one Parquet shard of the corpus into flat arrays of token ids."""
     table, split = corpus.read_shard(corpus_shard.name), corpus_shard.split
     documents = table["sentences"].combine_chunks()
     sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
     token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
-    # Held-out text is measured as it is.
+    # The validation split stays unchanged.
     weights = table["weight"].to_numpy() if split == "train" else np.ones(len(table))
     if split == "train" and options.language_factors:
         weights = weights * np.array([options.language_factors[language] for language in table["language"].to_pylist()])
@@ -66,12 +66,12 @@ def tokenize_shard(
 def plan_rows(
     lengths: np.ndarray, options: PretrainingDataOptions, rng: np.random.Generator
 ) -> list[tuple[int, RowPlan]]:
-    """Which instance goes to which row, in random order, for every length of rows.
+    """Assign instances to rows, in random order, for every row length.
 
     Args:
         lengths: int64 [instances], at most max_seq_length.
         options: pack, max_instances_per_row, length_bins, max_seq_length are read.
-        rng: the only source of chance.
+        rng: the only source of randomness.
     """
     if options.pack:
         return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
@@ -84,9 +84,9 @@ def plan_rows(
 
 
 def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
-    """The features of a batch of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
+    """Return the features of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
 
-    Every feature there is; a file holds those of `options.names_of_features`.
+    The result has every feature; a file contains those of `options.names_of_features`.
     """
     features: dict[str, np.ndarray] = {
         "input_ids": rows.input_ids if masked is None else masked.input_ids,
@@ -112,21 +112,21 @@ def write_shards(
     tokenizer: Tokenizer,
     options: PretrainingDataOptions,
 ) -> tuple[list[Shard], Statistics]:
-    """Writes one copy of one partition: a file, or one for each length of rows that occurs.
+    """Write one copy of one partition: one file for each row length that occurs.
 
     Args:
         documents: the partition.
-        corpus_shard: what it is: split, partition and how many there are.
-        copy: which pass over the corpus.
+        corpus_shard: split, partition and number of partitions.
+        copy: number of the copy of the corpus.
         output: the dataset directory.
         tokenizer: the one that made `documents`.
-        options: what the examples are like.
+        options: options of the examples.
     """
     rng = generator(options.random_seed, corpus_shard.split, corpus_shard.partition, copy)
     vocab = tokenizer.vocabulary
     masking_vocab = MaskingVocabulary.from_vocabulary(vocab)
     statistics = Statistics()
-    if options.noise and corpus_shard.split == "train":  # Held-out text is measured as it is.
+    if options.noise and corpus_shard.split == "train":  # The validation split stays unchanged.
         documents, statistics.words_with_noise = add_noise(documents, options.noise, tokenizer, rng)
     instances = sample_instances(documents, options, rng)
     statistics.add_instances(instances)
@@ -139,8 +139,8 @@ def write_shards(
         with shard_writer.create(f"{output}/{name}", options, row_length, len(vocab)) as file:
             batch_rows = max(1, _BATCH_POSITIONS // row_length)
             for first in range(0, len(plan), batch_rows):
-                some = plan.slice_rows(first, min(first + batch_rows, len(plan)))
-                rows = lay_out(documents.token_ids, instances, some, row_length, options.instances_per_row, vocab)
+                row_plan = plan.slice_rows(first, min(first + batch_rows, len(plan)))
+                rows = lay_out(documents.token_ids, instances, row_plan, row_length, options.instances_per_row, vocab)
                 masked = None
                 if options.masking != "dynamic":
                     masked = mask_rows(rows, predictions, options, masking_vocab, rng)

@@ -15,7 +15,7 @@ _BYTES = ("segment_ids", "sequence_ids", "next_sentence_labels")
 
 
 def schema(options: PretrainingDataOptions) -> pyarrow.Schema:
-    """The columns: lists of int32, of uint8 where values are small; of rows that are not packed one label, no list."""
+    """Return the columns: lists of int32, or of uint8 for small values; without packing a scalar label."""
     fields = []
     for name, name_in_file in options.names_of_features().items():
         value = _UINT8 if name in _BYTES else _INT32
@@ -25,17 +25,17 @@ def schema(options: PretrainingDataOptions) -> pyarrow.Schema:
 
 
 def encodings(options: PretrainingDataOptions) -> dict[str, Any]:
-    """How pyarrow.parquet.ParquetWriter is to write the columns.
+    """Return the arguments of pyarrow.parquet.ParquetWriter for the encodings of the columns.
 
-    The two low bytes of ids and positions apart from the two high ones are 15 % smaller after zstd, and take half the
-    time, of plain values or of a dictionary's.
+    Ids and positions with the low bytes separate from the high ones are 15 % smaller after zstd and take half the
+    time of plain values or of a dictionary.
     """
     split = [f"{field.name}.list.element" for field in schema(options) if field.type == pyarrow.list_(_INT32)]
     return {"use_dictionary": False, "use_byte_stream_split": split}
 
 
 def table(features: dict[str, np.ndarray], options: PretrainingDataOptions) -> pyarrow.Table:
-    """A batch of n rows.
+    """Return a batch of n rows as a table.
 
     Args:
         features: as for `pipelines.examples.example_encoder.ExampleEncoder.encode`, with `mask_of` every feature.

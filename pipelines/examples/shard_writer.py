@@ -25,27 +25,27 @@ class ShardFile:
         self.examples = 0
 
     def write(self, features: dict[str, np.ndarray]) -> None:
-        """Appends a batch of records.
+        """Append a batch of records.
 
         Args:
-            features: by our own names, as `pipelines.examples.make_shards.features_of` makes them.
+            features: by our own names, from `pipelines.examples.make_shards.features_of`.
         """
         self._append(features)
         self.examples += len(features["input_ids"])
 
     @property
     def bytes(self) -> int:
-        """Size of the file."""
+        """Return the size of the file."""
         return self._file.bytes
 
     @property
     def sha256(self) -> str:
-        """Hex digest of the file."""
+        """Return the SHA-256 of the file in hexadecimal."""
         return self._file.sha256
 
 
 def extension(options: PretrainingDataOptions) -> str:
-    """How the names of shard files end, the dot included."""
+    """Return the suffix of shard file names, including the dot."""
     if options.format == "parquet":
         return ".parquet"
     return ".tfrecord.gz" if options.compression == "gzip" else ".tfrecord"
@@ -53,13 +53,13 @@ def extension(options: PretrainingDataOptions) -> str:
 
 @contextmanager
 def create(path: str, options: PretrainingDataOptions, row_length: int, vocab_size: int) -> Iterator[ShardFile]:
-    """Opens a shard for writing; after an error nothing is left of it.
+    """Open a shard for writing; after an error no file remains.
 
     Args:
-        path: the file to make, on any Beam filesystem.
-        options: format, compression, names, raggedness and what features there are.
-        row_length: L of this shard's rows.
-        vocab_size: number of pieces.
+        path: the new file, on any Beam filesystem.
+        options: format, compression, names, raggedness and features.
+        row_length: length L of this shard's rows.
+        vocab_size: number of tokens in the vocabulary.
     """
     with write_atomically(path) as file:
         if options.format == "parquet":

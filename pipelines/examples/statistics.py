@@ -19,7 +19,7 @@ _LONGEST_SENTENCE = 1024
 _BINS_A_DOUBLING = 2
 
 
-def _none() -> np.ndarray:
+def _empty_counts() -> np.ndarray:
     return np.zeros(0, np.int64)
 
 
@@ -31,7 +31,7 @@ class Statistics:
         documents, sentences, tokens, unknown_tokens: of the text, counted with the first copy alone.
         sentence_lengths: sentences by number of tokens; the last of `_LONGEST_SENTENCE` holds all longer ones.
         document_lengths: documents by number of tokens, bin i from `document_bin_start(i)` on.
-        piece_counts: [vocabulary] how often each piece occurs in the text, before anything is masked.
+        piece_counts: [vocabulary] occurrences of each token in the text, before masking.
         instances, instances_labeled_1: how many, and how many of them have label 1 (B is not what follows A).
         instance_tokens: their positions, [CLS] and [SEP] included.
         tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
@@ -50,9 +50,9 @@ class Statistics:
     sentences: int = 0
     tokens: int = 0
     unknown_tokens: int = 0
-    sentence_lengths: np.ndarray = dataclasses.field(default_factory=_none)
-    document_lengths: np.ndarray = dataclasses.field(default_factory=_none)
-    piece_counts: np.ndarray = dataclasses.field(default_factory=_none)
+    sentence_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
+    document_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
+    piece_counts: np.ndarray = dataclasses.field(default_factory=_empty_counts)
     instances: int = 0
     instances_labeled_1: int = 0
     instance_tokens: int = 0
@@ -60,20 +60,20 @@ class Statistics:
     tokens_packed: int = 0
     segments_dropped: int = 0
     words_with_noise: int = 0
-    instance_lengths: np.ndarray = dataclasses.field(default_factory=_none)
-    a_lengths: np.ndarray = dataclasses.field(default_factory=_none)
-    b_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    instance_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
+    a_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
+    b_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
     rows: int = 0
     positions: int = 0
-    row_lengths: np.ndarray = dataclasses.field(default_factory=_none)
+    row_lengths: np.ndarray = dataclasses.field(default_factory=_empty_counts)
     masked_tokens: int = 0
     masked_as_mask: int = 0
     masked_as_random: int = 0
     masked_as_original: int = 0
-    masked_in_row: np.ndarray = dataclasses.field(default_factory=_none)
+    masked_in_row: np.ndarray = dataclasses.field(default_factory=_empty_counts)
 
     def add_text(self, documents: TokenizedDocuments, vocab: Vocabulary) -> None:
-        """Counts the text of a partition."""
+        """Count the text of a partition."""
         self.add_tokens(documents.token_ids, vocab)
         self.documents += len(documents)
         self.sentences += len(documents.sentence_starts) - 1
@@ -84,14 +84,14 @@ class Statistics:
         self.document_lengths = _sum(self.document_lengths, np.bincount(bins))
 
     def add_tokens(self, token_ids: np.ndarray, vocab: Vocabulary) -> None:
-        """Counts the pieces of text; ids int [n]."""
+        """Count the tokens of text; ids int [n]."""
         counts = np.bincount(token_ids, minlength=len(vocab))
         self.tokens += len(token_ids)
         self.unknown_tokens += int(counts[vocab.unk_id])
         self.piece_counts = _sum(self.piece_counts, counts)
 
     def add_instances(self, instances: Instances) -> None:
-        """Counts what was sampled from a partition for one copy."""
+        """Count the instances that were sampled from a partition for one copy."""
         self.instances += len(instances)
         self.instances_labeled_1 += int(np.count_nonzero(instances.labels))
         self.instance_tokens += int(instances.lengths.sum())
@@ -103,7 +103,7 @@ class Statistics:
         self.b_lengths = _sum(self.b_lengths, np.bincount(instances.b_length))
 
     def add_rows(self, rows: Rows, masked: Masked | None, mask_id: int) -> None:
-        """Counts a batch of rows as they are written; `masked` is None where the trainer masks."""
+        """Count a batch of rows as they are written; `masked` is None where the trainer masks."""
         self.rows += len(rows)
         self.positions += rows.input_ids.size
         self.row_lengths = _sum(self.row_lengths, np.bincount(rows.lengths))
@@ -121,7 +121,7 @@ class Statistics:
         self.masked_in_row = _sum(self.masked_in_row, np.bincount(in_row))
 
     def add_masks(self, input_ids: np.ndarray, label_ids: np.ndarray, mask_id: int) -> None:
-        """Counts tokens to predict: what stands in their places, and what they are; int [n] both."""
+        """Count tokens to predict: their input ids and their labels; int [n] both."""
         as_mask = int(np.count_nonzero(input_ids == mask_id))
         self._add_masks(len(label_ids), as_mask, int(np.count_nonzero(input_ids == label_ids)))
 
@@ -142,11 +142,11 @@ class Statistics:
         return isinstance(other, Statistics) and self.to_json() == other.to_json()
 
     def numbers(self) -> dict[str, int]:
-        """The single numbers by name, for `dataset.json`."""
+        """Return the scalar statistics by name, for `dataset.json`."""
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; arrays as base64 of their compressed bytes, for counts by piece are long and mostly small."""
+        """Return all statistics; arrays as base64 of compressed bytes, as counts by token are long and mostly small."""
         return {
             name: base64.b64encode(zlib.compress(value.astype("<i8").tobytes(), level=1)).decode("ascii")
             if isinstance(value, np.ndarray)
@@ -156,10 +156,10 @@ class Statistics:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Statistics":
-        """The inverse of `to_json`.
+        """Return the statistics of the result of `to_json`.
 
         Raises:
-            ValueError: not what `to_json` gives.
+            ValueError: not a result of `to_json`.
         """
         expected = Statistics().to_json()
         if content.keys() != expected.keys() or any(
@@ -176,17 +176,17 @@ class Statistics:
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:
-    """The sum of any number of them."""
+    """Return the sum of any number of statistics."""
     return sum(parts, Statistics())
 
 
 def document_bin_start(number: int | np.ndarray) -> np.ndarray:
-    """The least number of tokens of a document in a bin of `Statistics.document_lengths`."""
+    """Return the minimum number of tokens of a document in a bin of `Statistics.document_lengths`."""
     return np.ceil(2.0 ** (np.asarray(number) / _BINS_A_DOUBLING)).astype(np.int64)
 
 
 def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The sum of two histograms, the shorter one filled up with zeros."""
+    """Return the sum of two histograms, the shorter one padded with zeros."""
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
     result = longer.astype(np.int64)
     result[: len(shorter)] += shorter

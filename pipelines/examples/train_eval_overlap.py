@@ -1,4 +1,4 @@
-"""How much of the held-out text stands in the training text too: sentences of some length, and documents of them.
+"""Overlap of the validation split with the training text: sentences of some length, and documents of them.
 
 No document is equal to one of the other split, for its text decides on its split. What can be on both sides is most of
 a document: an edition, a copy with another footer, a page made from a template.
@@ -17,14 +17,14 @@ from pipelines.corpus.corpus_reader import CorpusReader
 
 # Shorter sentences are alike by chance.
 SENTENCE_CHARACTERS = 40
-# Held-out sentences looked for; documents lie in order of a hash, so that the first are a random sample.
+# Validation sentences to search for; documents lie in order of a hash, so that the first are a random sample.
 MOST_SENTENCES = 100_000
-# A held-out document counts as found from this share of its sentences on.
+# A validation document counts as found from this share of its sentences.
 DOCUMENT_SHARE = 0.5
 
 
-class HeldOut(NamedTuple):
-    """Held-out text that is looked for in the training text.
+class ValidationSentences(NamedTuple):
+    """Sentences of the validation split to search for in the training text.
 
     Attributes:
         sentences: distinct sentences of `SENTENCE_CHARACTERS` and more, at most `MOST_SENTENCES`; string [S].
@@ -38,12 +38,12 @@ class HeldOut(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """What of the held-out text stands in the training text.
+    """Counts of the validation text that occurs in the training text.
 
     Attributes:
-        documents, documents_found: held-out documents all of whose longer sentences were looked for, and those with
+        documents, documents_found: validation documents all of whose longer sentences were searched for, and those with
             `DOCUMENT_SHARE` or more of these sentences in the training text.
-        sentences, sentences_found: held-out sentences that were looked for, and those that a training document has.
+        sentences, sentences_found: validation sentences that were searched for, and those that a training document has.
     """
 
     documents: int
@@ -52,8 +52,8 @@ class Overlap(NamedTuple):
     sentences_found: int
 
 
-def read_held_out(corpus: CorpusReader, shards: Iterable[CorpusShard]) -> HeldOut:
-    """Reads the held-out shards of a corpus."""
+def read_validation_sentences(corpus: CorpusReader, shards: Iterable[CorpusShard]) -> ValidationSentences:
+    """Read the validation shards of a corpus."""
     sentences = [pyarrow.array([], pyarrow.string())]
     documents = [np.zeros(0, np.int64)]
     number = distinct = 0
@@ -74,18 +74,18 @@ def read_held_out(corpus: CorpusReader, shards: Iterable[CorpusShard]) -> HeldOu
     numbers, of_document = encoded.indices.to_numpy().astype(np.int64), np.concatenate(documents)
     is_whole = ~np.isin(of_document, of_document[numbers >= MOST_SENTENCES])
     _, of_whole = np.unique(of_document[is_whole], return_inverse=True)
-    return HeldOut(encoded.dictionary[:MOST_SENTENCES], numbers[is_whole], of_whole.astype(np.int64))
+    return ValidationSentences(encoded.dictionary[:MOST_SENTENCES], numbers[is_whole], of_whole.astype(np.int64))
 
 
-def found_in(table: pyarrow.Table, held_out: HeldOut) -> np.ndarray:
-    """The numbers of the held-out sentences that a table of training documents has; int64, distinct."""
+def found_in(table: pyarrow.Table, validation: ValidationSentences) -> np.ndarray:
+    """Return the numbers of the validation sentences that occur in a table of training documents; int64, distinct."""
     # The short sentences need no filter here: none of them is among those looked for.
     sentences = table["sentences"].combine_chunks().flatten()
-    found = pyarrow.compute.index_in(sentences, value_set=held_out.sentences).drop_null()
-    return np.unique(found.to_numpy()).astype(np.int64)
+    numbers = pyarrow.compute.index_in(sentences, value_set=validation.sentences).drop_null()
+    return np.unique(numbers.to_numpy()).astype(np.int64)
 
 
-class FindHeldOut(beam.DoFn):
+class FindOverlap(beam.DoFn):
     """Training shard -> what `found_in` finds in it."""
 
     def __init__(self, corpus: CorpusReader, shards: list[CorpusShard]) -> None:
@@ -93,30 +93,30 @@ class FindHeldOut(beam.DoFn):
         self._shards = [shard for shard in shards if shard.split == "validation"]
 
     def setup(self) -> None:
-        """Reads the held-out text, once a worker thread."""
-        self._held_out = read_held_out(self._corpus, self._shards)
+        """Read the validation text, once per worker thread."""
+        self._validation = read_validation_sentences(self._corpus, self._shards)
 
     def process(self, shard: CorpusShard) -> Iterator[np.ndarray]:
-        """Looks for it in one shard."""
+        """Search one shard for the validation sentences."""
         if shard.split == "train":
-            yield found_in(self._corpus.read_shard(shard.name, ["sentences"]), self._held_out)
+            yield found_in(self._corpus.read_shard(shard.name, ["sentences"]), self._validation)
 
 
-def union(found: Iterable[np.ndarray]) -> np.ndarray:
-    """The distinct numbers of many results of `found_in`."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+def union(results: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the distinct numbers of many results of `found_in`."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *results]))
 
 
-def overlap_of(held_out: HeldOut, found: np.ndarray) -> Overlap:
+def overlap_of(validation: ValidationSentences, numbers: np.ndarray) -> Overlap:
     """Return how much was found.
 
     Args:
-        held_out: what was looked for.
-        found: int64, from `union`.
+        validation: the sentences that were searched for.
+        numbers: int64, from `union`.
     """
-    is_found = np.zeros(len(held_out.sentences), bool)
-    is_found[found] = True
-    of_document = np.bincount(held_out.documents)
-    found_of_document = np.bincount(held_out.documents, weights=is_found[held_out.numbers])
+    is_found = np.zeros(len(validation.sentences), bool)
+    is_found[numbers] = True
+    of_document = np.bincount(validation.documents)
+    found_of_document = np.bincount(validation.documents, weights=is_found[validation.numbers])
     documents_found = int(np.count_nonzero(found_of_document >= DOCUMENT_SHARE * of_document))
-    return Overlap(len(of_document), documents_found, len(held_out.sentences), len(found))
+    return Overlap(len(of_document), documents_found, len(validation.sentences), len(numbers))

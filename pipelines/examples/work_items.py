@@ -1,7 +1,7 @@
-"""The work of job 2: passes over a corpus shard. How they are dealt to workers, and how a finished one is noted.
+"""Work items of job 2: copies of a corpus shard, their distribution to workers, and their completion markers.
 
-A pass over a corpus shard makes one copy of it and depends on no other: bytes are the same however passes are grouped
-or dealt, and a job that was stopped does again only those that it had not noted.
+A copy of a corpus shard depends on no other: bytes are the same for every grouping and order, and a job that was
+stopped repeats only the copies without a completion marker.
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_text
 from pipelines.io.manifest_schemas import Split
 
-# Reading and tokenising a corpus shard takes about as long as a pass over it (2026-11-21, `make bench-data`).
+# Reading and tokenizing a corpus shard takes about as long as writing one copy of it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0
 # What the busiest worker may have more than the mean without a search for a better deal.
 _EVEN = 1.02
 
 
 class ShardResult(NamedTuple):
-    """What was written in one pass: split, shards and their statistics."""
+    """The result of one copy: split, shards and their statistics."""
 
     split: str
     shards: list[Shard]
@@ -41,7 +41,7 @@ class WorkItem(NamedTuple):
 
     Attributes:
         corpus_shard: what to read.
-        copies: which passes.
+        copies: numbers of the copies.
     """
 
     corpus_shard: CorpusShard
@@ -49,29 +49,29 @@ class WorkItem(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Work, in bytes of Parquet passed over."""
+        """Return the cost: bytes of Parquet over all copies."""
         return self.corpus_shard.bytes * (len(self.copies) + _COST_OF_TOKENIZING)
 
 
-def deal_passes(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, workers: int) -> list[WorkItem]:
-    """All passes over all corpus shards, in groups and in an order that keeps every worker busy to the end.
+def deal_work_items(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, workers: int) -> list[WorkItem]:
+    """Return the work items of all copies of all corpus shards, in an order that keeps every worker busy to the end.
 
-    The embedded engine deals its input once, like cards, whatever each takes. So a corpus shard's passes stay together,
-    for it is then tokenised once, unless a worker would wait for another: corpus shards may be fewer than workers.
+    The embedded engine deals its input out once, whatever the cost of each item. So the copies of a corpus shard stay
+    together and it is tokenized once, unless a worker would be idle: corpus shards may be fewer than workers.
 
     Args:
-        corpus_shards: of the corpus.
-        options: how many passes there are.
-        workers: how many take one each in turn.
+        corpus_shards: shards of the corpus.
+        options: options of the examples; the number of copies is read.
+        workers: number of workers.
     """
     dealt: list[WorkItem] = []
     busiest = even = math.inf
     for groups in range(1, options.dupe_factor + 1):
-        some = _in_rounds(_in_groups(corpus_shards, options, groups), workers)
-        loads = _loads(some, workers)
+        candidate = _in_rounds(_in_groups(corpus_shards, options, groups), workers)
+        loads = _loads(candidate, workers)
         if max(loads) < busiest:
-            dealt, busiest = some, max(loads)
-        # More groups mean more tokenising: of many corpus shards, whole ones already are as even as can be.
+            dealt, busiest = candidate, max(loads)
+        # More groups mean more tokenization; with many corpus shards, whole ones are already balanced.
         even = min(even, sum(loads) / workers)
         if busiest <= _EVEN * even:
             break
@@ -79,39 +79,39 @@ def deal_passes(corpus_shards: list[CorpusShard], options: PretrainingDataOption
 
 
 def _in_groups(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, groups: int) -> list[WorkItem]:
-    """The passes of each corpus shard in that many groups, as even as can be; the longest first."""
-    found = []
+    """Return the copies of each corpus shard in N groups of about equal size; the most expensive first."""
+    items = []
     for corpus_shard in corpus_shards:
         number = copies_of(corpus_shard.split, options)
-        some = min(groups, number)
-        bounds = [number * group // some for group in range(some + 1)]
-        found += [WorkItem(corpus_shard, tuple(range(*bounds[group : group + 2]))) for group in range(some)]
-    return sorted(found, key=lambda passes: (-passes.cost, passes.corpus_shard.name, passes.copies))
+        num_items = min(groups, number)
+        bounds = [number * group // num_items for group in range(num_items + 1)]
+        items += [WorkItem(corpus_shard, tuple(range(*bounds[group : group + 2]))) for group in range(num_items)]
+    return sorted(items, key=lambda item: (-item.cost, item.corpus_shard.name, item.copies))
 
 
-def _in_rounds(passes: list[WorkItem], workers: int) -> list[WorkItem]:
-    """Longest first, every second round backwards, so that not the same worker has the longer one in each."""
-    rounds = [passes[first : first + workers] for first in range(0, len(passes), workers)]
-    return [each for number, dealt in enumerate(rounds) for each in (reversed(dealt) if number % 2 else dealt)]
+def _in_rounds(items: list[WorkItem], workers: int) -> list[WorkItem]:
+    """Return items by descending cost, every second round reversed, so that workers get similar totals."""
+    rounds = [items[first : first + workers] for first in range(0, len(items), workers)]
+    return [item for number, dealt in enumerate(rounds) for item in (reversed(dealt) if number % 2 else dealt)]
 
 
-def _loads(passes: list[WorkItem], workers: int) -> list[float]:
-    return [sum(each.cost for each in passes[worker::workers]) for worker in range(workers)]
+def _loads(items: list[WorkItem], workers: int) -> list[float]:
+    return [sum(item.cost for item in items[worker::workers]) for worker in range(workers)]
 
 
-def note_name(corpus_shard: CorpusShard, copy: int) -> str:
-    """File name of the note that a pass is finished."""
+def completion_marker_name(corpus_shard: CorpusShard, copy: int) -> str:
+    """Return the file name of the completion marker of a copy."""
     return f"{corpus_shard.split}-{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}-copy-{copy:03d}.json"
 
 
-def write_note(path: str, finished: ShardResult) -> None:
-    """Notes that a pass is finished: its shards are on disk."""
+def write_completion_marker(path: str, finished: ShardResult) -> None:
+    """Write the completion marker of a copy whose shards are on disk."""
     shards = [dataclasses.asdict(shard) for shard in finished.shards]
     write_text(path, json.dumps([finished.split, shards, finished.statistics.to_json()]))
 
 
 def read_completion_marker(path: str) -> ShardResult | None:
-    """What a note says; None if there is none, or it is damaged: then the pass is made again."""
+    """Return the content of a completion marker; None if it is missing or corrupt, so that the copy is made again."""
     try:
         split, shards, content = decode(read_bytes(path), tuple[Split, list[Shard], dict[str, Count | str]])
         statistics = Statistics.from_json(content)
@@ -123,7 +123,7 @@ def read_completion_marker(path: str) -> ShardResult | None:
 
 
 def find_finished(path: str, output: str) -> ShardResult | None:
-    """What a note says of a pass if all its shards are in `output`, of the size they were; else None."""
+    """Return the content of a completion marker if all its shards are in `output` with their sizes; else None."""
     finished = read_completion_marker(path)
     if finished and all(_size(f"{output}/{shard.name}") == shard.bytes for shard in finished.shards):
         return finished
@@ -131,7 +131,7 @@ def find_finished(path: str, output: str) -> ShardResult | None:
 
 
 def _size(path: str) -> int:
-    """Bytes of a file, -1 if there is none."""
+    """Return the bytes of a file, -1 if it is missing."""
     try:
         return FileSystems.get_filesystem(path).size(path)
     except (BeamIOError, OSError):

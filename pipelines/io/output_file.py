@@ -16,7 +16,7 @@ from types import TracebackType
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import synchronize
-from beambert_common.path_flags import STREAM_FOLDERS
+from beambert_common.command_line.path_flags import STREAM_FOLDERS
 from beambert_common.signals import cleanup_on_signals
 from pipelines.errors import OutputFileError
 

@@ -20,7 +20,7 @@ def sources(report: Report) -> str:
     rejected = counts.get("documents_rejected", {})
     content = [
         f"<p>{read:,} documents were read: {documents.get('train', 0):,} to train on, "
-        f"{documents.get('validation', 0):,} held out, {sum(rejected.values()):,} rejected.</p>",
+        f"{documents.get('validation', 0):,} in the validation split, {sum(rejected.values()):,} rejected.</p>",
         "<h3>Inputs</h3>",
         table(
             ("input", "documents kept", "rejected", "sentences", "words", "characters"),
@@ -68,7 +68,7 @@ def sources(report: Report) -> str:
 def text(report: Report) -> str:
     """Return the section on the lengths of documents and sentences as HTML."""
     train, validation = report.statistics["train"], report.statistics["validation"]
-    both = {"training": train, "held out": validation}
+    both = {"training": train, "validation": validation}
     bins = max(len(train.document_lengths), len(validation.document_lengths))
     plots = [
         histogram(
@@ -113,25 +113,25 @@ def vocabulary(report: Report) -> str:
         if counts[i]
     )
     rows = [
-        ("pieces", f"{len(counts):,}", ""),
+        ("tokens", f"{len(counts):,}", ""),
         ("never seen in training text", f"{len(counts) - seen:,}", share(len(counts) - seen, len(counts))),
         ("seen less than 10 times", f"{rare:,}", share(rare, len(counts))),
         ("[UNK] among training tokens", f"{train.unknown_tokens:,}", share(train.unknown_tokens, train.tokens)),
         (
-            "[UNK] among held-out tokens",
+            "[UNK] among validation tokens",
             f"{report.statistics['validation'].unknown_tokens:,}",
             share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
         ),
         (
-            "pieces that continue a word",
+            "tokens that continue a word",
             f"{int(counts[continuing].sum()):,}",
             share(counts[continuing].sum(), train.tokens),
         ),
     ]
     return (
         table(("", "number", "share"), rows)
-        + figures([rank_plot(counts, "rank of the piece", "occurrences")])
-        + f"<h3>The most frequent pieces</h3><ul class='pieces'>{top}</ul>"
+        + figures([rank_plot(counts, "rank of the token", "occurrences")])
+        + f"<h3>The most frequent tokens</h3><ul class='pieces'>{top}</ul>"
     )
 
 

@@ -38,7 +38,7 @@ def _head(report: Report) -> str:
         ("training documents", f"{train.documents:,}"),
         ("training tokens", short(train.tokens)),
         ("training examples", short(train.rows)),
-        ("held-out examples", short(validation.rows)),
+        ("validation examples", short(validation.rows)),
         ("[UNK]", share(train.unknown_tokens, train.tokens)),
         (example_sections.padding_name(options), share(train.positions - train.instance_tokens, train.positions)),
     ]
@@ -49,7 +49,7 @@ def _head(report: Report) -> str:
     copies = f"{options.dupe_factor} copy{'s' if options.dupe_factor > 1 else ''}"
     return (
         f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
-        f"{options.max_seq_length} positions, {copies}, {len(report.tokens):,} pieces.</p>"
+        f"{options.max_seq_length} positions, {copies}, {len(report.tokens):,} tokens in the vocabulary.</p>"
         f"{tiles(numbers)}"
     )
 

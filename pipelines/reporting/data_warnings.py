@@ -61,26 +61,26 @@ def warnings_of(
 def _validation_warnings(validation: Statistics, overlap: Overlap) -> list[str]:
     if not validation.instances:
         return [
-            "No document is held out, so that nothing can measure what the model learns; build the corpus again with "
-            "--validation_fraction 0.02 or more."
+            "No document is in the validation split, so that nothing can measure what the model learns; "
+            "build the corpus again with --validation_fraction 0.02 or more."
         ]
     warnings = []
     if overlap.documents_found > 0.01 * overlap.documents:
         warnings.append(
-            f"{overlap.documents_found:,} of {overlap.documents:,} held-out documents have half of their longer "
+            f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have half of their longer "
             "sentences or more in the training text: evaluation flatters the model; build the corpus with "
             "--drop_near_duplicates or --drop_repeated_paragraphs."
         )
     share = overlap.sentences_found / max(overlap.sentences, 1)
     if share > 0.02:
         warnings.append(
-            f"{share:.1%} of the held-out sentences stand in the training text word by word: documents repeat each "
+            f"{share:.1%} of the validation sentences stand in the training text word by word: documents repeat each "
             "other; build the corpus with --drop_near_duplicates or --drop_repeated_paragraphs."
         )
     if validation.instances < _FEW_VALIDATION_EXAMPLES:
         warnings.append(
-            f"Only {validation.instances:,} example(s) are held out, evaluation will be rough; build the corpus with a "
-            "larger --validation_fraction."
+            f"Only {validation.instances:,} example(s) are in the validation split, evaluation will be rough; "
+            "build the corpus with a larger --validation_fraction."
         )
     return warnings
 

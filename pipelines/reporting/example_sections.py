@@ -24,7 +24,7 @@ def padding_name(options: PretrainingDataOptions) -> str:
 def examples(report: Report) -> str:
     """Return the section on the examples and their lengths as HTML."""
     options = report.options
-    both = {"training": report.statistics["train"], "held out": report.statistics["validation"]}
+    both = {"training": report.statistics["train"], "validation": report.statistics["validation"]}
     rows: list[tuple[str, ...]] = [("rows", *(f"{split.rows:,}" for split in both.values()))]
     if options.pack:
         rows.append(("instances", *(f"{split.instances:,}" for split in both.values())))
@@ -102,11 +102,11 @@ def duplicates(report: Report) -> str:
         ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
         ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for"),
         (
-            f"held-out sentences of {SENTENCE_CHARACTERS} characters or more that stand in the training text",
+            f"validation sentences of {SENTENCE_CHARACTERS} characters or more that stand in the training text",
             f"{overlap.sentences_found:,} of {overlap.sentences:,}",
         ),
         (
-            f"held-out documents with {DOCUMENT_SHARE:.0%} or more of these sentences in the training text",
+            f"validation documents with {DOCUMENT_SHARE:.0%} or more of these sentences in the training text",
             f"{overlap.documents_found:,} of {overlap.documents:,}",
         ),
         (
@@ -121,7 +121,7 @@ def duplicates(report: Report) -> str:
         ),
     ]
     return (
-        "<p>Documents are held out by the hash of their text, so that equal documents cannot be on both sides. Nearly "
-        f"equal ones can: the longer held-out sentences{of_many} were searched in the training text.</p>"
+        "<p>Documents are split by the hash of their text, so that equal documents cannot be on both sides. Nearly "
+        f"equal ones can: the longer validation sentences{of_many} were searched in the training text.</p>"
         + table(("", ""), rows)
     )

@@ -17,8 +17,8 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from beambert_common.argument_parser import parse_words
-from beambert_common.flags import WholeNumber, fraction, shortened
+from beambert_common.command_line.argument_parser import parse_words
+from beambert_common.command_line.flags import WholeNumber, fraction, shortened
 from pipelines.errors import DatasetError, EngineError
 
 # With a handler Beam's log goes where handlers are added, and no more to the terminal, where errors are one line.
@@ -197,8 +197,8 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
     while trace is not None:
         innermost = trace.tb_frame.f_globals.get("__name__") or ""
         trace = trace.tb_next
-    ours = innermost.split(".")[0] in ("pipelines", "deploy", "tokenizer")
-    if "Traceback (most recent call last)" in text or ours:
+    is_own = innermost.split(".")[0] in ("pipelines", "deploy", "tokenizer")
+    if "Traceback (most recent call last)" in text or is_own:
         return None
     runner = options.view_as(StandardOptions).runner
     details = getattr(error, "details", None)
@@ -249,8 +249,8 @@ def _require_flags(runner: str, options: PipelineOptions, flags: list[str]) -> N
     }
     if missing and not endpoint:
         instead = f", or use {_INSTEAD[runner]}" if runner in _INSTEAD else ""
-        wanted = " ".join(f"{flag} {value}" for flag, value in missing.items())
-        raise DatasetError(f"--runner {runner} needs {wanted}; add {'it' if len(missing) == 1 else 'them'}{instead}")
+        required = " ".join(f"{flag} {value}" for flag, value in missing.items())
+        raise DatasetError(f"--runner {runner} needs {required}; add {'it' if len(missing) == 1 else 'them'}{instead}")
     java = everything["job_server_java_launcher"]
     starts_java = runner in ("FlinkRunner", "SparkRunner") and not endpoint
     if starts_java and not everything.get(f"{runner[:5].lower()}_submit_uber_jar") and not shutil.which(java):

@@ -1,4 +1,4 @@
-"""One job on Dataflow, from its submission to its end: what is told of it meanwhile, and how it is cancelled."""
+"""One job on Dataflow: submission, progress, cancellation."""
 
 import dataclasses
 import sys
@@ -55,15 +55,15 @@ class _Job:
 
 
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> None:
-    """Submits a job, tells of it until it ends, and cancels it where this process is told to end.
+    """Submit a job, report its progress until it ends, and cancel it when this process gets a signal to end.
 
     Args:
         build: adds the steps to a pipeline.
-        options: of Beam.
+        options: the options of Beam.
 
     Raises:
-        SubmitError: the service refuses the job, the job fails, or somebody else cancels it. The last line of what
-            the job said of its failure stands on a line of its own.
+        SubmitError: the service rejects the job, the job fails, or it is canceled elsewhere. The last line of the
+            job's error has a line of its own.
     """
     runner = DataflowRunner()
     cloud = options.view_as(GoogleCloudOptions)
@@ -72,7 +72,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> Non
         build(pipeline)
         result = pipeline.run()
     except DataflowJobAlreadyExistsError as error:
-        raise SubmitError(_already_there(cloud)) from error
+        raise SubmitError(_duplicate_job_message(cloud)) from error
     except (GoogleAPICallError, GoogleAuthError) as error:
         raise refusal(error, cloud) from error
     if not result.has_job:
@@ -88,7 +88,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> Non
             raise
 
 
-def _already_there(cloud: GoogleCloudOptions) -> str:
+def _duplicate_job_message(cloud: GoogleCloudOptions) -> str:
     return (
         f"Dataflow runs a job named {cloud.job_name} already, which is what another run for the same --output is "
         f"called; wait for it, or find and cancel it: gcloud dataflow jobs list --status=active "
@@ -97,7 +97,7 @@ def _already_there(cloud: GoogleCloudOptions) -> str:
 
 
 def refusal(error: Exception, cloud: GoogleCloudOptions) -> SubmitError:
-    """What to do about an error of Google's libraries."""
+    """Return the error of this package for an error of Google's libraries, with a remedy."""
     if isinstance(error, GoogleAuthError):
         return SubmitError(f"Google takes these credentials no longer ({error}); gcloud auth application-default login")
     code = getattr(error, "code", None)
@@ -109,12 +109,12 @@ def refusal(error: Exception, cloud: GoogleCloudOptions) -> SubmitError:
         429: "a quota is spent: wait, or ask for more of it",
     }
     if code == 409:
-        return SubmitError(_already_there(cloud))
+        return SubmitError(_duplicate_job_message(cloud))
     return SubmitError(f"Google Cloud refuses ({error}); {ways_out.get(code or 0, 'run the same again later')}")
 
 
 def _watch(job: _Job) -> None:
-    """Tells of a job until it is done. Raises SubmitError if it ends otherwise."""
+    """Report the progress of a job until it is done. Raise SubmitError if it does not succeed."""
     state, since, wait, counted, failed = "", time.monotonic(), _FIRST_SECONDS, time.monotonic(), 0
     errors: list[str] = []
     messages = _Messages(job)
@@ -127,7 +127,7 @@ def _watch(job: _Job) -> None:
             errors += messages.tell()
             if state in _OVER or time.monotonic() - counted > _SECONDS_BETWEEN_COUNTS:
                 counted = time.monotonic()
-                _tell_counts(job)
+                _print_counts(job)
             failed = 0
         except (GoogleAPICallError, GoogleAuthError, OSError) as error:
             failed += 1
@@ -154,13 +154,13 @@ def _watch(job: _Job) -> None:
 
 
 def _reason(errors: list[str]) -> str:
-    """The end of the error that says most: one with a traceback, else the last."""
-    told = [error for error in errors if "Traceback" in error] or errors or ["nothing"]
-    return _gist(told[-1])
+    """Return the end of the most useful error: one with a traceback, else the last."""
+    candidates = [error for error in errors if "Traceback" in error] or errors or ["nothing"]
+    return _last_line(candidates[-1])
 
 
-def _gist(text: str) -> str:
-    """A message, of one with a traceback the last line, which is the exception's; the rest is in the job's log."""
+def _last_line(text: str) -> str:
+    """Return a message, or the last line (the exception) of one with a traceback; the job's log has the rest."""
     lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-1:] if "Traceback" in text else lines)
 
@@ -178,7 +178,7 @@ class _Messages:
         self._seen: set[str] = set()
 
     def tell(self) -> list[str]:
-        """Prints warnings and errors that are new; returns the errors."""
+        """Print warnings and errors that are new; return the errors."""
         errors = []
         page = None
         while True:
@@ -194,24 +194,24 @@ class _Messages:
                 if kind == "ERROR":
                     errors.append(message.message_text)
                 if new and kind in ("ERROR", "WARNING"):
-                    print(f"Dataflow: {kind.lower()}: {_gist(message.message_text)}", file=sys.stderr, flush=True)
+                    print(f"Dataflow: {kind.lower()}: {_last_line(message.message_text)}", file=sys.stderr, flush=True)
             if not page:
                 return errors
 
 
-def _tell_counts(job: _Job) -> None:
+def _print_counts(job: _Job) -> None:
     text = describe_metrics(job.client.get_job_metrics(job.id).metrics)
     if text:
         print(f"Job {job.id}: {text}", flush=True)
 
 
 def describe_metrics(metrics: Any) -> str:
-    """Our counters, then what the service measures; attempted work where the service tells it, which may count twice.
+    """Return our counters, then the service's metrics; attempted work, where reported, may count work twice.
 
     Args:
         metrics: `google.cloud.dataflow_v1beta3.MetricUpdate`s.
     """
-    ours: dict[str, float] = {}
+    counters: dict[str, float] = {}
     service: dict[str, float] = {}
     for metric in sorted(metrics, key=lambda metric: metric.name.context.get("tentative", "")):
         context, value = metric.name.context, metric.scalar
@@ -219,16 +219,16 @@ def describe_metrics(metrics: Any) -> str:
             continue
         if metric.name.origin == "user" and context.get("namespace") == "beambert":
             # Sorted so that of the committed and the attempted value the attempted comes last.
-            ours[metric.name.name] = value
+            counters[metric.name.name] = value
         elif metric.name.origin == "dataflow/v1b3" and metric.name.name in _SERVICE:
             service[metric.name.name] = value
-    told = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in sorted(ours.items())]
-    told += [text.format(service[name] * factor) for name, (text, factor) in _SERVICE.items() if name in service]
-    return ", ".join(told)
+    parts = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in sorted(counters.items())]
+    parts += [text.format(service[name] * factor) for name, (text, factor) in _SERVICE.items() if name in service]
+    return ", ".join(parts)
 
 
 def _cancel(job: _Job) -> None:
-    """Cancels a job and waits until its workers are gone; a second interruption leaves it at the request."""
+    """Cancel a job and wait until its workers are gone; a second interrupt ends the wait."""
     print(f"\nCancelling job {job.id}; if this process is stopped before it says so: {job.how_to_cancel}", flush=True)
     try:
         job.client.modify_job_state(job.id, "JOB_STATE_CANCELLED")

@@ -35,13 +35,13 @@ def require_engine(options: PipelineOptions, flags: list[str]) -> None:
     portable = options.view_as(PortableOptions)
     runner = options.view_as(StandardOptions).runner
     if portable.job_endpoint and portable.job_endpoint != EMBEDDED_JOB_SERVER:
-        given = any(word.partition("=")[0].replace("-", "_") == "__job_server_timeout" for word in flags)
+        has_timeout = any(word.partition("=")[0].replace("-", "_") == "__job_server_timeout" for word in flags)
         # Beam's own patience is five minutes; a server that is yet to start is waited for where that was asked for.
-        if not given and not listens(portable.job_endpoint):
+        if not has_timeout and not listens(portable.job_endpoint):
             raise AccessError(
                 f"--job_endpoint {portable.job_endpoint} refuses connections, or cannot be reached; {_REMEDY}"
             )
-        _require_job_server(portable.job_endpoint, float(portable.job_server_timeout) if given else _SECONDS)
+        _require_job_server(portable.job_endpoint, float(portable.job_server_timeout) if has_timeout else _SECONDS)
         return
     if runner == "FlinkRunner":
         master = options.view_as(FlinkRunnerOptions).flink_master

@@ -15,7 +15,7 @@ _SECONDS_TO_ANSWER = 10
 
 
 def listens(address: str) -> bool:
-    """Whether anything accepts connections at host:port."""
+    """Return whether anything accepts connections at host:port."""
     host, _, port = address.rpartition(":")
     with suppress(OSError, ValueError, OverflowError), socket.create_connection((host, int(port)), timeout=5):
         return True
@@ -34,29 +34,29 @@ class FlinkCluster:
 
     @property
     def host(self) -> str:
-        """Of the JobManager."""
+        """Return the host of the JobManager."""
         return self.url.split("://", 1)[1].split("/")[0].rsplit(":", 1)[0]
 
     def overview(self) -> dict[str, Any]:
-        """TaskManagers, slots, jobs, version. Raises SubmitError if nothing answers as Flink does."""
+        """Return TaskManagers, slots, jobs and version. Raise SubmitError if the response is not Flink's."""
         return self._get("/overview")
 
     def settings(self) -> dict[str, str]:
-        """The cluster's configuration."""
+        """Return the cluster's configuration."""
         return {entry["key"]: entry["value"] for entry in self._get("/jobmanager/config")}
 
     def jobs(self, name: str) -> list[dict[str, Any]]:
-        """Jobs of that name: jid, state, start-time and tasks of each; the oldest first."""
+        """Return the jobs of a name: jid, state, start-time and tasks of each; the oldest first."""
         jobs = [job for job in self._get("/jobs/overview")["jobs"] if job["name"] == name]
         return sorted(jobs, key=lambda job: job["start-time"])
 
     def reason(self, job: str) -> str:
-        """The latest thing that went wrong in a job, in a line; "" if nothing did."""
+        """Return the latest error of a job in one line; "" if there was none."""
         history = self._get(f"/jobs/{job}/exceptions").get("exceptionHistory", {}).get("entries", [])
         return history[0]["stacktrace"].split("\n")[0] if history else ""
 
     def cancel(self, job: str) -> None:
-        """Asks for a job's end."""
+        """Request the cancellation of a job."""
         self._ask(f"/jobs/{job}?mode=cancel", "PATCH")
 
     def _get(self, path: str) -> Any:

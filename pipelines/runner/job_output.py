@@ -36,7 +36,7 @@ _PATTERN_CHARACTERS = "*?["
 
 
 def absolute(path: str) -> str:
-    """A local path made absolute, as worker processes may run elsewhere; a URL as it is."""
+    """Return a local path as an absolute one, as worker processes may run elsewhere; a URL is unchanged."""
     return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
 
 
@@ -75,11 +75,11 @@ def _remote_entries(folder: str) -> set[str]:
 
 
 def work_directory(output: str, content: list[Any]) -> str:
-    """Where a job leaves what it has done but not finished: a name for each input and set of options.
+    """Return the work directory of a job: one for each input and set of options.
 
     Args:
-        output: the directory that is built.
-        content: all that the work hangs on, as JSON has it.
+        output: the output directory.
+        content: everything that the work depends on, as JSON values.
     """
     name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
     return f"{output}/{WORK_NAME}/{name}"
@@ -92,11 +92,11 @@ def begin_work(output: str, command: str) -> None:
 
 @contextmanager
 def begun_work(output: str, command: str) -> Iterator[None]:
-    """Mark an output directory as begun by a data job, and again after an error, where the mark was removed meanwhile.
+    """Mark an output directory as begun by a data job, and mark it again after an error if the marker was removed.
 
-    When somebody deletes the directory during the job, workers create it again with the files that they write next.
-    Without the mark the same command would refuse these as files of somebody else. A file beside their directories may
-    be somebody else's, and is not marked.
+    When the directory is deleted during the job, workers create it again with the next files that they write.
+    Without the marker the same command would refuse these as foreign files. A file beside their directories may be
+    foreign, and the output is not marked.
     """
     begin_work(output, command)
     try:
@@ -115,7 +115,7 @@ def remedy_for(output: str) -> str:
 
 
 def end_empty_work(output: str) -> None:
-    """Take back what `begin_work` wrote where nothing else was written."""
+    """Remove the marker of `begin_work` if nothing else was written."""
     folder = absolute(output)
     if entries_in(output) <= {WORK_NAME, f"{WORK_NAME}/{WORK_FILE_NAME}"}:
         delete_work(folder)
@@ -126,8 +126,8 @@ def delete_work(output: str) -> None:
     folder = f"{output}/{WORK_NAME}"
     if "://" in output:
         with storage_errors(folder):
-            found = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-            own = [path for path in found if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])]
+            paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
+            own = [path for path in paths if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])]
             if own:
                 FileSystems.delete(own)
         return
@@ -140,13 +140,13 @@ def delete_work(output: str) -> None:
 
 
 def delete_temporary(output: str) -> None:
-    """Deletes the temporary files of workers that were killed, when a job has finished without them."""
+    """Delete the temporary files of killed workers after a job has finished without them."""
     for folder in ("", "corpus/", "rejected/", "shards/"):
         delete_matching(f"{output}/{folder}{TEMPORARY}")
 
 
 def delete_folder(folder: str) -> None:
-    """Deletes a folder with all that is in it, if there is one."""
+    """Delete a folder and its content, if it exists."""
     if "://" in folder:
         delete_matching(f"{folder}/**")
     elif os.path.isdir(folder):  # noqa: PTH112
@@ -154,7 +154,7 @@ def delete_folder(folder: str) -> None:
 
 
 def require_writable(output: str) -> None:
-    """Tries to write into a directory, made where needed, so that hours of work do not fail at their first file.
+    """Write into a directory, created if missing, so that hours of work do not fail at their first file.
 
     Raises:
         DatasetError: it cannot be written.
@@ -168,11 +168,11 @@ def require_writable(output: str) -> None:
         raise DatasetError(file_errors.write_line(f"--output {output}", error)) from error
 
 
-def refuse_other(output: str, what: str, there: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raises DatasetError naming the options in which a finished result differs from what is asked for."""
-    names = sorted(name for name in there.keys() | asked.keys() if there.get(name) != asked.get(name))
+def refuse_other(output: str, what: str, recorded: dict[str, Any], requested: dict[str, Any]) -> None:
+    """Raise DatasetError naming the options in which a finished result differs from the requested one."""
+    names = sorted(name for name in recorded.keys() | requested.keys() if recorded.get(name) != requested.get(name))
     if names:
-        differences = ", ".join(f"{name} {there.get(name)!r} there, {asked.get(name)!r} asked" for name in names)
+        differences = ", ".join(f"{name} {recorded.get(name)!r} there, {requested.get(name)!r} asked" for name in names)
         raise DatasetError(
             f"--output {output} holds another {what} ({differences}); choose another --output, or delete that directory"
         )

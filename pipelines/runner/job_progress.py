@@ -17,7 +17,7 @@ from beambert_common.durations import format_duration
 _SECONDS_BETWEEN_LOOKS = 0.5
 # A listing there is a request or several.
 _SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES = 5.0
-# Of very many files a look takes minutes; it is to be no more than this share of the time.
+# A measurement of many files takes minutes; it may take at most this share of the time.
 _SHARE_OF_LOOKING = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
 # Rates over less than this say little; where the start of the workers counts too, over less than that.
@@ -30,10 +30,10 @@ class Stage(NamedTuple):
 
     Attributes:
         label: what the stage is called.
-        pattern: the files that appear as it goes on.
-        costs: how much work each of them stands for, by file name, in any unit.
-        unit: what the files are.
-        amounts: path -> what is to be told of a file as so much a second, by unit, such as {"MB/s": 2.5} for 2.5 MB.
+        pattern: the files that appear during the stage.
+        costs: amount of work of each file, by file name, in any unit.
+        unit: name of the files.
+        amounts: path -> amounts of a file whose rates are printed, by unit, such as {"MB/s": 2.5} for 2.5 MB.
     """
 
     label: str
@@ -50,7 +50,7 @@ class Look(NamedTuple):
         seconds: since the stage began.
         files: how many of them.
         cost: their work.
-        amounts: theirs, added up.
+        amounts: sums of their amounts.
         grown: seconds at the look that found the latest of them.
         took: seconds that the look itself took.
     """
@@ -65,14 +65,14 @@ class Look(NamedTuple):
 
 @contextmanager
 def watch_files(stage: Stage) -> Iterator[None]:
-    """Reports what is finished, how fast it goes and when it will be over, while the body runs.
+    """Report finished work, its rate and the remaining time while the body runs.
 
-    A terminal gets a live bar, anything else a plain line as soon as there is something to tell and then now and then.
+    A terminal gets a live bar, other output a plain line at the first progress and then at intervals.
     """
     stop = threading.Event()
     report = _report_live if sys.stderr.isatty() else _report_lines
     # What an earlier run has finished says nothing of how fast this one is.
-    looks = _looks(stage)
+    looks = _measurements(stage)
     thread = threading.Thread(target=report, args=(stage, looks, [next(looks)], stop), daemon=True)
     thread.start()
     try:
@@ -82,8 +82,8 @@ def watch_files(stage: Stage) -> Iterator[None]:
         thread.join()
 
 
-def _looks(stage: Stage) -> Iterator[Look]:
-    """Looks at the files whenever the next look is asked for; each file is measured once."""
+def _measurements(stage: Stage) -> Iterator[Look]:
+    """Yield a measurement of the files on request; each file is measured once."""
     start = time.monotonic()
     seen: set[str] = set()
     cost, total, grown = 0.0, Counter[str](), 0.0
@@ -100,33 +100,33 @@ def _looks(stage: Stage) -> Iterator[Look]:
 
 
 def describe(stage: Stage, looks: list[Look]) -> str:
-    """What to say after some looks at a stage: what is finished, rates, and the time that is left.
+    """Return the progress of a stage as text: finished work, rates and the remaining time.
 
-    Rates are those since the first file appeared, so that the start of the workers does not count, or since the stage
-    began where no more than that has come for long.
+    Rates count from the first file, to exclude the start of the workers, or from the start of the stage if no second
+    file has come for long.
 
     Args:
-        stage: what is watched.
+        stage: the monitored stage.
         looks: the one before the stage began, the one that saw the first file since, and the latest; some of them may
             be the same or not be there yet.
     """
     last = looks[-1]
-    told = [f"{last.files:,} of {len(stage.costs):,} {stage.unit}"]
-    since = _since(looks)
+    parts = [f"{last.files:,} of {len(stage.costs):,} {stage.unit}"]
+    since = _rate_start(looks)
     if since and last.files < len(stage.costs):
         seconds, waited = last.grown - since.seconds, last.seconds - last.grown
         for unit, amount in last.amounts.items():
             rate = float(f"{(amount - since.amounts.get(unit, 0)) / seconds:.2g}")
-            told.append(f"{rate:,.{0 if rate >= 10 else 1}f} {unit}")
+            parts.append(f"{rate:,.{0 if rate >= 10 else 1}f} {unit}")
         left = (sum(stage.costs.values()) - last.cost) * seconds / (last.cost - since.cost)
         # Between one file and the next the time left runs down, unless the next one is long overdue.
         left = left - waited if waited < left / 2 else left * (seconds + waited) / seconds
-        told.append(f"about {format_duration(left)} left")
-    return ", ".join(told)
+        parts.append(f"about {format_duration(left)} left")
+    return ", ".join(parts)
 
 
-def _since(looks: list[Look]) -> Look | None:
-    """From which look on rates are to be reckoned; None while it is too early for that."""
+def _rate_start(looks: list[Look]) -> Look | None:
+    """Return the measurement from which rates are computed; None while it is too early."""
     first, last = looks[0], looks[-1]
     appeared = next((look for look in looks if look.cost > first.cost), None)
     if appeared is None:
@@ -137,25 +137,25 @@ def _since(looks: list[Look]) -> Look | None:
 
 
 def pause(stage: Stage, look: Look) -> float:
-    """Seconds to wait between a look at a stage and the next."""
+    """Return the seconds between a measurement of a stage and the next."""
     usual = _SECONDS_BETWEEN_LOOKS_AT_OBJECT_STORES if "://" in stage.pattern else _SECONDS_BETWEEN_LOOKS
     return max(usual, look.took * (1 - _SHARE_OF_LOOKING) / _SHARE_OF_LOOKING)
 
 
-def _wait(stage: Stage, looks: Iterator[Look], found: list[Look], stop: threading.Event) -> bool:
-    """Waits, then looks once more and keeps what `describe` needs; False when the stage is over."""
-    if stop.wait(pause(stage, found[-1])):
+def _wait(stage: Stage, looks: Iterator[Look], history: list[Look], stop: threading.Event) -> bool:
+    """Wait, then measure again and keep what `describe` needs; return False when the stage is over."""
+    if stop.wait(pause(stage, history[-1])):
         return False
     look = next(looks)
-    if len(found) < 2 or found[1].cost == found[0].cost:
-        del found[1:]
+    if len(history) < 2 or history[1].cost == history[0].cost:
+        del history[1:]
     else:
-        del found[2:]
-    found.append(look)
+        del history[2:]
+    history.append(look)
     return True
 
 
-def _report_live(stage: Stage, looks: Iterator[Look], found: list[Look], stop: threading.Event) -> None:
+def _report_live(stage: Stage, looks: Iterator[Look], history: list[Look], stop: threading.Event) -> None:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -164,15 +164,15 @@ def _report_live(stage: Stage, looks: Iterator[Look], found: list[Look], stop: t
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(stage.label, total=sum(stage.costs.values()), text=describe(stage, found))
-        while _wait(stage, looks, found, stop):
-            progress.update(task, completed=found[-1].cost, text=describe(stage, found))
+        task = progress.add_task(stage.label, total=sum(stage.costs.values()), text=describe(stage, history))
+        while _wait(stage, looks, history, stop):
+            progress.update(task, completed=history[-1].cost, text=describe(stage, history))
 
 
-def _report_lines(stage: Stage, looks: Iterator[Look], found: list[Look], stop: threading.Event) -> None:
-    told = 0.0
-    while _wait(stage, looks, found, stop):
-        seconds = found[-1].seconds
-        if (not told and _since(found)) or seconds - told >= _SECONDS_BETWEEN_LINES:
-            told = seconds
-            print(f"{stage.label}: {describe(stage, found)}", file=sys.stderr, flush=True)
+def _report_lines(stage: Stage, looks: Iterator[Look], history: list[Look], stop: threading.Event) -> None:
+    last_report = 0.0
+    while _wait(stage, looks, history, stop):
+        seconds = history[-1].seconds
+        if (not last_report and _rate_start(history)) or seconds - last_report >= _SECONDS_BETWEEN_LINES:
+            last_report = seconds
+            print(f"{stage.label}: {describe(stage, history)}", file=sys.stderr, flush=True)

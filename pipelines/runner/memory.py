@@ -24,7 +24,7 @@ _WARN_FROM = 0.7
 
 
 def peak_memory(largest_text_bytes: int, workers: int) -> int:
-    """Estimates the bytes of memory that job 2 takes at its peak.
+    """Estimate the peak memory of job 2 in bytes.
 
     Args:
         largest_text_bytes: UTF-8 bytes of text in the largest shard.
@@ -35,13 +35,13 @@ def peak_memory(largest_text_bytes: int, workers: int) -> int:
 
 
 def largest_text_bytes(corpus: "Corpus") -> int:
-    """UTF-8 bytes of text in the largest shard, by its share of the files' bytes."""
+    """Return the UTF-8 bytes of text in the largest shard, by its share of the files' bytes."""
     sizes = [shard.bytes for shard in corpus.shards]
     return round(corpus.counts["bytes"] * max(sizes, default=0) / max(sum(sizes), 1))
 
 
 def available_memory() -> int:
-    """Bytes that this machine, or the control group that this process is confined to, has left."""
+    """Return the free bytes of this machine, or of the control group of this process."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         machine = int(lines["MemAvailable"].split()[0]) * 1024
@@ -51,12 +51,12 @@ def available_memory() -> int:
 
 
 def _group_limits(root: Path, membership: Path) -> list[int]:
-    """Limits of the control groups (version 1 or 2) that this process is in, less what their processes hold."""
+    """Return the limits of this process's control groups (version 1 or 2), less the memory in use."""
     try:
         groups = [line.split(":", 2) for line in membership.read_text().splitlines()]
     except OSError:
         return []
-    found = []
+    limits = []
     for _, controllers, name in groups:
         if controllers not in ("", "memory"):
             continue
@@ -67,30 +67,30 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
         )
         folder = top / name.lstrip("/")
         # A limit binds all groups below. Inside a container only the root may be there to see.
-        for each in (folder, *folder.parents):
-            if each != top and top not in each.parents:
+        for group in (folder, *folder.parents):
+            if group != top and top not in group.parents:
                 break
             try:
-                most, held = (each / limit).read_text().strip(), int((each / used).read_text())
-                statistics = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
-                if most != "max":
+                maximum, in_use = (group / limit).read_text().strip(), int((group / used).read_text())
+                statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                if maximum != "max":
                     # Cached files are given up when memory is needed.
-                    found.append(max(int(most) - held + int(statistics.get(cache, 0)), 0))
+                    limits.append(max(int(maximum) - in_use + int(statistics.get(cache, 0)), 0))
             except (OSError, ValueError):
                 continue
-    return found
+    return limits
 
 
 def require_memory(corpus: "Corpus", workers: int, ignore: bool) -> None:
-    """Warns when job 2 would need most of the memory there is.
+    """Warn when job 2 would need most of the available memory.
 
     Args:
-        corpus: what is to be read.
+        corpus: the manifest of the corpus.
         workers: worker processes.
-        ignore: whether to warn only, whatever it needs.
+        ignore: whether to warn instead of raising.
 
     Raises:
-        DatasetError: it would need more, and `ignore` is not set.
+        DatasetError: it would need more than is available, and `ignore` is not set.
     """
     text = largest_text_bytes(corpus)
     needed, available = peak_memory(text, workers), available_memory()

@@ -50,13 +50,13 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
 
 @contextmanager
 def lock_output(output: str) -> Iterator[None]:
-    """Holds an output directory, made where needed, while the body runs.
+    """Lock an output directory, created if missing, while the body runs.
 
-    The file goes at the end, after an error, on Ctrl-C and on SIGTERM. After anything that leaves no time for that, a
-    local one is taken over by the next build.
+    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. After a harder end, the next build
+    takes a local one over.
 
     Raises:
-        OutputError: another build holds it.
+        OutputError: another build holds the lock.
         DatasetError, OutputError: it cannot be written.
     """
     folder = absolute(output)
@@ -74,13 +74,13 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
     """Hold an output in Cloud Storage: of all that create the object at the same moment, the service lets one succeed.
 
     Raises:
-        OutputError: another build holds it.
+        OutputError: another build holds the lock.
         DatasetError: it cannot be written.
     """
     from apache_beam.io.gcp.gcsio import parse_gcs_path
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
-    ours = lock_content().encode("utf-8")
+    own_content = lock_content().encode("utf-8")
     remedy = f"if that one is dead, remove {path}"
     # With the options and credentials of all that is read and written there.
     client = FileSystems.get_filesystem(path)._gcsIO().client
@@ -90,21 +90,21 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
         try:
             with storage_errors(path):
                 try:
-                    lock.upload_from_string(ours, content_type="application/json", if_generation_match=0)
+                    lock.upload_from_string(own_content, content_type="application/json", if_generation_match=0)
                     generation = lock.generation
                     break
                 except PreconditionFailed:
                     content = b""
                     # Its holder may release it between these requests.
                     with suppress(NotFound, PreconditionFailed):
-                        there = client.bucket(bucket).get_blob(name)
-                        if there is not None:
-                            content = there.download_as_bytes(if_generation_match=there.generation)
+                        blob = client.bucket(bucket).get_blob(name)
+                        if blob is not None:
+                            content = blob.download_as_bytes(if_generation_match=blob.generation)
         except (OSError, ValueError, BeamIOError) as error:
             raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
-        if content == ours:
+        if content == own_content:
             # The request had succeeded, its answer was lost, and the client library asked again.
-            generation = there.generation
+            generation = blob.generation
             break
         if content:
             raise in_use_error(f"--output {output}", content, remedy)
@@ -124,16 +124,16 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
 
 def _hold_object(output: str, path: str) -> Callable[[], None]:
     """Hold an output in another object store; two that begin at the same moment are told apart by who wrote last."""
-    ours = lock_content()
+    own_content = lock_content()
     remedy = f"if that one is dead, remove {path}"
     with suppress(FileNotFoundError):
         raise in_use_error(f"--output {output}", read_bytes(path), remedy)
     try:
-        write_text(path, ours)
+        write_text(path, own_content)
     except (OSError, ValueError, BeamIOError) as error:
         raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
     content = read_bytes(path)
-    if content != ours.encode("utf-8"):
+    if content != own_content.encode("utf-8"):
         # Another wrote at the same moment, after us.
         raise in_use_error(f"--output {output}", content, remedy)
     released = threading.Event()

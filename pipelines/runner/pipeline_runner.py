@@ -33,7 +33,7 @@ from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
-# How an exception of a worker shows: as the last line of its traceback, with the step's name behind it.
+# How an exception of a worker shows: as the last line of its traceback, followed by the step's name.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
 _ENGINE_LOGGERS = ("apache_beam", "grpc")
 # The messages for a missing file of the operating system, of Beam's rename and of `writing.read_bytes`.
@@ -43,7 +43,7 @@ _MISSING = re.compile(
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:
-    """Beam's options from its own flags, with the embedded engine as default.
+    """Return Beam's options from its own flags, with the embedded engine as default.
 
     `--direct_num_workers N` other than 1 means worker processes unless `--direct_running_mode` says otherwise.
 
@@ -54,12 +54,12 @@ def pipeline_options(flags: list[str]) -> PipelineOptions:
 
 
 def is_embedded(options: PipelineOptions) -> bool:
-    """Whether the pipeline runs inside this process (and its children) rather than on a cluster."""
+    """Return whether the pipeline runs inside this process (and its children) rather than on a cluster."""
     return options.view_as(StandardOptions).runner in (None, *beam_flags.EMBEDDED_RUNNERS)
 
 
 def num_workers(options: PipelineOptions) -> int | None:
-    """Workers of the embedded engine; None where a cluster has as many as it sees fit."""
+    """Return the number of workers of the embedded engine; None where a cluster chooses it."""
     if not is_embedded(options):
         return None
     return options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
@@ -86,7 +86,7 @@ class _Noise:
 
 @contextmanager
 def _quiet_engine() -> Iterator[_Noise]:
-    """Keeps the embedded engine from printing tracebacks while the body runs; the exception it raises says it all."""
+    """Suppress the tracebacks of the embedded engine while the body runs; the exception contains the same."""
     noise = _Noise()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -100,9 +100,9 @@ def _quiet_engine() -> Iterator[_Noise]:
     threading.excepthook = thread_failed
     sys.unraisablehook = repeat_lost_interrupt
     levels = {name: logging.getLogger(name).level for name in _ENGINE_LOGGERS}
-    ours = logging.getLogger("beambert")
+    logger = logging.getLogger("beambert")
     # What readers warn of stands in the summary.
-    ours.disabled = True
+    logger.disabled = True
     for name in _ENGINE_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with handled_signals((signal.SIGINT,), interrupt):
@@ -113,12 +113,12 @@ def _quiet_engine() -> Iterator[_Noise]:
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
         finally:
-            ours.disabled = False
+            logger.disabled = False
             sys.unraisablehook = previous
 
 
 def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output: str) -> None:
-    """Builds a pipeline, runs it and waits for its end.
+    """Build a pipeline, run it and wait for its end.
 
     Args:
         build: adds the steps.
@@ -133,7 +133,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
     if not is_embedded(options):
         try:
             if options.view_as(StandardOptions).runner == "DataflowRunner":
-                # A job there is watched, and cancelled on Ctrl-C; its package is there only with [gcp].
+                # A job there is monitored, and canceled on Ctrl-C; its package is there only with [gcp].
                 from pipelines.runner import dataflow_job
 
                 dataflow_job.run(build, options)
@@ -176,15 +176,15 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
 
 def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
-    """The user's mistake that a worker's error text tells of, or the error itself."""
+    """Return the user error that a worker's error text describes, or the error itself."""
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
             return _USER_ERRORS[name](message)
         missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
         if missing:
             path = next(filter(None, missing.groups()))
-            why = ", or is not on a filesystem that every worker sees" if on_cluster else ""
-            return DatasetError(f"{path} was removed while the command ran{why}; run the same command again")
+            hint = ", or is not on a filesystem that every worker sees" if on_cluster else ""
+            return DatasetError(f"{path} was removed while the command ran{hint}; run the same command again")
         if line := _file_error(name, message, output):
             return DatasetError(line)
     return error

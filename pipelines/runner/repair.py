@@ -21,7 +21,7 @@ from tokenizer.vocabulary import Vocabulary
 
 
 def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:
-    """Writes vocab.txt again if it is not what the manifest says."""
+    """Write vocab.txt again if it differs from the manifest."""
     path = f"{output}/{dataset.VOCAB_FILE_NAME}"
     try:
         content = read_bytes(path)
@@ -33,7 +33,7 @@ def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> Non
 
 
 def missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
-    """Names of the shards that are not there or have another size than the manifest says; one look at the folder."""
+    """Return the names of the shards that are missing or differ in size, by one listing of the folder."""
     there = {
         file.path.rsplit("/", 1)[-1]: file.size_in_bytes
         for file in FileSystems.match([f"{output}/shards/*"])[0].metadata_list
@@ -41,53 +41,55 @@ def missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
     return frozenset(shard.name for shard in manifest.shards if there.get(shard.name.split("/")[-1]) != shard.bytes)
 
 
-def passes_of(passes: list[WorkItem], names: frozenset[str], options: PretrainingDataOptions) -> list[WorkItem]:
-    """Those passes that write a shard of `names`."""
-    found = []
+def items_with_missing_shards(
+    work_items: list[WorkItem], names: frozenset[str], options: PretrainingDataOptions
+) -> list[WorkItem]:
+    """Return the work items, each reduced to the copies that write a shard of `names`."""
+    items = []
     names = frozenset(map(current_name, names))
-    for corpus_shard, copies in passes:
-        some = tuple(
+    for corpus_shard, copies in work_items:
+        missing_copies = tuple(
             copy
             for copy in copies
             if any(shard_name(corpus_shard, copy, length, options) in names for length in options.row_lengths)
         )
-        if some:
-            found.append(WorkItem(corpus_shard, some))
-    return found
+        if missing_copies:
+            items.append(WorkItem(corpus_shard, missing_copies))
+    return items
 
 
 def make_again(
     manifest: Dataset,
     missing: frozenset[str],
     reader: CorpusReader,
-    passes: list[WorkItem],
+    work_items: list[WorkItem],
     options: PretrainingDataOptions,
     beam_options: PipelineOptions,
     output: str,
 ) -> None:
-    """Makes missing shards again and moves them into place; leaves all else as it is.
+    """Make missing shards again and move them into place; other files stay unchanged.
 
     Args:
-        manifest: what the dataset is to be again.
+        manifest: the manifest of the dataset.
         missing: from `missing_shards`.
-        reader: of the corpus that it was made from.
-        passes: from `passes_of`.
-        options: what it was made with.
-        beam_options: for the engine.
+        reader: reader of its corpus.
+        work_items: from `items_with_missing_shards`.
+        options: the options of the dataset.
+        beam_options: options of the engine.
         output: the dataset directory.
 
     Raises:
-        DatasetError: a shard comes out otherwise than it was.
+        DatasetError: a new shard differs from the manifest.
     """
     folder = absolute(output)
     work = work_directory(folder, ["repair"])
-    # Always from the start: a repair that was stopped has noted nothing.
+    # Always from the start: a repair that was stopped leaves no completion markers.
     delete_work(folder)
     with suppress(BeamIOError, OSError):
         FileSystems.mkdirs(f"{folder}/shards")
     try:
         pipeline_runner.run(
-            lambda pipeline: rebuild_shards(pipeline, reader, passes, options, manifest, folder, missing, work),
+            lambda pipeline: rebuild_shards(pipeline, reader, work_items, options, manifest, folder, missing, work),
             beam_options,
             output,
         )

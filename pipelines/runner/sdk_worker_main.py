@@ -33,7 +33,7 @@ def end_with_starter() -> None:
 
 
 def main() -> None:
-    """Work until the engine has no more to do."""
+    """Run until the engine has no more work."""
     end_with_starter()
     import logging
 

@@ -73,7 +73,7 @@ class WorkerProcesses:
 
     @property
     def killed(self) -> bool:
-        """Whether the workers have been killed because the job has failed or was interrupted."""
+        """Return whether the workers have been killed because the job has failed or was interrupted."""
         return self._killed
 
     def log(self) -> str:
@@ -133,7 +133,7 @@ class WorkerProcesses:
         handler.thread = thread
 
     def close(self) -> None:
-        """Note that the workers are about to end by themselves, because there is no more work."""
+        """Record that the workers are about to end by themselves, because there is no more work."""
         self._closing = True
 
     def kill(self) -> None:
@@ -230,13 +230,13 @@ class _Handler(GrpcWorkerHandler):
 
 def _reason(code: int, log: str) -> str:
     """Return why a worker ended too early, in a line with what to do."""
-    again = "run the same command again to resume"
+    remedy = "run the same command again to resume"
     if code == -signal.SIGKILL:
         return (
             "a worker process was killed (signal 9), most likely because memory ran out; use fewer "
-            f"--direct_num_workers or a corpus with more --num_partitions, and {again}"
+            f"--direct_num_workers or a corpus with more --num_partitions, and {remedy}"
         )
     if code < 0:
-        return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {again}"
+        return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {remedy}"
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it printed nothing")
-    return f"a worker process exited with code {code} ({last[:200]}); {again}"
+    return f"a worker process exited with code {code} ({last[:200]}); {remedy}"

@@ -4,20 +4,12 @@ import io
 from collections.abc import Iterator
 
 from pipelines.errors import SourceError
-from pipelines.sources import (
-    bookcorpus,
-    gutenberg,
-    json_values,
-    jsonl,
-    language_reference,
-    parquet,
-    sentences,
-    table,
-    text,
-)
+from pipelines.sources import language_reference
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, open_decompressed
 from pipelines.sources.kinds import kind_of, stem_of
+from pipelines.sources.plain_text import bookcorpus, gutenberg, sentences, text
+from pipelines.sources.structured import json_values, jsonl, parquet, table
 from pipelines.sources.wikipedia import dump, wikiextractor
 from pipelines.sources.wikipedia.dump_pages import is_dump
 

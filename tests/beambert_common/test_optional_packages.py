@@ -126,7 +126,8 @@ PROBE = """
 import sys, types
 import beambert
 module = types.ModuleType("trainers.probe")
-exec("DESCRIPTION = 'imports'\\ndef add_arguments(parser): pass\\ndef run(args): import keras", module.__dict__)
+exec("DESCRIPTION = 'imports'\\ndef run(config): import keras", module.__dict__)
+module.add_arguments = module.configure = lambda _: None
 sys.modules["trainers.probe"] = module
 beambert.COMMANDS["probe"] = ("trainers.probe", "imports")
 sys.exit(beambert.main(sys.argv[1:]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import beambert
-from beambert_common.path_flags import PathType
+from beambert_common.command_line.path_flags import PathType
 from tests.fuzz.base import Base, place
 from tests.fuzz.case import Case
 

@@ -9,7 +9,7 @@ from pipelines.build_pretraining_data import build_pretraining_data
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, Input
-from pipelines.examples.work_items import deal_passes
+from pipelines.examples.work_items import deal_work_items
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.sources import ReadOptions
 
@@ -48,7 +48,7 @@ def pretraining_data_job(number: int) -> int:
         for n in range(number)
     ]
     options = PretrainingDataOptions()
-    passes, corpus = deal_passes(parts, options, 64), Corpus({}, [], {}, {}, parts, {})
+    passes, corpus = deal_work_items(parts, options, 64), Corpus({}, [], {}, {}, parts, {})
     return job_bytes(
         lambda pipeline: build_pretraining_data(pipeline, corpus, "gs://c", passes, options, {}, {}, "gs://out", "")
     )

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
@@ -36,7 +36,7 @@ class ConvertConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument(
         "source",
         type=LOCAL_PATH,
@@ -71,7 +71,7 @@ def configure(args: argparse.Namespace) -> ConvertConfig:
 
 
 def run(config: ConvertConfig) -> int:
-    """Converts and says what was found and written.
+    """Convert, and print what was read and written.
 
     Raises:
         CheckpointError, ConfigError, OutputError, VocabularyError: one line for the user.
@@ -83,7 +83,7 @@ def run(config: ConvertConfig) -> int:
 
 
 def _convert(config: ConvertConfig, destination: Path) -> int:
-    """What `run` does, while the destination is held."""
+    """Convert while the destination is locked."""
     writer.check_destination(destination)
     keep = config.optimizer == "keep"
     bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
@@ -94,17 +94,17 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
         do_lower_case = config.do_lower_case
         if do_lower_case is None:
             do_lower_case = lower_casing_of(checkpoint, vocabulary)
-        _say_found(checkpoint)
+        _print_source(checkpoint)
         if config.do_lower_case is None and checkpoint.do_lower_case is None:
             print_status(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
         left_out = writer.write(
             checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )
-        _say_written(checkpoint, destination, config.to, left_out, keep)
+        _print_output(checkpoint, destination, config.to, left_out, keep)
     return 0
 
 
-def _say_found(checkpoint: reader.Checkpoint) -> None:
+def _print_source(checkpoint: reader.Checkpoint) -> None:
     config = checkpoint.config
     classes = f" of {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
     print_status(
@@ -121,7 +121,7 @@ def _say_found(checkpoint: reader.Checkpoint) -> None:
         print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
 
 
-def _say_written(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
+def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
     optimizer = len(checkpoint.optimizer)
     kept = f" and {optimizer} variables of the optimizer" if keep and optimizer else ""
     print_status(

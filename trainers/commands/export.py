@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from beambert_common import file_errors
-from beambert_common.flags import sequence_length, vocabulary_size
-from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from beambert_common.command_line.flags import sequence_length, vocabulary_size
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
 from pipelines.io.directory_lock import lock_destination
@@ -46,7 +46,7 @@ class ExportConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument(
         "source", type=LOCAL_PATH, metavar="SRC", help="a model of any kind, as `beambert convert` reads them"
     )
@@ -90,7 +90,7 @@ def configure(args: argparse.Namespace) -> ExportConfig:
 
 
 def run(config: ExportConfig) -> int:
-    """Exports.
+    """Export a model.
 
     Raises:
         CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: one line for the user.
@@ -102,7 +102,7 @@ def run(config: ExportConfig) -> int:
 
 
 def _export(config: ExportConfig, destination: Path) -> int:
-    """What `run` does, while the destination is held."""
+    """Export while the destination is locked."""
     check_destination(destination)
     model_loading.check_model(Path(config.source), **config.model_options)
     start_tensorflow()
@@ -117,7 +117,7 @@ def _export(config: ExportConfig, destination: Path) -> int:
     with new_directory(destination) as unfinished:
         if config.to == "savedmodel":
             signatures = save(opened, unfinished, length, config.top_k)
-            lines = [_shown(name, function) for name, function in signatures.items()]
+            lines = [_signature_text(name, function) for name, function in signatures.items()]
             require_files(unfinished, ["saved_model.pb", "variables/variables.index", f"assets/{VOCABULARY_NAME}"])
         else:
             lines = [save_ids_model(opened, unfinished, config.to)]
@@ -128,7 +128,7 @@ def _export(config: ExportConfig, destination: Path) -> int:
     return 0
 
 
-def _shown(name: str, function: Any) -> str:
+def _signature_text(name: str, function: Any) -> str:
     import tensorflow as tf
 
     inputs = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
@@ -136,11 +136,11 @@ def _shown(name: str, function: Any) -> str:
 
 
 def save_ids_model(opened: InferenceModel, directory: Path, kind: str) -> str:
-    """Writes what takes ids as a model of another runtime, with vocab.txt and labels.json beside it.
+    """Write the part of a model that reads ids for another runtime, with vocab.txt and labels.json.
 
     Args:
         opened: the model.
-        directory: to be made; has model.onnx or model.tflite then.
+        directory: new directory, which will contain model.onnx or model.tflite.
         kind: "onnx" or "litert".
 
     Returns:
@@ -170,7 +170,7 @@ def save_ids_model(opened: InferenceModel, directory: Path, kind: str) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MODEL_NAMES[kind]).write_bytes(content)
     _write_text_files(opened, directory)
-    return _shown(MODEL_NAMES[kind], function)
+    return _signature_text(MODEL_NAMES[kind], function)
 
 
 def _write_text_files(opened: InferenceModel, directory: Path) -> None:
@@ -181,13 +181,13 @@ def _write_text_files(opened: InferenceModel, directory: Path) -> None:
 
 
 def save(opened: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5) -> dict[str, Any]:
-    """Writes a SavedModel.
+    """Write a SavedModel.
 
     Args:
         opened: the model.
-        directory: to be made; `assets` in it has vocab.txt and, for a task with classes, labels.json.
-        max_seq_length: as of `served_model`.
-        top_k: as of `served_model`.
+        directory: new directory; its `assets` contain vocab.txt and, for a task with classes, labels.json.
+        max_seq_length: see `served_model`.
+        top_k: see `served_model`.
 
     Returns:
         The signatures by name, each a `tf.types.experimental.ConcreteFunction`.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.flags import batch_size, sequence_length, shortened, whole_number
-from beambert_common.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
+from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
 from trainers.backends.tensorflow.startup import start_tensorflow
@@ -58,7 +58,7 @@ class FeaturesConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     # "-1,-2" is a value, as "-1" is one to argparse, and not an option.
     parser._negative_number_matcher = re.compile(r"-\d[-,\d]*$")
     parser.add_argument(
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layers",
         metavar="N,N",
         help="layers counted from 0 for the first, or from -1 for the last down "
-        f"(default: {_shown(DEFAULT_LAYERS)}, or as many as there are; with --pooling -1)",
+        f"(default: {_layers_text(DEFAULT_LAYERS)}, or as many as there are; with --pooling -1)",
     )
     parser.add_argument(
         "--pooling",
@@ -107,7 +107,7 @@ def configure(args: argparse.Namespace) -> FeaturesConfig:
 
 
 def run(config: FeaturesConfig) -> int:
-    """Extracts.
+    """Extract features.
 
     Raises:
         CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
@@ -150,14 +150,14 @@ def run(config: FeaturesConfig) -> int:
 
 
 def parse_layers(text: str) -> list[int]:
-    """The layers of `--layers`.
+    """Return the layers of `--layers`.
 
     Raises:
         TrainingError: not whole numbers between commas.
     """
     layers = [whole_number(number) for number in text.split(",")]
     if None in layers:
-        raise TrainingError(f"--layers is {shortened(text)}; give whole numbers such as {_shown(DEFAULT_LAYERS)}")
+        raise TrainingError(f"--layers is {shortened(text)}; give whole numbers such as {_layers_text(DEFAULT_LAYERS)}")
     return [layer for layer in layers if layer is not None]
 
 
@@ -169,9 +169,9 @@ class FeatureExtractor:
         layers: which, from 0 for the first, or from -1 for the last down; layers above the last of them are not built.
             None for the last four or as many as there are, with pooling for the last.
         pooling: "none", "cls" or "mean".
-        max_seq_length: pieces of a text with [CLS] and [SEP]; the rest is cut, of a pair from the longer text.
+        max_seq_length: maximum tokens of a text with [CLS] and [SEP]; pairs are cut at the longer text.
         batch_size: texts computed together.
-        **options: vocab_file, do_lower_case, bert_config_file of `inference.load_model`.
+        **options: vocab_file, do_lower_case, bert_config_file of `model_loading.load_model`.
 
     Attributes:
         cut: texts so far that were longer than max_seq_length.
@@ -205,10 +205,10 @@ class FeatureExtractor:
         self._encode = _encoding_function(opened, counted, pooling)
 
     def extract(self, lines: Iterable[str]) -> Iterator[Features]:
-        """Features of texts, many at a time, in the order of the texts.
+        """Yield the features of texts in order, computed in batches.
 
         Args:
-            lines: each a text, or a pair around " ||| ", the last one if there are several.
+            lines: texts, or pairs separated by the last " ||| ".
         """
         count = 0
         remaining = iter(lines)
@@ -240,17 +240,17 @@ class FeatureExtractor:
         return Features(first, tokens, np.concatenate([[0], np.cumsum(lengths)]), row_splits, values)
 
     def _states(self, rows: list[np.ndarray], segments: list[np.ndarray]) -> list[np.ndarray]:
-        """Of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
+        """Return the states of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
         inputs = model_inputs(rows, segments, self.vocabulary.pad_id, self.max_seq_length)
         return [state.numpy() for state in self._encode(*inputs)]
 
 
-def _shown(layers: Sequence[int]) -> str:
+def _layers_text(layers: Sequence[int]) -> str:
     return ",".join(map(str, layers))
 
 
 def _encoding_function(opened: InferenceModel, layers: Sequence[int], pooling: str) -> Callable[..., list[Any]]:
-    """From input_ids, input_mask and segment_ids [B, S] to each layer's [B, S, H], or [B, 1, H] with pooling."""
+    """Return a function from input_ids, input_mask, segment_ids [B, S] to each layer's [B, S, H] ([B, 1, H] pooled)."""
     import tensorflow as tf
 
     from bert_model.heads import mean_embedding

@@ -1,4 +1,4 @@
-"""`beambert fill-mask`: the pieces that a pretrained model would put in the place of [MASK]."""
+"""`beambert fill-mask`: the tokens that a pretrained model predicts for [MASK]."""
 
 import argparse
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert_common.flags import vocabulary_size
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flags import vocabulary_size
+from beambert_common.command_line.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.tensorflow.startup import start_tensorflow
@@ -23,7 +23,7 @@ BATCH_SIZE = 32
 
 
 class Filling(NamedTuple):
-    """A candidate for one [MASK]: a piece of the vocabulary, and its probability in [0, 1]."""
+    """A candidate for one [MASK]: a token of the vocabulary, and its probability in [0, 1]."""
 
     piece: str
     probability: float
@@ -39,7 +39,7 @@ class FillMaskConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument(
         "directory",
         type=LOCAL_PATH,
@@ -63,7 +63,7 @@ def configure(args: argparse.Namespace) -> FillMaskConfig:
 
 
 def run(config: FillMaskConfig) -> int:
-    """Prints each text with the candidates for each of its masks.
+    """Print each text with the candidates for each of its masks.
 
     Raises:
         ConfigError, TrainingError, VocabularyError: one line for the user.
@@ -85,20 +85,20 @@ def fill_masks(
     top_k: int = 5,
     **options: Any,
 ) -> list[list[list[Filling]]]:
-    """The likeliest pieces for every [MASK].
+    """Return the most likely tokens for every [MASK].
 
     Args:
-        directory: the output of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
-        texts: each with one literal [MASK] or more.
-        top_k: candidates for each mask, at least 1.
-        **options: vocab_file, do_lower_case, bert_config_file of `inference.load_model`.
+        directory: an output directory of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
+        texts: texts with one literal [MASK] or more.
+        top_k: number of candidates for each mask, at least 1.
+        **options: vocab_file, do_lower_case, bert_config_file of `model_loading.load_model`.
 
     Returns:
-        For each text, for each of its masks in order, the candidates, likeliest first.
+        For each text, for each of its masks in order, the candidates by descending probability.
 
     Raises:
         TrainingError: a model without a masked-LM head, a text without [MASK], or longer than the model reads.
-        CheckpointError, ConfigError, VocabularyError: no checkpoint there, or its files cannot be read.
+        CheckpointError, ConfigError, VocabularyError: the checkpoint is missing, or its files cannot be read.
     """
     for text in texts:
         if MASK not in text:
@@ -124,18 +124,18 @@ def _without_mask(text: str) -> TrainingError:
 
 
 def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
-    """[CLS], the pieces of a text, [SEP].
+    """Return [CLS], the tokens of a text and [SEP] as ids.
 
     Args:
         text: to fill.
         tokenizer: one that never splits [MASK].
-        max_seq_length: what the model reads at most.
+        max_seq_length: maximum number of tokens.
 
     Returns:
         int32 [S], S at most max_seq_length.
 
     Raises:
-        TrainingError: no [MASK], or more pieces than max_seq_length.
+        TrainingError: no [MASK], or more tokens than max_seq_length.
     """
     vocabulary = tokenizer.vocabulary
     ids = np.array([vocabulary.cls_id, *tokenizer.encode_batch([text])[0], vocabulary.sep_id], np.int32)
@@ -159,7 +159,7 @@ def _fillings(model: Any, rows: list[np.ndarray], vocabulary: Vocabulary, top_k:
         "masked_lm_positions": padded(masks),  # [B, P]; what pads it is computed and not looked at
     }
     logits = np.asarray(model(features).masked_lm, np.float64)  # [B, P, V]
-    # Some models have rows that no piece uses.
+    # Some models have rows that no token uses.
     logits = logits[..., : len(vocabulary)]
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [B, P, V]

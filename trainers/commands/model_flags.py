@@ -5,9 +5,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from beambert_common.flag_config import FlagConfig
-from beambert_common.flags import boolean
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flag_config import FlagConfig
+from beambert_common.command_line.flags import boolean
+from beambert_common.command_line.path_flags import LOCAL_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +20,12 @@ class ModelConfig(FlagConfig):
 
     @property
     def model_options(self) -> dict[str, Any]:
-        """The options as arguments of `load_model`."""
+        """Return the options as arguments of `load_model`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
 
     @property
     def model_paths(self) -> list[tuple[str, str]]:
-        """(flag, path) of the files that are named."""
+        """Return (flag, path) of each file that is set."""
         paths = {"--vocab_file": self.vocab_file, "--bert_config_file": self.bert_config_file}
         return [(flag, path) for flag, path in paths.items() if path]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from beambert_common import file_errors
-from beambert_common.flags import batch_size, number, sequence_length, vocabulary_size
-from beambert_common.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
+from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from trainers.backends.tensorflow.startup import start_tensorflow
@@ -53,14 +53,14 @@ class PredictConfig(ModelConfig):
         """Check that there are texts.
 
         Raises:
-            TrainingError: none are given, or in two ways.
+            TrainingError: no texts, or texts from two sources.
         """
         if bool(self.texts) == bool(self.input_file):
             raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     parser.add_argument(
         "directory",
         type=LOCAL_PATH,
@@ -124,7 +124,7 @@ def configure(args: argparse.Namespace) -> PredictConfig:
 
 
 def run(config: PredictConfig) -> int:
-    """Answers.
+    """Predict.
 
     Raises:
         CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
@@ -189,7 +189,7 @@ def _check_output(config: PredictConfig) -> None:
 
 @contextmanager
 def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
-    """Where lines are written: stdout, or a file that is there when all went well."""
+    """Yield the stream of the output: stdout, or a file that is written atomically."""
     if output_file is None:
         yield sys.stdout
         return
@@ -204,7 +204,7 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
 def _predict_lines(
     predictor: Predictor, source: BinaryIO, input_file: str, as_json: bool, output: TextIO, show_progress: bool
 ) -> int:
-    """Answers every line of a file, many at a time; how many there were."""
+    """Predict every line of a file in batches; return the number of lines."""
     name = "stdin" if input_file == "-" else input_file
     lines = TextLines(source)
     remaining, count = iter(lines), 0
@@ -231,9 +231,9 @@ def _write(predictor: Predictor, texts: list[str], places: list[str], as_json: b
 
 
 def shown(answer: Answer) -> list[str]:
-    """An answer of a `Predictor` for a person, in lines."""
+    """Return an answer of a `Predictor` as lines of text."""
     if "labels" in answer:
-        lines = [f"{found['probability']:6.1%}  {found['label']}" for found in answer["labels"]]
+        lines = [f"{candidate['probability']:6.1%}  {candidate['label']}" for candidate in answer["labels"]]
         return lines or ["no label is likely"]
     if "choices" in answer:
         order = sorted(range(len(answer["choices"])), key=lambda i: -answer["probabilities"][i])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from beambert_common.flag_config import flag_values
-from beambert_common.flags import batch_size, positive_float
+from beambert_common.command_line.flag_config import flag_values
+from beambert_common.command_line.flags import batch_size, positive_float
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
 
@@ -52,27 +52,27 @@ class TuneConfig:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of `tune`: the grid, and all of `finetune` but what the grid says."""
+    """Add the options of `tune`: the grid, and those of `finetune` that the grid does not set."""
     parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
     add_task_and_model_arguments(parser)
     group = parser.add_argument_group("grid", "the paper's, 18 runs, unless told otherwise")
     group.add_argument(
         "--train_batch_sizes",
-        type=_listed(batch_size),
+        type=_comma_separated(batch_size),
         default=TuneConfig.train_batch_sizes,
         metavar="N,...",
         help="examples an update (default: 16,32)",
     )
     group.add_argument(
         "--learning_rates",
-        type=_listed(positive_float),
+        type=_comma_separated(positive_float),
         default=TuneConfig.learning_rates,
         metavar="RATE,...",
         help="peak learning rates (default: 5e-5,3e-5,2e-5)",
     )
     group.add_argument(
         "--epochs",
-        type=_listed(positive_float),
+        type=_comma_separated(positive_float),
         default=TuneConfig.epochs,
         metavar="N,...",
         help="times that every example is seen (default: 2,3,4)",
@@ -92,21 +92,21 @@ def configure(args: argparse.Namespace) -> TuneConfig:
 
 
 def run(config: TuneConfig) -> int:
-    """Makes the runs.
+    """Run the grid.
 
     Returns:
         The exit code, as of `several_runs.run_several`.
 
     Raises:
-        as of `finetune.run`.
+        see `finetune.run`.
     """
     from trainers.finetuning.sweep import run_several
 
     return run_several(config.finetuning, config.grid(), config.keep_runs)
 
 
-def _listed(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """A type of argument: several values with commas between."""
+def _comma_separated(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """Return an argument type of several comma-separated values."""
 
     def values(text: str) -> list[Any]:
         return [kind(part) for part in text.split(",")]

@@ -85,6 +85,6 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunCon
 
     @property
     def data_directory(self) -> Path:
-        """--data_dir, which tasks other than squad need and `trainers.finetuning.prepare` checks."""
+        """Return --data_dir, which tasks other than squad need and `trainers.finetuning.prepare` checks."""
         assert self.data_dir is not None
         return Path(self.data_dir)

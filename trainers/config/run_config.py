@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from beambert_common.flag_config import FlagConfig
+from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.typed_json import Count, NonNegative, Number, Positive
 from trainers.errors import TrainingError
 from trainers.optimization.optimizer_options import OptimizerOptions
@@ -92,7 +92,7 @@ class RunConfig(FlagConfig):
 
     @property
     def optimizer_options(self) -> OptimizerOptions:
-        """The options of the optimizer alone."""
+        """Return the options of the optimizer alone."""
         return OptimizerOptions(
             name=self.optimizer,
             weight_decay=self.weight_decay,

@@ -73,8 +73,8 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, ke
         features: input_ids and input_mask int32 [B, L] and others, which stay as they are.
         masking: the rates and tokens.
         predictions: P, at most L.
-        keys: uint64 [B], a random number for each row (`trainers.data.stateless_random.hashed`); it alone
-            decides its masks.
+        keys: uint64 [B], a random number for each row (`trainers.data.stateless_random.stateless_hash`); it
+            alone decides its masks.
 
     Returns:
         The features, input_ids with the replacements, and masked_lm_positions (ascending, then zeros) and

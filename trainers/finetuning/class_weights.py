@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beambert_common.flags import real_number, shortened
+from beambert_common.command_line.flags import real_number, shortened
 from trainers.errors import TrainingError
 from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from beambert_common.flags import (
+from beambert_common.command_line.flags import (
     WholeNumber,
     batch_size,
     boolean,
@@ -12,7 +12,7 @@ from beambert_common.flags import (
     seed,
     sequence_length,
 )
-from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
 from trainers.training.optimizer_flags import add_optimizer_arguments

@@ -24,7 +24,7 @@ def finetuning_objective(
     class_weights: Sequence[float] | None = None,
     frozen_prefix: str | None = None,
 ) -> Objective:
-    """Return the task of a model. The loss is the weighted mean over what is predicted:
+    """Return the task of a model. Its loss is the weighted mean over predictions.
 
     | head | a prediction is | its loss |
     |---|---|---|

@@ -31,7 +31,7 @@ class Predictor:
 
     Args:
         opened: the model.
-        max_seq_length: as of `inference.text_length`.
+        max_seq_length: as of `model_loading.text_length`.
         batch_size: rows computed together.
         top_k: labels of a text, the likeliest, or fewer if there are not as many.
         question: what is asked of every text, for a model of answer spans; None if each brings its own.

@@ -20,7 +20,7 @@ from trainers.monitoring.training_progress import ProgressLine, print_status, st
 
 LOGS_NAME = "logs"
 # Numerator and denominator of each metric over some steps.
-Ratios = Mapping[str, tuple[float, float]]
+MetricSums = Mapping[str, tuple[float, float]]
 
 
 class _Timed(NamedTuple):
@@ -49,7 +49,7 @@ class TrainingMonitor:
 
         with TrainingMonitor(output, last_step, shown, state, step=step) as monitor:
             monitor.begin_stage(work)
-            monitor.update(step, ratios, wait_seconds)   # after every call of the loop
+            monitor.update(step, metric_sums, wait_seconds)   # after every call of the loop
             with monitor.pause():                        # whatever is no training: evaluation, saving
                 monitor.record_evaluation(step, metrics, filled)
                 save(..., state={"watch": monitor.state()})
@@ -94,7 +94,7 @@ class TrainingMonitor:
         self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("metric_sums", {}).items()}
         self.timed: list[_Timed] = []
         # The last steps, for the progress line: metrics of a single step jump.
-        self.recent: deque[tuple[Ratios, _Timed | None]] = deque()
+        self.recent: deque[tuple[MetricSums, _Timed | None]] = deque()
         self.work = StepCost(0, 0.0, 0.0)
         self.stage_end, self.later_flops = last_step, 0.0
         self.is_compiling = True
@@ -149,7 +149,7 @@ class TrainingMonitor:
         return min((step // self.report_steps + 1) * self.report_steps, max(self.last_step, step + 1))
 
     def update(
-        self, step: int, ratios: Ratios, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
+        self, step: int, metric_sums: MetricSums, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
     ) -> None:
         """Count the steps up to `step`, show them, and write a line where one is due.
 
@@ -158,7 +158,7 @@ class TrainingMonitor:
 
         Args:
             step: steps made; the metrics are over those since the call before.
-            ratios: metric sums over these steps.
+            metric_sums: metric sums over these steps.
             wait_seconds: time that these steps waited for data.
             skipped: how many of these steps changed nothing, since their gradient was not finite.
             corrupt_records: records left out by this process so far.
@@ -178,8 +178,8 @@ class TrainingMonitor:
             work = (steps * self.work.sequences, steps * self.work.tokens, steps * self.work.flops)
             timed = _Timed(steps, *work, seconds, wait_seconds)
             self.timed.append(timed)
-        self.sums = _added(self.sums, ratios)
-        self._remember(ratios, timed, steps)
+        self.sums = _added(self.sums, metric_sums)
+        self._remember(metric_sums, timed, steps)
         report = step == self.last_step or step // self.report_steps > self.step // self.report_steps
         self.step = step
         if self.progress is not None and self.progress.is_due(report):
@@ -238,17 +238,17 @@ class TrainingMonitor:
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
         self.events["train"].write(self.step, {**metrics, **rates})
 
-    def _remember(self, ratios: Ratios, timed: _Timed | None, steps: int) -> None:
+    def _remember(self, metric_sums: MetricSums, timed: _Timed | None, steps: int) -> None:
         """Keep as many of the last steps as are between two lines."""
-        self.recent.append((ratios, timed))
+        self.recent.append((metric_sums, timed))
         while len(self.recent) > max(1, self.report_steps // max(1, steps)):
             self.recent.popleft()
 
     def _line(self) -> list[str]:
         """Return the parts of the progress line, the most important first."""
-        sums: Ratios = {}
-        for ratios, _ in self.recent:
-            sums = _added(sums, ratios)
+        sums: MetricSums = {}
+        for metric_sums, _ in self.recent:
+            sums = _added(sums, metric_sums)
         metrics, timed = _metric_values(sums), [timed for _, timed in self.recent if timed is not None]
         rates = _rates(timed, self.peak_flops)
         parts = [f"step {self.step}/{self.last_step}"]
@@ -288,7 +288,7 @@ class TrainingMonitor:
         return steps * seconds / sum(interval.steps for interval in timed)
 
 
-def _added(first: Ratios, second: Ratios) -> dict[str, tuple[float, float]]:
+def _added(first: MetricSums, second: MetricSums) -> dict[str, tuple[float, float]]:
     sums = dict(first)
     for name, (top, bottom) in second.items():
         old_top, old_bottom = sums.get(name, (0.0, 0.0))
@@ -296,7 +296,7 @@ def _added(first: Ratios, second: Ratios) -> dict[str, tuple[float, float]]:
     return sums
 
 
-def _metric_values(sums: Ratios) -> dict[str, float]:
+def _metric_values(sums: MetricSums) -> dict[str, float]:
     """Return the metrics; one that counted nothing is left out."""
     return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from beambert_common.flags import shortened, whole_number
+from beambert_common.command_line.flags import shortened, whole_number
 from trainers.errors import TrainingError
 
 # A share in plain decimal notation or as a fraction. Fraction itself would compute 10 to the power of any exponent.

@@ -18,12 +18,12 @@ class PretrainingPlan(NamedTuple):
     Attributes:
         config: the options, resolved.
         directories: of --data.
-        datasets: the manifest of each.
+        datasets: manifest of each directory.
         vocabulary: of all of them.
         stages: of the whole run.
         model_config: shape of the model.
         causal_attention: whether a position sees only itself and those before it.
-        record: of the run as it is asked for.
+        record: record of the requested run.
         output: the run's directory.
         initial: the checkpoint that a new run begins with, or None.
     """

@@ -124,7 +124,7 @@ def _dataset(directory: Path) -> Dataset:
 
 
 def _check_alike(directories: Sequence[Path], datasets: Sequence[Dataset]) -> None:
-    """Refuses directories that one model cannot be trained on."""
+    """Refuse directories that one model cannot be trained on."""
     for directory, dataset in zip(directories[1:], datasets[1:], strict=True):
         if (dataset.vocab_sha256, dataset.do_lower_case) != (datasets[0].vocab_sha256, datasets[0].do_lower_case):
             raise DatasetError(
@@ -182,11 +182,11 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
 
 
 def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
-    """The vocabulary beside a manifest.
+    """Return the vocabulary beside a manifest.
 
     Raises:
         DatasetError: it is not the vocabulary that the data was built with.
-        VocabularyError: it is missing, or no vocabulary.
+        VocabularyError: it is missing, or not a vocabulary.
     """
     path = directory / manifest.VOCAB_FILE_NAME
     vocabulary = Vocabulary.load(path)
@@ -209,7 +209,7 @@ def _model_config(
 
 
 def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
-    """Refuses a checkpoint with another vocabulary than the data's."""
+    """Refuse a checkpoint with another vocabulary than the data's."""
     if initial.vocab_file is None:
         return
     if Vocabulary.load(initial.vocab_file).sha256 != dataset.vocab_sha256:

@@ -5,8 +5,15 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.flags import accept_old_name, batch_size, non_negative_int, positive_float, positive_int, seed
-from beambert_common.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
+from beambert_common.command_line.flags import (
+    accept_old_name,
+    batch_size,
+    non_negative_int,
+    positive_float,
+    positive_int,
+    seed,
+)
+from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
 from bert_model.config import PRESETS
 from trainers.config.pretrain_config import LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
 from trainers.pretraining.recipes import add_recipe_argument
@@ -17,7 +24,7 @@ DEFAULT_MODEL = "tiny"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options; names and defaults are those of the released run_pretraining.py where it has them."""
+    """Add the options; names and defaults are those of the released run_pretraining.py where it has them."""
     parser.add_argument(
         "--output",
         required=True,

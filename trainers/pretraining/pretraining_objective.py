@@ -11,19 +11,19 @@ SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_acc
 
 
 def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Objective:
-    """The task of a model.
+    """Return the objective of a model.
 
     Its sums are masked_lm_loss and masked_lm_accuracy over predictions by weight, and next_sentence_loss and
     next_sentence_accuracy over pairs; the two losses are the terms of the loss.
 
     Args:
-        model: made in the scope of the devices that train it.
-        next_sentence: whether the next-sentence task takes part, where the data has labels for it ("No NSP", paper,
+        model: a model created in the scope of the devices that train it.
+        next_sentence: whether to train next-sentence prediction if the data has labels for it ("No NSP", paper,
             section 5.1).
     """
 
     def weights_of(features: Features) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """How much each prediction [B, P] and each pair [B] or [B, K] counts."""
+        """Return the weight of each prediction [B, P] and of each pair [B] or [B, K]."""
         predictions = features["masked_lm_weights"]  # [B, P]
         rows = features.get("example_weights", tf.ones_like(predictions[:, 0]))  # [B]
         pairs = None
@@ -60,5 +60,5 @@ def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> O
 
 
 def _mean_of(values: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Numerator and denominator of a weighted mean."""
+    """Return numerator and denominator of a weighted mean."""
     return tf.reduce_sum(weights * values), tf.reduce_sum(weights)

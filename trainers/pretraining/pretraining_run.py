@@ -104,7 +104,7 @@ class PretrainingRun:
         self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
 
     def run(self) -> int:
-        """Trains, evaluates, and writes the files of the run's directory; the exit code."""
+        """Train, evaluate and write the files of the run's directory; return the exit code."""
         config, stopped = self.config, None
         if config.do_train:
             if self.distribution.is_chief:
@@ -126,22 +126,22 @@ class PretrainingRun:
         return 0
 
     def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
-        """Evaluates the model as it is on the validation examples of a stage's data.
+        """Evaluate the current model on the validation examples of a stage's data.
 
-        All numbers are taken over the examples as a whole: sums of weights and losses are divided once, at the end. The
+        All metrics are over the examples as a whole: sums of weights and losses are divided once, at the end. The
         released code does the same for the four masked_lm_* and next_sentence_* numbers; its `loss` is the mean over
-        batches of each batch's loss, ours the sum of masked_lm_loss and next_sentence_loss, which the batch size leaves
-        alone.
+        batches of each batch's loss, ours the sum of masked_lm_loss and next_sentence_loss, which is independent of the
+        batch size.
 
         Returns:
-            The metrics, and a few filled masks; nothing if there are no validation examples.
+            The metrics, and a few filled masks; both empty if there are no validation examples.
         """
         directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
         batch_size = eval_batch_size_of(self.config, self.distribution)
         max_steps = self.config.max_eval_steps
 
         def batches(share: InputShard) -> tf.data.Dataset:
-            found = validation_batches(
+            batches = validation_batches(
                 directory,
                 dataset,
                 batch_size,
@@ -150,9 +150,9 @@ class PretrainingRun:
                 pad_rows=self.distribution.is_tpu,
                 corrupt_records=self.validation_corrupt_records,
             )
-            if found is None:
-                raise _NothingToEvaluateOn
-            return found
+            if batches is None:
+                raise _NoValidationExamples
+            return batches
 
         try:
             with reading_errors(self.validation_corrupt_records):
@@ -163,7 +163,7 @@ class PretrainingRun:
                         batches(InputShard()).as_numpy_iterator(), not self.config.no_next_sentence
                     )
                 lines = self._mlm_samples(batches(InputShard()))
-        except _NothingToEvaluateOn:
+        except _NoValidationExamples:
             return {}, []
         if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
             warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
@@ -172,7 +172,7 @@ class PretrainingRun:
         return metrics, lines
 
     def _task(self, index: int) -> Objective:
-        """The task as the rows of one dataset need it."""
+        """Return the objective for the rows of one dataset."""
         # XLA compiles every length of rows for itself, and a TPU sees one.
         return (
             self.task
@@ -181,7 +181,7 @@ class PretrainingRun:
         )
 
     def _write_run_files(self) -> None:
-        """What makes the run's directory one, before the first update."""
+        """Write the files that identify the run's directory, before the first step."""
         plan, output = self.plan, self.output
         new = native.load(output) is None or run_manifest.last_step(output) is None
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
@@ -202,7 +202,7 @@ class PretrainingRun:
             )
 
     def _train(self) -> int | None:
-        """Trains, resuming if there is a checkpoint; the number of the signal that stopped it, or None."""
+        """Train, resuming from a checkpoint if there is one; return the signal that stopped it, or None."""
         config, plan = self.config, self.plan
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if saved and saved[-1].step >= config.num_train_steps:
@@ -235,7 +235,7 @@ class PretrainingRun:
         return stopped
 
     def _begin(self) -> None:
-        """Takes over the weights of --init_checkpoint, and says what is about to be trained."""
+        """Load the weights of --init_checkpoint, and print the plan of the training."""
         plan = self.plan
         if plan.initial is not None:
             weights = load_weights(plan.initial, self.task.variables)
@@ -253,7 +253,7 @@ class PretrainingRun:
         )
 
     def _source(self, index: int) -> TrainData:
-        """A directory of data as the loop reads it."""
+        """Return a data directory as the loop reads it."""
         config, plan = self.config, self.plan
         directory, dataset = plan.directories[index], plan.datasets[index]
         rows = rows_of(dataset)
@@ -296,7 +296,7 @@ class PretrainingRun:
         return saved[-1]
 
     def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
-        """Evaluates a checkpoint and writes the result files; None if there are no validation examples."""
+        """Evaluate a checkpoint and write the result files; return None if there are no validation examples."""
         checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
         stage = self.plan.stages[-1]
         metrics, lines = self.evaluate(stage)
@@ -317,7 +317,7 @@ class PretrainingRun:
         return results
 
     def _mlm_samples(self, batches: tf.data.Dataset) -> list[str]:
-        """The first validation examples with the model's predictions; none on a TPU, for which it is not compiled."""
+        """Return the first validation examples with the model's predictions; none on a TPU."""
         if self.distribution.is_tpu or not self.distribution.is_chief:
             return []
         features: Features = {name: values[:_SHOWN_ROWS] for name, values in next(iter(batches)).items()}
@@ -327,5 +327,5 @@ class PretrainingRun:
         )
 
 
-class _NothingToEvaluateOn(Exception):
+class _NoValidationExamples(Exception):
     """A dataset without validation examples."""

@@ -49,7 +49,7 @@ class RunCost(NamedTuple):
     """What a run is on paper.
 
     Attributes:
-        updates: steps.
+        updates: training steps.
         sequences: rows read.
         positions: of those rows, padding included.
         flops: of forward and backward passes (`bert_model/size.py`).
@@ -63,12 +63,12 @@ class RunCost(NamedTuple):
 
 # Dense bfloat16 peak of NVIDIA's data sheet. The share is a goal, not a measurement.
 H100 = Hardware("one NVIDIA H100 (SXM)", 989.5, 0.45)
-# `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 pieces at 32 x 128.
+# `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 tokens at 32 x 128.
 # The last of the two layers counts whole in the share, though it computes only the positions that are predicted from.
 TWO_CORES = Hardware("2 CPU cores (AMD EPYC)", 0.211, 0.63)
 
-# Paper, appendix A.2: 256 sequences, 1,000,000 updates, learning rate 1e-4, warm-up 10,000, decay to 0, weight decay
-# 0.01; 90 % of the updates at 128 positions, the others at 512.
+# Paper, appendix A.2: 256 sequences, 1,000,000 steps, learning rate 1e-4, warm-up 10,000, decay to 0, weight decay
+# 0.01; 90 % of the steps at 128 positions, the others at 512.
 _PAPER = {
     "num_train_steps": "1000000",
     "num_warmup_steps": "10000",
@@ -97,9 +97,9 @@ RECIPES: dict[str, Recipe] = {
     ),
     # Large batches, short sequences for nine tenths, a learning rate to match: as in "24-hour BERT" (Izsak et al. 2021:
     # 4,096 sequences of 128) and "Cramming" (Geiping and Goldstein 2022: 1,536 to 4,096 sequences of 128, one GPU).
-    # Both changed the model to stand such rates with Adam: layer normalisation before the sublayers. BERT's stands
+    # Both changed the model to stand such rates with Adam: layer normalization before the sublayers. BERT's stands
     # after them, for which LAMB was made: its rate and share of warm-up for 4,096 sequences are those of the table of
-    # untuned LAMB of You et al. 2019, 5 / (2^1.5 * 1000) and 1/40. The second phase has as many positions an update.
+    # untuned LAMB of You et al. 2019, 5 / (2^1.5 * 1000) and 1/40. The second phase has as many positions per step.
     "one-day": Recipe(
         "BERT base in a day on one modern accelerator: batches of 4096, LAMB",
         (128, 512),
@@ -136,13 +136,13 @@ RECIPES: dict[str, Recipe] = {
 def run_cost(
     config: BertConfig, stages: Sequence[Stage], row_lengths: Sequence[int], predictions: Sequence[int]
 ) -> RunCost:
-    """Adds up what a run reads and computes.
+    """Add up the input and the operations of a run.
 
     Args:
-        config: shape of the model.
-        stages: of the run.
+        config: configuration of the model.
+        stages: stages of the run.
         row_lengths: max_seq_length of each --data directory.
-        predictions: max_predictions_per_seq of each.
+        predictions: max_predictions_per_seq of each directory.
     """
     sequences = [0] * len(row_lengths)
     for stage in stages:
@@ -156,7 +156,7 @@ def run_cost(
 
 
 def recipe_cost(name: str, vocab_size: int = RELEASED_VOCABULARIES["uncased"].vocab_size) -> RunCost:
-    """Size of a recipe, with as many pieces as the released uncased models have and 15 % of positions predicted."""
+    """Return the cost of a recipe with the vocabulary size of the released uncased models and 15 % predictions."""
     recipe = RECIPES[name]
     flags = recipe.flags
     stages = plan_stages(
@@ -171,12 +171,12 @@ def recipe_cost(name: str, vocab_size: int = RELEASED_VOCABULARIES["uncased"].vo
 
 
 def expected_hours(cost: RunCost, hardware: Hardware) -> float:
-    """Hours of training on paper, without start-up, evaluation and saving."""
+    """Return the estimated hours of training, without startup, evaluation and saving."""
     return cost.flops / (hardware.peak_tflops * 1e12 * hardware.utilization) / 3600
 
 
 def summary() -> str:
-    """What the recipes are, a paragraph each, for a terminal of 80 columns."""
+    """Return a paragraph about each recipe, for a terminal of 80 columns."""
     lines = ["recipes (--recipe NAME stands for the flags; those given beside it override them):"]
     for name, recipe in RECIPES.items():
         cost = recipe_cost(name)
@@ -202,7 +202,7 @@ def summary() -> str:
 
 
 def rounded(count: float) -> str:
-    """A large number to three digits, in words."""
+    """Format a large number to three digits, in words."""
     for unit, name in ((1e9, "billion"), (1e6, "million")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
@@ -210,14 +210,14 @@ def rounded(count: float) -> str:
 
 
 def words(flags: Mapping[str, str]) -> list[str]:
-    """Flags as they are typed."""
+    """Return flags as command-line words."""
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
 def with_recipe(argv: Sequence[str]) -> list[str]:
-    """Puts the flags of `--recipe NAME`, if there is one, before all others, so that those override them.
+    """Put the flags of `--recipe NAME`, if present, before all others, so that the others override them.
 
-    A name that is no recipe is left for the command's parser to refuse.
+    The command's parser refuses an unknown name.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--recipe", nargs="?")
@@ -238,7 +238,7 @@ class _RecipeAction(argparse.Action):
 
 
 def add_recipe_argument(parser: argparse.ArgumentParser) -> None:
-    """Adds --recipe and its help; `with_recipe` does what it means."""
+    """Add --recipe and its help; `with_recipe` applies it."""
     parser.add_argument(
         "--recipe",
         nargs="?",

@@ -51,7 +51,7 @@ def warnings_of(
     if losses and losses[-1][0] > min(losses)[0] + _CLEARLY_WORSE:
         lowest, at = min(losses)
         warnings.append(
-            f"The held-out loss is {losses[-1][0]:.3f}, and was {lowest:.3f} after step {at:,}: the model learns the "
+            f"The validation loss is {losses[-1][0]:.3f}, and was {lowest:.3f} after step {at:,}: the model learns the "
             "training text by heart; stop earlier, or train on more text."
         )
     waits = [line["data_wait_fraction"] for line in train if isinstance(line.get("data_wait_fraction"), float)]

@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 
-from beambert_common.flags import number, shortened
+from beambert_common.command_line.flags import number, shortened
 from trainers.config.run_config import RunConfig
 from trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
 

@@ -21,13 +21,13 @@ class Interruption:
 
 @contextlib.contextmanager
 def preemption_signals() -> Iterator[Interruption]:
-    """While it lasts, SIGINT and SIGTERM are only noted; one more, a second or more after the first, ends the process.
+    """Record SIGINT and SIGTERM during the body; one more, at least a second later, ends the process.
 
-    That end is at once, with 128 plus the signal's number, whatever the main thread is doing: within a long call into
-    TensorFlow, Python's own handlers would wait for its end.
+    The process ends immediately with 128 plus the signal's number, also during a long call into TensorFlow, where
+    Python's own handlers would wait.
 
-    A signal that is ignored when it begins, as SIGINT is under nohup, stays ignored. Outside the main thread, where
-    Python takes no signals, nothing is ever noted.
+    A signal that is ignored at the start, as SIGINT under nohup, stays ignored. Outside the main thread, where Python
+    receives no signals, none is recorded.
     """
     interruption = Interruption()
     first: float | None = None
@@ -53,7 +53,7 @@ def preemption_signals() -> Iterator[Interruption]:
 
 
 def _say(line: str) -> None:
-    """Writes a line past Python's buffers, which the main thread may be holding."""
+    """Write a line past Python's buffers, which the main thread may have locked."""
     # On a terminal the progress line stands where the cursor is.
     begin = "\n" if os.isatty(2) else ""
     with contextlib.suppress(OSError):

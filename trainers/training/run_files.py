@@ -46,11 +46,11 @@ def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
 
 
 def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
-    """Return the record of the model in the directory of a run, None if there is none.
+    """Return the record of the model in the directory of a run, None if it is missing.
 
     Args:
         output: the directory.
-        training: whether the command trains, and so writes the record again.
+        training: whether the command trains and therefore rewrites the record.
 
     Raises:
         CheckpointError: the record is damaged.
@@ -63,8 +63,8 @@ def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
 def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iterator[None]:
     """Name the directory of a run where a file cannot be written because the directory is missing.
 
-    When somebody deletes the directory during training, the checkpoint or the log that is written next makes it again.
-    Without `run.json` the same command would refuse these as files of somebody else, so that file is written again.
+    When the directory is deleted during training, the next checkpoint or log creates it again.
+    Without `run.json` the same command would refuse these as foreign files, so that file is written again.
 
     Args:
         output: the directory.
@@ -95,7 +95,7 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
     Args:
         output: the directory of the run.
         contents: what every file must hold, by its name; None for anything.
-        checkpoint: the checkpoint that is the model, without `.index`; None where there is none.
+        checkpoint: the checkpoint that is the model, without `.index`; None if it is missing.
 
     Raises:
         StorageError: a file is missing or holds something else; it names the first such file.

@@ -34,7 +34,7 @@ _RENAMED = {3: {f"options.{old}": new for old, new in RENAMED_OPTIONS.items()}}
 
 # Options that make a run another one, whenever they change.
 _FIXED = ("task", "seed", "optimizer", "no_next_sentence", "causal_attention")
-# Options that may change when a run goes on, which is then told: those that change the course of the updates to come,
+# Options that may change when a run resumes, which is then printed: those that change the later steps,
 _COURSE = (
     "num_train_steps",
     "num_warmup_steps",
@@ -77,7 +77,7 @@ class RunRecord:
         vocab_sha256: hex digest of `vocab.txt`.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: longest sequence the model is trained on.
-        stages: which data and batch size every update has.
+        stages: data and batch size of every step.
         options: every option of the command, by name.
         versions: Python and packages.
     """
@@ -92,11 +92,11 @@ class RunRecord:
 
     @property
     def data_fingerprint(self) -> str:
-        """The fingerprints in one text, for the model's own record."""
+        """Return the fingerprints as one text, for the model's own record."""
         return ", ".join(self.data_fingerprints)
 
     def to_json(self) -> str:
-        """Serialises to the text of `run.json`, keys sorted."""
+        """Serialize to the text of `run.json`, keys sorted."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         content["stages"] = [stage._asdict() for stage in self.stages]
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -123,7 +123,7 @@ class _RunFields(TypedDict):
 
 
 def load(output: Path) -> RunRecord | None:
-    """The record of a run's directory, or None if the directory holds no run.
+    """Return the record of a run's directory, or None if the directory holds no run.
 
     Raises:
         TrainingError: the record cannot be read.
@@ -163,7 +163,7 @@ def load(output: Path) -> RunRecord | None:
 
 
 def _require_order(stages: Sequence[Stage], data: int) -> None:
-    """Raise JsonError where updates belong to no stage or to two, or a stage reads data that there is not."""
+    """Raise JsonError where steps belong to no stage or to two, or a stage reads missing data."""
     end = 0
     for number, stage in enumerate(stages):
         if stage.first_step != end or stage.end_step <= end:
@@ -176,7 +176,7 @@ def _require_order(stages: Sequence[Stage], data: int) -> None:
 
 
 def last_step(output: Path) -> int | None:
-    """The step of the last whole checkpoint in a run's directory; None without one, when nothing is to be continued."""
+    """Return the step of the last complete checkpoint in a run's directory; None if there is none to resume."""
     last = native.checkpoint(output)
     return None if last is None else int(last.name.rpartition("-")[2])
 
@@ -184,18 +184,18 @@ def last_step(output: Path) -> int | None:
 def check_same_run(
     output: Path, step: int, old: RunRecord, new: RunRecord, old_config: BertConfig, new_config: BertConfig
 ) -> None:
-    """Refuses to continue a run with what would make it another one.
+    """Refuse to continue a run with options that would make it another run.
 
-    What the updates up to the checkpoint read must be what they would read now, so that the order of the data goes on
-    from there; what comes later may differ.
+    The data of the steps up to the checkpoint must be unchanged, so that the order of the data continues from there;
+    later data may differ.
 
     Args:
         output: the run's directory, for messages.
-        step: of the checkpoint that it goes on from.
-        old: what the directory records.
-        new: what the command asks for.
-        old_config: shape of the model there.
-        new_config: shape of the model now.
+        step: step of the checkpoint to resume from.
+        old: the record in the directory.
+        new: the record of the command.
+        old_config: configuration of the model in the directory.
+        new_config: configuration of the model of the command.
 
     Raises:
         TrainingError: data, batch sizes, seed, task, optimizer or model differ; the message names every value that
@@ -220,7 +220,7 @@ def check_same_run(
 
 
 def changes(old: RunRecord, new: RunRecord) -> list[str]:
-    """What differs between two records of a run that goes on nevertheless, a line each for the user."""
+    """Return the differences between two records of a run that may continue, one line each for the user."""
     lines = []
     course = _changed(old.options, new.options, _COURSE)
     if course:
@@ -236,7 +236,7 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str
 
 
 def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:
-    """The first difference in what the updates before `step` read, if there is one, and its remedy."""
+    """Return the first difference in the data of the steps before `step`, if there is one, and its remedy."""
     step = min(step, old.stages[-1].end_step, new.stages[-1].end_step)
     before, now = stages_before(old.stages, step), stages_before(new.stages, step)
     for first in sorted({stage.first_step for stage in (*before, *now)}):
@@ -264,7 +264,7 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a run's numbers."""
+    """Return the versions of Python and of the packages that decide a run's numbers."""
     packages = {package: metadata.version(package) for package in ("keras", "numpy")}
     return {"python": platform.python_version(), **packages, "tensorflow": _tensorflow_version()}
 

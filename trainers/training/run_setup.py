@@ -26,10 +26,10 @@ RESULTS_JSON_NAME = "eval_results.json"
 
 
 def open_devices(config: RunConfig) -> Distribution:
-    """Seeds everything random, chooses the precision and finds the devices; TensorFlow is started.
+    """Seed all random generators, choose the precision and find the devices after starting TensorFlow.
 
     Raises:
-        TrainingError: the devices are not there.
+        TrainingError: the devices are missing.
     """
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.precision == "bfloat16" else "float32")
@@ -38,12 +38,12 @@ def open_devices(config: RunConfig) -> Distribution:
 
 
 def is_accelerated() -> bool:
-    """Whether there is any device but CPUs."""
+    """Return whether there is any device besides CPUs."""
     return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
 
 
 def uses_xla(config: RunConfig) -> bool:
-    """Whether --xla means that the step is compiled."""
+    """Return whether --xla means that the step is compiled."""
     return config.xla == "on" or (config.xla == "auto" and is_accelerated())
 
 
@@ -80,15 +80,15 @@ def loop_config_of(config: RunConfig) -> LoopConfig:
 
 
 def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] | None:
-    """Gives a trainer the state of the last checkpoint, and warns where the disk has no room for those to come.
+    """Restore a trainer from the last checkpoint, and warn if the disk lacks space for later ones.
 
     Args:
-        trainer: new.
+        trainer: a new trainer.
         output: the run's directory.
         loop: the configuration of the loop.
 
     Returns:
-        What the checkpoint holds beside the variables; None where there is none and the run begins.
+        The content of the checkpoint besides the variables; None if there is none and the run starts.
     """
     directory = output / native.CHECKPOINTS_NAME
     saved = checkpoint_manager.checkpoints(directory)
@@ -104,12 +104,12 @@ def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] |
 
 
 def eval_batch_size_of(config: RunConfig, distribution: Distribution) -> int:
-    """--eval_batch_size, made to be divisible by the devices."""
+    """Return --eval_batch_size, rounded up to a multiple of the number of devices."""
     return -(-config.eval_batch_size // distribution.replicas) * distribution.replicas
 
 
 def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None:
-    """Of all devices together, in operations a second; None where it is not known."""
+    """Return the peak of all devices together in operations a second; None if unknown."""
     if config.peak_tflops is not None:
         return config.peak_tflops * 1e12 * distribution.replicas
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -120,7 +120,7 @@ def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None
 
 
 def write_results(output: Path, results: Mapping[str, float]) -> None:
-    """Writes an evaluation as the released code does, a sorted `key = value` a line, and as JSON."""
+    """Write an evaluation as the released code does, sorted lines of `key = value`, and as JSON."""
     text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
     write_atomic(output / RESULTS_TEXT_NAME, text.encode())
     # JSON has no number that is not finite.

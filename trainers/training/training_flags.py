@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.flags import (
+from beambert_common.command_line.flags import (
     WholeNumber,
     accept_old_name,
     batch_size,
@@ -23,11 +23,11 @@ ACTIVATION_CHECKPOINTING = ("none", "layer", "attention")
 
 
 def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:
-    """Adds the options; names are those of the released code's flags where it has them.
+    """Add the options; names are those of the released code's flags where it has them.
 
     Args:
-        parser: of a command.
-        best_metric: default of --best_metric; None where it depends on what is trained.
+        parser: parser of a command.
+        best_metric: default of --best_metric; None if it depends on the task.
     """
     _add_device_arguments(parser)
     _add_number_arguments(parser)

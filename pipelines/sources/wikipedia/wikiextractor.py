@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from pipelines.errors import SourceError
-from pipelines.sources import jsonl
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, decode_lines
+from pipelines.sources.structured import jsonl
 
 _TITLE_START = re.compile(r'\btitle="')
 

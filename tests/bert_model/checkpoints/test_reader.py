@@ -279,7 +279,7 @@ def test_a_damaged_record_is_named(tmp_path):
     convert(tmp_path / "a", tmp_path / "b", "native")
     path = tmp_path / "b" / native.FILE_NAME
     content = json.loads(path.read_text(encoding="utf-8"))
-    for text in ("{", "[]", "{}", json.dumps({**content, "format_version": 2}), json.dumps({**content, "task": "x"})):
+    for text in ("{", "[]", "{}", json.dumps({**content, "format_version": 3}), json.dumps({**content, "task": "x"})):
         path.write_text(text, encoding="utf-8")
         with (
             pytest.raises(ValueError, match=r"beambert\.json|no task is called 'x'") as caught,

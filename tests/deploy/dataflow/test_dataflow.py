@@ -72,7 +72,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
         assert f"Job {number}: done" in submitted.stdout
     documents = json.loads(objects["corpus.json"])["counts"]["documents_read"]
     assert (
-        f"{documents} documents read, 4 corpus shards written, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled"
+        f"4 corpus shards written, {documents} documents read, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled"
         in submitted.stdout
     )
     assert "examples written" in submitted.stdout
@@ -334,7 +334,7 @@ def test_machines_have_the_memory_of_a_partition():
     assert choose_machine_type("n1-standard-2", bucket) == "n1-standard-2"
     # Nothing is known of a machine of one's own shape.
     assert choose_machine_type("custom-4-8192", 10**12) == "custom-4-8192"
-    with pytest.raises(SubmitError, match=r"a bucket of 67 MB of text needs about .*, and n2-highcpu-8 has"):
+    with pytest.raises(SubmitError, match=r"a partition of 67 MB of text needs about .*, and n2-highcpu-8 has"):
         choose_machine_type("n2-highcpu-8", bucket)
     with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* for each; use more --num_partitions"):
         choose_machine_type(None, 10**9)

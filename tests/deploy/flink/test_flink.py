@@ -205,7 +205,7 @@ def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("another", "RUNNING")
 
     def command() -> None:
-        with flink._jobs_watched(FlinkCluster(cluster.address), "ours", flink.Plan(2, False, "1.19")):
+        with flink._monitored_jobs(FlinkCluster(cluster.address), "ours", flink.Plan(2, False, "1.19")):
             cluster.job("ours", "RUNNING")
             cluster.answers["/jobs/overview"]["jobs"][-1]["jid"] = "4567"
             raise raised
@@ -229,7 +229,7 @@ def test_changes_of_state_are_told_once_with_their_reason(cluster, capsys):
         return state is None
 
     over.wait = wait
-    flink._tell_states(FlinkCluster(cluster.address), "ours", set(), over)
+    flink._print_states(FlinkCluster(cluster.address), "ours", set(), over)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1].strip(",") for line in lines] == ["RUNNING", "RESTARTING", "RUNNING", "FINISHED"]
     assert "(TaskManager lost)" in lines[1]

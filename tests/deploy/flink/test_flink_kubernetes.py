@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import beambert
-from beambert_common.command import Command
+from beambert_common.command_line.command import Command
 from deploy.flink import command as flink
 from deploy.flink.downloads import FLINK_VERSION
 from deploy.flink.worker_pool import DEFAULT_PORT

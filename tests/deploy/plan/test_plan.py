@@ -141,7 +141,7 @@ def test_for_people_every_number_has_its_arithmetic(capsys):
         (["--corpus_bytes", "1e13", "--document_bytes", "4000"], "--validation_fraction 1e-05"),
         (["--corpus_bytes", "1e12", "--num_partitions", "100"], "raise --num_partitions"),
         (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "a document is never divided"),
-        (["--corpus_bytes", "1e8", "--workers", "100"], "nothing to do"),
+        (["--corpus_bytes", "1e8", "--workers", "100"], "would be idle"),
         (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "hangs on 4 machines"),
         (["--corpus_bytes", "1e10", "--model", "tiny", "--accelerator", "h100"], "examples would have to be read"),
     ],

@@ -80,7 +80,7 @@ def test_a_vocabulary_counts_its_own_pieces(tmp_path, lines):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *alphabet, *(f"##{letter}" for letter in alphabet)]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
     text = look(tmp_path / "a.jsonl", vocab_file=str(tmp_path / "vocab.txt"))
-    assert text.pieces == sum(len(line.replace(" ", "")) for line in lines[:300])
+    assert text.tokens == sum(len(line.replace(" ", "")) for line in lines[:300])
 
 
 def test_mistakes_are_said(tmp_path):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.cleaning.residual_markup import remove_residual_markup
-from pipelines.sources import ReadOptions, gutenberg
+from pipelines.sources import ReadOptions
+from pipelines.sources.plain_text import gutenberg
 
 _PROSE = "The river rose in the night and the lower town was flooded. "
 _CODE = ("width:1.0em;", "padding:0px;", "#if: ", "&rft.genre=book", "{{urlencode:", "margin-left: 2px; color:red;")

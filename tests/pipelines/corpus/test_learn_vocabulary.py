@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus import learn_vocabulary
-from pipelines.corpus.learn_vocabulary import (
-    MergeWordCounts,
-    Vocabularies,
-    VocabularyOptions,
-    language_factors,
-    measure_group,
-    num_word_groups,
-    prune_group,
-    scale_language_counts,
-    word_batches,
-)
+from pipelines.corpus import word_groups
+from pipelines.corpus.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
+from pipelines.corpus.vocabulary_options import VocabularyOptions, language_factors
+from pipelines.corpus.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
 from tokenizer.coverage import Coverage
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
@@ -75,7 +67,7 @@ def test_a_part_passes_on_its_most_frequent_words(parts: list[list[str]], seed: 
         expected.update({word: counts[word] for word in ranked[:3]})
         withheld += sum(counts[word] for word in ranked[3:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learn_vocabulary, "WORDS_A_SHARD", 3)
+        patch.setattr(word_groups, "WORDS_A_SHARD", 3)
         groups = merged(parts, "train", 4, seed)
         assert {word: count for counts, _ in groups.values() for word, count in counts.items()} == expected
         assert sum(left_out for _, left_out in groups.values()) == withheld

@@ -49,7 +49,7 @@ def long_sentences(document: list[str]) -> list[str]:
 
 
 def found_of(reader, shards) -> list:
-    do = train_eval_overlap.FindHeldOut(reader, shards)
+    do = train_eval_overlap.FindOverlap(reader, shards)
     do.setup()
     return [found for shard in shards for found in do.process(shard)]
 
@@ -59,7 +59,7 @@ def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
     reader, shards, held_out, train = corpus
     monkeypatch.setattr(train_eval_overlap, "MOST_SENTENCES", most)
     result = train_eval_overlap.overlap_of(
-        train_eval_overlap.read_held_out(reader, shards), train_eval_overlap.union(found_of(reader, shards))
+        train_eval_overlap.read_validation_sentences(reader, shards), train_eval_overlap.union(found_of(reader, shards))
     )
 
     looked_for = list(dict.fromkeys(s for document in held_out for s in long_sentences(document)))[:most]
@@ -85,5 +85,5 @@ def test_the_union_does_not_depend_on_the_order(corpus):
 def test_held_out_text_may_be_missing(tmp_path):
     shards = [write_shard(tmp_path, "train", 0, 1, [["A sentence."]])]
     reader = write_manifest(tmp_path, shards)
-    held_out = train_eval_overlap.read_held_out(reader, shards)
+    held_out = train_eval_overlap.read_validation_sentences(reader, shards)
     assert train_eval_overlap.overlap_of(held_out, train_eval_overlap.union(found_of(reader, shards))) == (0, 0, 0, 0)

@@ -12,11 +12,11 @@ from pipelines.dataset import Shard
 from pipelines.examples.statistics import Statistics
 from pipelines.examples.work_items import (
     ShardResult,
-    deal_passes,
+    completion_marker_name,
+    deal_work_items,
     find_finished,
-    note_name,
     read_completion_marker,
-    write_note,
+    write_completion_marker,
 )
 from pipelines.instances.options import PretrainingDataOptions
 
@@ -28,7 +28,7 @@ def parts(*sizes: int, held_out: int = 0) -> list[CorpusShard]:
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=9), st.integers(1, 12), st.integers(1, 9))
 def test_every_pass_is_dealt_once(sizes, dupe_factor, workers):
-    dealt = deal_passes(parts(*sizes, held_out=7), PretrainingDataOptions(dupe_factor=dupe_factor), workers)
+    dealt = deal_work_items(parts(*sizes, held_out=7), PretrainingDataOptions(dupe_factor=dupe_factor), workers)
     found = [(each.corpus_shard.name, copy) for each in dealt for copy in each.copies]
     expected = [*itertools.product((f"t{n}" for n in range(len(sizes))), range(dupe_factor)), ("v0", 0)]
     assert sorted(found) == sorted(expected)
@@ -53,25 +53,25 @@ def loads(dealt, workers: int) -> list[int]:
 )
 def test_no_worker_has_much_more_than_another(sizes, dupe_factor, workers):
     found = loads(
-        deal_passes(parts(*sizes, held_out=2), PretrainingDataOptions(dupe_factor=dupe_factor), workers), workers
+        deal_work_items(parts(*sizes, held_out=2), PretrainingDataOptions(dupe_factor=dupe_factor), workers), workers
     )
     assert max(found) / (sum(found) / workers) < 1.21
 
 
 def test_a_part_is_tokenised_once_where_that_keeps_all_busy():
     for number, workers in ((1, 1), (7, 1), (16, 2), (64, 4)):
-        dealt = deal_passes(parts(*[100] * number), PretrainingDataOptions(dupe_factor=10), workers)
+        dealt = deal_work_items(parts(*[100] * number), PretrainingDataOptions(dupe_factor=10), workers)
         assert [each.copies for each in dealt] == [tuple(range(10))] * number
 
 
 def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):
     part = parts(5)[0]
     shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
-    note = str(tmp_path / note_name(part, 3))
+    note = str(tmp_path / completion_marker_name(part, 3))
     assert read_completion_marker(note) is None
     assert find_finished(note, str(tmp_path)) is None
     finished = ShardResult("train", [shard], Statistics(rows=10, a_lengths=np.array([1, 2])))
-    write_note(note, finished)
+    write_completion_marker(note, finished)
     assert find_finished(note, str(tmp_path)) is None
     (tmp_path / "shards").mkdir()
     for content, whole in ((b"123", False), (b"1234", True)):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pipelines.cleaning import residual_markup
 from pipelines.corpus import sentence_boundaries
-from pipelines.sources import gutenberg, kinds, wrapped_lines
+from pipelines.sources import kinds
+from pipelines.sources.plain_text import gutenberg, wrapped_lines
 from pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
 
 # As they were.

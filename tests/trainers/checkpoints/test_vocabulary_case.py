@@ -1,13 +1,13 @@
 """Every command decides in the same way whether a vocabulary is cased."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from trainers.checkpoints.vocabulary_check import lower_casing_of
+from trainers.config.finetune_config import FinetuneConfig
 
 
 @dataclasses.dataclass
@@ -41,5 +41,5 @@ def test_fine_tuning_from_a_file_alone_judges_the_same(tmp_path):
     from trainers.finetuning.prepare import _vocabulary
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())
-    args = SimpleNamespace(vocab_file=str(tmp_path / "vocab.txt"), do_lower_case=None)
-    assert _vocabulary(args, None)[1]
+    config = FinetuneConfig(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))
+    assert _vocabulary(config, None)[1]

@@ -186,7 +186,7 @@ def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
         ({"train": {"skipped_steps": 3}}, "3 of 1,000 updates were skipped"),
         ({"train": {"corrupt_records": 7}}, "7 records were damaged"),
         ({"train": {"data_wait_fraction": 0.4}}, "40.0% of the time was spent waiting"),
-        ({"validation": {"loss": 9.9}}, "held-out loss is 9.900, and was"),
+        ({"validation": {"loss": 9.9}}, "validation loss is 9.900, and was"),
         ({"validation": None}, "Nothing was evaluated"),
         ({}, None),
     ],

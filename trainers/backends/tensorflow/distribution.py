@@ -12,10 +12,10 @@ from trainers.errors import TrainingError
 
 
 class InputShard(NamedTuple):
-    """Which part of every update's examples an input pipeline reads.
+    """The part of every step's examples that an input pipeline reads.
 
     Attributes:
-        replicas: among whom an update's examples are divided.
+        replicas: number of replicas that share the examples of a step.
         first_replica: the first of those that the pipeline reads for.
         local_replicas: how many it reads for.
     """
@@ -50,17 +50,17 @@ class Distribution:
     def open(
         cls, name: str, tpu_name: str | None = None, tpu_zone: str | None = None, gcp_project: str | None = None
     ) -> "Distribution":
-        """Finds the devices; to be called before anything is computed.
+        """Find the devices; call before any computation.
 
         Args:
             name: of `training_options.STRATEGIES`. "auto" is "multi_worker" where TF_CONFIG is set, "tpu" where a TPU
                 is attached or named, "mirrored" with several GPUs or logical CPU devices, else "one".
-            tpu_name: of the TPU, or None for the one attached to this machine.
-            tpu_zone: of the TPU; None for this machine's.
-            gcp_project: of the TPU; None for this machine's.
+            tpu_name: name of the TPU, or None for the one attached to this machine.
+            tpu_zone: zone of the TPU; None for this machine's.
+            gcp_project: project of the TPU; None for this machine's.
 
         Raises:
-            TrainingError: the devices are not there.
+            TrainingError: the devices are missing.
         """
         if name == "auto":
             name = _found(tpu_name)
@@ -83,15 +83,15 @@ class Distribution:
         return cls(tf.distribute.MirroredStrategy(_devices()))
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Variables made inside have a copy on every device."""
+        """Return a context in which new variables have a copy on every device."""
         return self._strategy.scope()
 
     def batches(self, make: Callable[[InputShard], tf.data.Dataset]) -> Any:
-        """An iterable of one element for every replica at a time.
+        """Return an iterable of one element for every replica at a time.
 
         Args:
-            make: from the share of an input pipeline (one for every machine) to its dataset, which yields the elements
-                of its replicas one after the other.
+            make: function from the shard of an input pipeline (one per machine) to its dataset, which yields the
+                elements of its replicas in order.
         """
 
         def of_pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -101,30 +101,30 @@ class Distribution:
         return self._strategy.distribute_datasets_from_function(of_pipeline)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls the function once on every replica; what it returns is a value a replica."""
+        """Call the function once on every replica; the result holds one value per replica."""
         return self._strategy.run(function, arguments)
 
     def sum(self, values: Any) -> Any:
-        """The sum over replicas of each tensor of a structure that `run` returned."""
+        """Return the sum over replicas of each tensor of a structure that `run` returned."""
         return tf.nest.map_structure(lambda value: self._strategy.reduce("SUM", value, axis=None), values)
 
     def gather(self, values: Any) -> Any:
-        """What `run` returned of every replica, one behind the other along the first dimension, on this process.
+        """Return the results of `run` of every replica on this process, concatenated along the first dimension.
 
         Args:
-            values: a structure of tensors a replica, alike in all but their first dimension.
+            values: one structure of tensors per replica; shapes differ at most in the first dimension.
         """
         return tf.nest.map_structure(lambda value: self._strategy.gather(value, axis=0), values)
 
     def barrier(self) -> None:
-        """Returns when every process has called it; what any of them wrote before, the others then find."""
+        """Return when every process has called it, so that each sees the files that others wrote before."""
         if self.several_processes:
             # In a graph, whose collective operations have numbers of their own.
             tf.function(lambda: self.sum(self.run(lambda: tf.constant(1))))().numpy()
 
     @contextlib.contextmanager
     def machine_errors(self) -> Iterator[None]:
-        """Within it, the end of another process is an error for the user.
+        """Turn the end of another process during the body into a user error.
 
         Raises:
             TrainingError: another process ended or cannot be reached.
@@ -140,29 +140,29 @@ class Distribution:
             ) from error
 
     def first(self, values: Any) -> Any:
-        """What this process's first replica has, of a structure of values a replica."""
+        """Return the value of this process's first replica, of a structure of values per replica."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], values)
 
 
 def replica_number() -> tf.Tensor:
-    """Which replica this is, int32 scalar; to be called within `Distribution.run`."""
+    """Return the number of this replica, int32 scalar; call within `Distribution.run`."""
     return tf.cast(_context().replica_id_in_sync_group, tf.int32)
 
 
 def sum_over_replicas(values: Any) -> Any:
-    """The same sums on every replica; to be called within `Distribution.run`."""
+    """Return the sums over replicas, equal on every replica; call within `Distribution.run`."""
     context = _context()
     return values if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
 def update_together(function: Callable[..., None], tensors: Sequence[tf.Tensor]) -> None:
-    """Calls a function once for all replicas, to change variables; to be called within `Distribution.run`.
+    """Call a function once for all replicas, to change variables; call within `Distribution.run`.
 
     Args:
         function: called with `update_each` and then the tensors. It changes a variable by
             update_each(variable, change, (argument, ...)), which calls change(copy, argument, ...) for the copy of the
             variable, and those of the arguments, on every device.
-        tensors: of this replica.
+        tensors: tensors of this replica.
     """
 
     def merged(strategy: tf.distribute.Strategy, *merged_tensors: Any) -> None:
@@ -179,7 +179,7 @@ def _context() -> Any:
 
 
 def _is_chief(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> bool:
-    """The task "chief", or the first worker of a cluster that has none."""
+    """Return whether this is the task "chief", or the first worker of a cluster without a chief."""
     return resolver.task_type == "chief" or (not resolver.task_id and "chief" not in resolver.cluster_spec().jobs)
 
 
@@ -192,7 +192,7 @@ def _found(tpu_name: str | None) -> str:
 
 
 def _devices() -> list[str]:
-    """All GPUs, or all logical CPU devices where there is no GPU."""
+    """Return all GPUs, or all logical CPU devices if there is no GPU."""
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return [device.name for device in devices]
 

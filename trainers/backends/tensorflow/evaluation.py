@@ -11,16 +11,15 @@ from trainers.objective import Features, Objective, Ratios, Sums
 def evaluation_of(
     task: Objective, distribution: Distribution | None = None
 ) -> Callable[[Iterable[Features]], dict[str, float]]:
-    """A function from batches to the task's metrics over all of them, compiled once however often it is called.
+    """Return a function from batches to the task's metrics over all of them, compiled once.
 
-    Numerators and denominators are summed in float64, then divided once: examples weigh the same whatever batch they
-    fall into.
+    Numerators and denominators are summed in float64 and divided once, so that the batch of an example does not
+    change its weight.
 
     Args:
-        task: with the weights to evaluate.
-        distribution: the devices, whose `batches` the function is given; None for one.
+        task: objective of the model to evaluate.
+        distribution: the devices, whose `batches` are the argument of the function; None for a single device.
     """
-
     devices = distribution or Distribution()
 
     def sums(features: Features) -> Sums:
@@ -35,7 +34,7 @@ def evaluation_of(
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:
-    """Adds the sums of several batches and divides; a metric with nothing to count is 0."""
+    """Add the sums of several batches and divide; a metric with nothing to count is 0."""
     totals: dict[str, tuple[float, float]] = {}
     for sums in batches:
         for name, (numerator, denominator) in sums.items():
@@ -45,5 +44,5 @@ def divided(batches: Iterable[Ratios]) -> dict[str, float]:
 
 
 def on_host(sums: Sums) -> Ratios:
-    """Sums as Python numbers."""
+    """Return sums as Python numbers."""
     return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}

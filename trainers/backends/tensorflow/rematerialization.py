@@ -1,4 +1,4 @@
-"""Recomputation: parts of the forward pass made again in the backward pass, instead of kept in memory until then."""
+"""Activation checkpointing: recompute activations in the backward pass instead of storing them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from bert_model.encoder import BertEncoder
 def set_activation_checkpointing(encoder: BertEncoder, what: str) -> None:
     """Set which activations of an encoder are computed again in the backward pass, from the next trace of its step.
 
-    Gradients stay the same: dropout is a function of its seed, so that the masks are drawn anew as they were.
+    Gradients stay the same: dropout is a function of its seed, so that the recomputed masks are equal.
 
     Args:
         encoder: of any model.
@@ -26,16 +26,16 @@ def set_activation_checkpointing(encoder: BertEncoder, what: str) -> None:
 
 
 def _recomputed(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """The function, which keeps its arguments alone for the backward pass; an argument may be None."""
+    """Return the function, with only its arguments stored for the backward pass; an argument may be None."""
 
     def run(*arguments: Any) -> tf.Tensor:
         # tf.recompute_grad takes tensors only.
-        given = [index for index, argument in enumerate(arguments) if argument is not None]
+        present_indices = [index for index, argument in enumerate(arguments) if argument is not None]
 
         def with_nones(*tensors: tf.Tensor) -> tf.Tensor:
-            present = dict(zip(given, tensors, strict=True))
+            present = dict(zip(present_indices, tensors, strict=True))
             return function(*(present.get(index) for index in range(len(arguments))))
 
-        return tf.recompute_grad(with_nones)(*(arguments[index] for index in given))
+        return tf.recompute_grad(with_nones)(*(arguments[index] for index in present_indices))
 
     return run

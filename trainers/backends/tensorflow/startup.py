@@ -13,22 +13,22 @@ from beambert_common.signals import handled_signals
 
 
 def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
-    """Imports TensorFlow and Keras, looks for devices and makes every operation deterministic.
+    """Import TensorFlow and Keras, find the devices and make every operation deterministic.
 
     TensorFlow 2.21 reports found and missing libraries on standard error before any setting of its own can stop it,
-    so the file descriptor itself is turned away meanwhile; if the import fails, what was said is shown.
+    so the file descriptor itself is redirected; if the import fails, the captured text is printed.
     Call it before the first import of a module that needs TensorFlow; a second call changes nothing.
 
     Args:
-        cpu_devices: logical devices to split the CPU into, so that several replicas can be had without several GPUs.
+        cpu_devices: number of logical CPU devices, for several replicas without several GPUs.
         deterministic: whether the same inputs give the same bits, at some cost in speed on GPUs.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said, _interrupted() as interruption:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as captured, _interrupted() as interruption:
+        os.dup2(captured.fileno(), 2)
         try:
             import keras  # noqa: F401
             import tensorflow as tf
@@ -46,8 +46,8 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
             # A module that is interrupted while it is imported may raise anything.
             if interruption.is_set():
                 raise KeyboardInterrupt from error
-            said.seek(0)
-            os.write(kept, said.read())
+            captured.seek(0)
+            os.write(kept, captured.read())
             raise
         finally:
             os.dup2(kept, 2)
@@ -59,7 +59,7 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[threading.Event]:
-    """Within it, Ctrl-C sets the event too, besides raising KeyboardInterrupt."""
+    """Set the event on Ctrl-C during the body, besides raising KeyboardInterrupt."""
     interruption = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""One update of a task's variables on any devices: gradients of every share of a batch, summed, clipped, applied."""
+"""One training step on any devices: gradients of every part of a batch, summed, clipped and applied."""
 
 import functools
 import time
@@ -14,24 +14,24 @@ from trainers.objective import Features, Objective, Sums
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.optimization.optimizers import Optimizer, clip_by_global_norm, learning_rate_at
 
-# The metric that counts updates whose loss or gradient was not finite.
+# The metric that counts steps whose loss or gradient was not finite.
 NOT_FINITE = "not_finite"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How updates are made.
+    """Options of the training steps.
 
     Attributes:
-        num_train_steps: updates in all.
-        num_warmup_steps: updates of warm-up among them.
+        num_train_steps: number of steps.
+        num_warmup_steps: number of warmup steps among them.
         learning_rate: the rate that warm-up climbs to.
         seed: seed of dropout, below 2**31.
         lr_decay_power: power of the decay to 0, 1 for a line.
         gradient_accumulation_steps: micro-steps that a replica makes of its share of a batch, one after the other.
         clip_per_replica: whether gradients are clipped on every replica before their sum, each with a loss averaged
             over its own share, as the released code does on TPUs; otherwise their sum is clipped.
-        skip_nonfinite: whether an update whose loss or gradient is not finite is left out instead of ending the run.
+        skip_nonfinite: whether to skip a step whose loss or gradient is not finite instead of ending the run.
         xla: whether the forward and backward pass is compiled by XLA.
         optimizer: which and with what constants.
     """
@@ -51,9 +51,9 @@ class TrainConfig:
 def dropout_seed(
     seed: int, step: tf.Tensor, micro_step: tf.Tensor | int = 0, replica: tf.Tensor | int = 0
 ) -> tf.Tensor:
-    """The dropout seed of one forward pass, int32 [2]: a pure function of its arguments.
+    """Return the dropout seed of one forward pass, int32 [2]: a pure function of its arguments.
 
-    The second element is 0, for the model to count its call sites in.
+    The second element is 0; the model uses it to count its call sites.
     """
     folded = tf.constant([seed, 0], tf.int32)
     # Folding in leaves the number itself in the second element, so a last 0 is folded in to clear it.
@@ -68,8 +68,8 @@ class Trainer:
     Args:
         task: what is trained; its variables made in the scope of `distribution`. It may be exchanged between two calls
             of `make_loop` for another of the same variables.
-        settings: how updates are made.
-        distribution: the devices; one, if not given.
+        settings: options of the training steps.
+        distribution: the devices; None for a single device.
     """
 
     def __init__(self, task: Objective, settings: TrainConfig, distribution: Distribution | None = None) -> None:
@@ -82,7 +82,7 @@ class Trainer:
 
     @property
     def saved_variables(self) -> dict[str, tf.Variable]:
-        """Weights, optimizer slots and step, by the names they are saved under."""
+        """Return weights, optimizer slots and step, by the names they are saved under."""
         return {
             **self.task.frozen,
             **self.task.variables,
@@ -91,44 +91,44 @@ class Trainer:
         }
 
     def step(self, backward: Callable[..., Any], features: Features) -> Sums:
-        """Makes one update; to be called on every replica (`Distribution.run`), in a graph.
+        """Run one step; call on every replica (`Distribution.run`), in a graph.
 
         Args:
             backward: `_gradients`, compiled.
-            features: the replica's share of the batch, [batch_size / replicas, ...].
+            features: this replica's part of the batch, [batch_size / replicas, ...].
 
         Returns:
             The replica's part of the sums of the task's metrics and of loss, gradient_norm, learning_rate and skipped:
-            added up over the replicas, they are those of the update.
+            their sums over the replicas are those of the step.
         """
         settings, replicas = self.settings, self.distribution.replicas
         step = tf.identity(self.global_step)
         local = self.task.weights(features)
-        # The terms of the loss are divided by what the whole batch weighs, so that the update does not depend on how
+        # The terms of the loss are divided by the weight of the whole batch, so that the step does not depend on how
         # the batch is dealt out, however unevenly masked tokens fall.
         denominators = local if settings.clip_per_replica else sum_over_replicas(local)
         loss, sums, gradients = backward(features, denominators, step, replica_number())
         if settings.clip_per_replica:
             gradients, _ = clip_by_global_norm(gradients, settings.optimizer.clip_norm)
-        held = [gradient for gradient in gradients if gradient is not None]
-        *held, loss = sum_over_replicas([*held, loss])
+        present = [gradient for gradient in gradients if gradient is not None]
+        *present, loss = sum_over_replicas([*present, loss])
         if settings.clip_per_replica:
             loss /= replicas
-            norm = tf.linalg.global_norm(held)
+            norm = tf.linalg.global_norm(present)
         else:
-            held, norm = clip_by_global_norm(held, settings.optimizer.clip_norm)
+            present, norm = clip_by_global_norm(present, settings.optimizer.clip_norm)
         rate = learning_rate_at(
             step, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps, settings.lr_decay_power
         )
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
 
-        def update(update_each: Callable[..., None], rate: Any, step: Any, finite: Any, *held: Any) -> None:
-            remaining = iter(held)
+        def update(update_each: Callable[..., None], rate: Any, step: Any, finite: Any, *present: Any) -> None:
+            remaining = iter(present)
             dense = [None if gradient is None else next(remaining) for gradient in gradients]
             self.optimizer.apply(dense, rate, step, finite if settings.skip_nonfinite else None, update_each)
             update_each(self.global_step, lambda copy: copy.assign_add(1), ())
 
-        update_together(update, [rate, step, finite, *held])
+        update_together(update, [rate, step, finite, *present])
         part = tf.constant(1.0 / replicas)
         of_update = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
         if settings.skip_nonfinite:
@@ -148,7 +148,7 @@ class Trainer:
     def _gradients(
         self, features: Features, denominators: Mapping[str, tf.Tensor], step: tf.Tensor, replica: tf.Tensor
     ) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
-        """Loss, sums and gradients of a replica's share, one micro-batch after the other."""
+        """Return loss, sums and gradients of a replica's part of the batch, computed by micro-batches."""
         variables = list(self.task.variables.values())
         count = self.settings.gradient_accumulation_steps
 
@@ -174,11 +174,11 @@ class Trainer:
         spec = {name: tf.TensorSpec(values.shape[1:], values.dtype) for name, values in micro_batches.items()}
         # What a micro-step returns has to be known before a loop in the graph adds it up.
         structure = tf.function(micro_step).get_concrete_function(tf.constant(0), spec).structured_outputs
-        zeros = [tf.zeros(output.shape, output.dtype) for output in _present(structure)]
+        zeros = [tf.zeros(output.shape, output.dtype) for output in _leaves(structure)]
 
         def add(index: tf.Tensor, *totals: tf.Tensor) -> tuple[tf.Tensor, ...]:
             batch = {name: values[index] for name, values in micro_batches.items()}
-            return index + 1, *map(tf.add, totals, _present(micro_step(index, batch)))
+            return index + 1, *map(tf.add, totals, _leaves(micro_step(index, batch)))
 
         _, *totals = tf.while_loop(lambda index, *_: index < count, add, (0, *zeros), parallel_iterations=1)
         remaining = iter(totals)
@@ -186,15 +186,15 @@ class Trainer:
         return tf.nest.pack_sequence_as(structure, flat)
 
     def make_loop(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Compiles several updates into one call.
+        """Compile several steps into one call.
 
         Args:
-            iterator: of `Distribution.batches`.
+            iterator: iterator of `Distribution.batches`.
 
         Returns:
-            A function of (iterator, number of the first update and how many, int64, whether this process was told to
-            stop, int32) that makes the updates and returns the sums over them, the first update whose loss or gradient
-            was not finite, -1 if none, the seconds spent waiting for batches, and how many replicas were told to stop.
+            A function of (iterator, number of the first step and number of steps, int64, stop vote of this process,
+            int32). It runs the steps and returns the sums over them, the first step whose loss or gradient was not
+            finite (-1 if none), the seconds spent waiting for batches, and the number of stop votes.
         """
         distribution = self.distribution
         # What a TPU runs is compiled anyway.
@@ -233,16 +233,16 @@ class Trainer:
 
 
 def _clock() -> tf.Tensor:
-    """Seconds, float64 scalar, by a clock that only goes forward; deterministic runs refuse TensorFlow's own."""
+    """Return the seconds of a monotonic clock, float64 scalar; deterministic runs reject TensorFlow's own."""
     return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), [])
 
 
-def _present(structure: Any) -> list[Any]:
-    """The leaves of a structure that are not None."""
+def _leaves(structure: Any) -> list[Any]:
+    """Return the leaves of a structure that are not None."""
     return [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
 
 
 def _shape(values: tf.Tensor) -> list[Any]:
-    """The shape, as numbers where it is known."""
+    """Return the shape, with numbers for the known dimensions."""
     dynamic = tf.shape(values)
     return [dynamic[axis] if size is None else size for axis, size in enumerate(values.shape)]

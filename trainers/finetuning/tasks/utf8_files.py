@@ -3,7 +3,7 @@
 import codecs
 from pathlib import Path
 
-from beambert_common.path_flags import file_kind
+from beambert_common.command_line.path_flags import file_kind
 from pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
 from trainers.errors import TaskDataError
 

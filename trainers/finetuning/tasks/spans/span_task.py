@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.flags import boolean, number, sequence_length, shortened
-from beambert_common.path_flags import LOCAL_PATH
+from beambert_common.command_line.flags import boolean, number, sequence_length, shortened
+from beambert_common.command_line.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from trainers.config.finetune_config import FinetuneConfig, SquadConfig
 from trainers.errors import TaskDataError
@@ -104,7 +104,7 @@ class SpanTask:
 
     Args:
         files: by split.
-        args: the flags of `add_arguments`.
+        config: the flags of `add_arguments`.
     """
 
     name = "squad"
@@ -219,7 +219,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     not public. A predict file without answers is the test split.
 
     Args:
-        args: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: of "train", "dev", "test".
         labels: of no use here.
 
@@ -241,7 +241,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         file = read_squad(_path(config, "predict_file", DEV), version_2=version_2)
         if file.labeled:
             files[DEV] = file.first(config.max_eval_samples)
-        elif getattr(config, "do_eval", False):
+        elif config.do_eval:
             raise TaskDataError(f"{file.path} has no answers to evaluate on; leave --do_eval out or give another file")
         else:
             files[TEST] = file.first(config.max_predict_samples)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from beambert_common.atomic_files import write_atomic
-from beambert_common.flags import WholeNumber, boolean
+from beambert_common.command_line.flags import WholeNumber, boolean
 from tokenizer.tokenizer import Tokenizer
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.errors import TaskDataError
@@ -83,7 +83,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     """Read and check the files.
 
     Args:
-        args: of `add_arguments`, with data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: of `add_arguments`, with data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: of "train", "dev", "test".
         labels: classes of the model if it has some: tags, "O" among them; None to take those of the training file.
 

@@ -130,7 +130,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     """Read and check the files of a task.
 
     Args:
-        args: task, data_dir, max_train_samples, max_eval_samples, max_predict_samples and those of `add_arguments`.
+        config: task, data_dir, max_train_samples, max_eval_samples, max_predict_samples and those of `add_arguments`.
         wanted: of "train", "dev" and "test".
         labels: classes of the model where it has been trained before.
 

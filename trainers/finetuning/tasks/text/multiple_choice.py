@@ -63,7 +63,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     The label is the index of the right choice, from 0. Test may have none, or -1 in the place of all.
 
     Args:
-        args: data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: of "train", "dev" and "test".
         labels: None: choices have no names.
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common.flags import accept_old_name, number
+from beambert_common.command_line.flags import accept_old_name, number
 from beambert_common.unicode_text import replace_surrogates
 from trainers.config.finetune_config import FinetuneConfig, TableConfig
 from trainers.errors import TaskDataError
@@ -66,7 +66,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     been trained brings its own. Test may have no labels, or the same stand-in for all of them, such as -1.
 
     Args:
-        args: the flags above, data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: the flags above, data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: of "train", "dev" and "test".
         labels: the classes of the model, in the order of its logits; None if it has none yet.
 

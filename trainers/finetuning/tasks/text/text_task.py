@@ -38,7 +38,7 @@ class TextTask:
         splits: the examples of "train", "dev" and "test", of those that were read; others that are scored are called
             "dev_...", others that are predicted "test_...". Where all examples of a test split have labels and a dev
             split was read too, it is scored beside it.
-        metric_names: of `metrics.CLASS_METRICS`, `MULTI_LABEL_METRICS` or `REGRESSION_METRICS`, by what the task is.
+        metric_names: of `task_metrics.CLASS_METRICS`, `MULTI_LABEL_METRICS` or `REGRESSION_METRICS`, by the task.
         best_metric: what `metrics` calls the number that the best checkpoint is chosen by, such as "eval_accuracy".
         multi_label: whether an example may have several labels.
         positive_label: the class that F1 is about where there are two; None for the second.

@@ -4,7 +4,7 @@ import difflib
 import sys
 from collections.abc import Iterable, Mapping
 
-from beambert_common.command import usage_error
+from beambert_common.command_line.command import usage_error
 
 HELP = ("help", "--help", "-h")
 VERSION = ("version", "--version", "-V")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
-from pipelines.sources.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
+from pipelines.sources.plain_text.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
 
 _HEADER_END = re.compile(
     r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 
 from pipelines.sources.documents import Document
-from pipelines.sources.fields import BROKEN_RECORD, FieldReader
 from pipelines.sources.files import ReadOptions, invalid_byte, raw_lines
+from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:

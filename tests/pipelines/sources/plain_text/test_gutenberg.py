@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, gutenberg, read_file, recognize_format, wrapped_lines
+from pipelines.sources import ReadOptions, read_file, recognize_format
+from pipelines.sources.plain_text import gutenberg, wrapped_lines
 
 # Written from reading the headers and footers, not from the reader's own rules.
 LICENCE = re.compile(

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, SourceError, json_values, read_file
+from pipelines.sources import ReadOptions, SourceError, read_file
+from pipelines.sources.structured import json_values
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 JSON = st.recursive(

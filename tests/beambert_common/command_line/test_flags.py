@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from beambert_common import flags
+from beambert_common.command_line import flags
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from beambert_common import terminal
-from beambert_common.path_flags import PathType
+from beambert_common.command_line.path_flags import PathType
 
 
 class Parser(argparse.ArgumentParser):

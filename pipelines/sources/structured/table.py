@@ -11,8 +11,8 @@ from typing import Any
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.fields import BROKEN_RECORD, FieldReader
 from pipelines.sources.files import ReadOptions, decode_lines
+from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 
 # A C long has no more on every machine.
 _LARGEST_FIELD = 2**31 - 1

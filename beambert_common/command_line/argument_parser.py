@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from beambert_common.path_flags import path_type
+from beambert_common.command_line.path_flags import path_type
 
 # What word processors and web pages make of "-".
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"

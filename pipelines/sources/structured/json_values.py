@@ -13,9 +13,9 @@ from typing import Any
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.fields import FieldReader
 from pipelines.sources.files import ReadOptions, invalid_byte
-from pipelines.sources.jsonl import json_problem
+from pipelines.sources.structured.fields import FieldReader
+from pipelines.sources.structured.jsonl import json_problem
 
 _PIECE_BYTES = 256 << 10
 # A value that is cut off by the end of a chunk is an error at most so far before it, or an open string.

@@ -1,0 +1,1 @@
+"""Define, parse and check the flags of commands."""

@@ -1,0 +1,1 @@
+"""Read plain text: documents between blank lines, sentences, books."""

@@ -1,0 +1,1 @@
+"""Read formats with fields: JSON lines, CSV and TSV tables, Parquet."""

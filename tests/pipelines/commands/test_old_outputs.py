@@ -1,0 +1,74 @@
+"""A finished build of format version 2, given to the same command again: found finished, and repaired."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beambert
+from beambert_common.renamed_fields import inverse, with_new_names
+from pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
+from tests.conftest import SMALL
+
+
+@pytest.fixture
+def old_build(built, tmp_path) -> Path:
+    """A copy of a build with manifests and names of files as format version 2 had them."""
+    output = tmp_path / "data"
+    shutil.copytree(built, output)
+    corpus = with_new_names(read(output / "corpus.json"), inverse(RENAMED_CORPUS_FIELDS[2]))
+    write(output / "corpus.json", corpus)
+    manifest = with_new_names(read(output / "dataset.json"), inverse(RENAMED_DATASET_FIELDS[2]))
+    manifest["options"]["corpus_sha256"] = hashlib.sha256((output / "corpus.json").read_bytes()).hexdigest()
+    for shard in manifest["shards"]:
+        name = shard["name"].replace("-copy-", "-duplicate-")
+        (output / shard["name"]).rename(output / name)
+        shard["name"] = name
+    write(output / "dataset.json", manifest)
+    return output
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps({**content, "format_version": 2}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("flag", ["--num_partitions", "--num_buckets"])
+def test_it_is_found_finished(old_build, articles, capsys, flag):
+    before = contents(old_build)
+    assert any("-duplicate-" in name for name in before)
+    flags = [flag if word == "--num_partitions" else word for word in SMALL]
+    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *flags]) == 0
+    printed = capsys.readouterr().out
+    assert f"Corpus in {old_build} is up to date." in printed
+    assert f"Shards in {old_build} are up to date." in printed
+    assert contents(old_build) == before
+    for command in (
+        ["inspect", old_build],
+        ["inspect", old_build / "shards/train-duplicate-000-00000-of-00003.tfrecord"],
+    ):
+        assert beambert.main(list(map(str, command))) == 0
+
+
+def test_its_missing_shards_are_made_again_under_their_names(old_build, articles):
+    before = contents(old_build)
+    for name in ("train-duplicate-001-00002-of-00003", "validation-duplicate-000-00000-of-00001"):
+        next(old_build.glob(f"shards/{name}*")).unlink()
+    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL]) == 0
+    assert contents(old_build) == before
+
+
+def test_options_that_differ_have_their_new_names(old_build, articles, capsys):
+    argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL, "--num_buckets", "4"]
+    assert beambert.main(argv) == 1
+    assert "num_partitions 3 there, 4 asked" in capsys.readouterr().err

@@ -1,0 +1,242 @@
+"""Manifests and logs of older versions: stored examples are read as those of today, without a build or a run."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beambert_common.renamed_fields import inverse, with_new_names, with_old_names
+from bert_model.checkpoints import native
+from pipelines import dataset
+from pipelines.corpus import corpus_manifest
+from pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
+from trainers.checkpoints import checkpoint_manager
+from trainers.config.finetune_config import FinetuneConfig
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.finetuning import sweep
+from trainers.monitoring import metrics_jsonl
+from trainers.monitoring.training_monitor import MonitorState
+from trainers.run_report.finished_run import read_run
+from trainers.run_report.task_sections import sections
+from trainers.training import run_manifest
+
+STORED = Path(__file__).parent / "fixtures" / "format_versions"
+# Names that no field of today has.
+OLD_FIELDS = {
+    *("parts", "bucket", "buckets", "num_buckets", "learnt_from", "held_out", "running_words", "duplicate", "marks"),
+    *("files_mostly_lost", "pieces", "whole", "instances_labelled_1", "masked_as_other", "masked_as_same"),
+    *("distinct_words_left_out", "running_words_left_out", "characters_left_out", "limit_that_would_do"),
+    *("running_words_outside", "left_to_right", "recompute", "on_corrupt", "on_not_finite", "dev_share"),
+    *("skipped_updates", "sums", "filled_masks", "data_wait_share", "masked_lm_accuracy_commonest_token"),
+    *("mistakes", "where"),
+}
+
+
+def stored(name: str) -> Any:
+    return json.loads((STORED / name).read_text(encoding="utf-8"))
+
+
+def directory_with(tmp_path: Path, **files: str) -> Path:
+    """Return a directory with stored files under the names that commands give them; `_json` stands for `.json`."""
+    for name, source in files.items():
+        shutil.copy(STORED / source, tmp_path / name.replace("_json", ".json"))
+    return tmp_path
+
+
+def keys_of(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
+
+
+def test_a_corpus_of_version_2(tmp_path):
+    old = stored("corpus.2.json")
+    corpus = corpus_manifest.load(str(directory_with(tmp_path, corpus_json="corpus.2.json")))
+    assert [shard.name for shard in corpus.shards] == [part["name"] for part in old["parts"]]
+    assert [shard.partition for shard in corpus.shards] == [part["bucket"] for part in old["parts"]]
+    assert [shard.partitions for shard in corpus.shards] == [part["buckets"] for part in old["parts"]]
+    assert corpus.options["num_partitions"] == old["options"]["num_buckets"] == 3
+    there, now = old["vocab"], corpus.vocab
+    assert now["validation"]["vocab"]["tokens"] == there["held_out"]["vocab"]["pieces"] > 0
+    assert now["validation"]["compare_vocab"]["whole_words"] == there["held_out"]["compare_vocab"]["whole"] > 0
+    assert now["learned_from"]["words"] == there["learnt_from"]["running_words"] > 0
+    assert now["learned_from"]["words_excluded"] == there["learnt_from"]["running_words_left_out"]
+    assert now["alphabet"]["sufficient_limit"] == there["alphabet"]["limit_that_would_do"]
+    assert corpus.counts["diacritics"] == old["counts"]["marks"]
+    assert corpus.counts["diacritics"]["lost"] > 0
+    written = json.loads(corpus.to_json())
+    assert written["format_version"] == 3
+    # "duplicate" is a rule, by which documents are rejected.
+    assert not keys_of(written) & (OLD_FIELDS - {"duplicate"})
+    # Nothing but names has changed.
+    assert with_new_names(written, inverse(RENAMED_CORPUS_FIELDS[2])) == {**old, "format_version": 3}
+
+
+def test_a_dataset_of_version_2_keeps_its_fingerprint(tmp_path):
+    old = stored("dataset.2.json")
+    manifest = dataset.load(directory_with(tmp_path, dataset_json="dataset.2.json"))
+    assert [shard.copy for shard in manifest.shards] == [shard["duplicate"] for shard in old["shards"]]
+    assert {shard.copy for shard in manifest.shards} == {0, 1}
+    # The files have the names that they had.
+    assert [shard.name for shard in manifest.shards] == [shard["name"] for shard in old["shards"]]
+    assert manifest.options["corpus"]["num_partitions"] == old["options"]["corpus"]["num_buckets"]
+    train, before = manifest.counts["train"], old["counts"]["train"]
+    assert train["instances_labeled_1"] == before["instances_labelled_1"] > 0
+    assert train["masked_as_random"] == before["masked_as_other"] > 0
+    assert train["masked_as_original"] == before["masked_as_same"] > 0
+    # A run that an older version began on it can be resumed.
+    assert stored("run.3.json")["data_fingerprints"] == [run_manifest.fingerprint(manifest)]
+    written = manifest.to_json()
+    assert not keys_of(json.loads(written)) & (OLD_FIELDS - {"duplicate"})
+    assert with_new_names(json.loads(written), inverse(RENAMED_DATASET_FIELDS[2])) == {**old, "format_version": 3}
+    # Written again by this version, it is the same data.
+    again = dataset.Dataset.from_json(written)
+    assert run_manifest.fingerprint(again) == run_manifest.fingerprint(manifest)
+
+
+def test_a_run_of_version_3(tmp_path):
+    old = stored("run.3.json")
+    record = run_manifest.load(directory_with(tmp_path, run_json="run.3.json"))
+    options = record.options
+    assert options["causal_attention"] is True
+    assert options["activation_checkpointing"] == old["options"]["recompute"] == "layer"
+    assert options["on_corrupt_record"] == options["on_nonfinite"] == "skip"
+    assert record.data_fingerprints == tuple(old["data_fingerprints"])
+    assert options.keys() == PretrainConfig(data=("data",), output="run", num_train_steps=4).to_json().keys()
+    assert json.loads(record.to_json())["format_version"] == 4
+    assert not keys_of(json.loads(record.to_json())) & OLD_FIELDS
+
+
+def test_a_fine_tuning_run_of_version_3(tmp_path):
+    record = run_manifest.load(directory_with(tmp_path, run_json="finetuned_run.3.json"))
+    assert record.options["dev_fraction"] == stored("finetuned_run.3.json")["options"]["dev_share"] == 0.3
+    assert record.options.keys() == FinetuneConfig(output="", task="").to_json().keys()
+
+
+def test_runs_of_older_versions(tmp_path):
+    outcomes = sweep._done(directory_with(tmp_path, runs_json="runs.json"))
+    assert outcomes
+    for name, outcome in stored("runs.json").items():
+        asked = outcomes[name]["asked"]
+        assert asked["activation_checkpointing"] == outcome["asked"]["recompute"] == "layer"
+        assert asked.keys() <= FinetuneConfig(output="", task="").to_json().keys()
+
+
+def test_a_model_of_version_1(tmp_path):
+    old = stored("beambert.1.json")
+    record = native.load(directory_with(tmp_path, beambert_json="beambert.1.json"))
+    assert record.causal_attention is old["left_to_right"] is True
+    level = old["metrics"]["masked_lm_accuracy_commonest_token"]
+    assert record.metrics["masked_lm_accuracy_most_frequent_token"] == level
+    written = json.loads(record.to_json())
+    assert written["format_version"] == 2
+    assert not keys_of(written) & OLD_FIELDS
+
+
+def test_the_state_beside_an_old_checkpoint(tmp_path):
+    shutil.copy(STORED / "model.ckpt-4.state.json", tmp_path)
+    checkpoint = checkpoint_manager.Checkpoint(4, tmp_path / "model.ckpt-4")
+    old = stored("model.ckpt-4.state.json")
+    state = checkpoint_manager.state_of(checkpoint, MonitorState)
+    assert state["skipped_steps"] == old["skipped_updates"]
+    assert state["metric_sums"] == old["sums"]
+    assert not keys_of(state) & OLD_FIELDS
+    checkpoint.state_file.write_text(json.dumps({**old, "skipped_updates": "x"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="skipped_updates must be an integer"):
+        checkpoint_manager.state_of(checkpoint, MonitorState)
+
+
+def test_the_log_of_an_old_run_is_read_and_continued(tmp_path):
+    shutil.copy(STORED / "metrics.jsonl", tmp_path)
+    old = [json.loads(line) for line in (STORED / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {"data_wait_share", "filled_masks", "masked_lm_accuracy_commonest_token"} <= keys_of(old)
+    lines = metrics_jsonl.read(tmp_path / "metrics.jsonl")
+    assert not keys_of(lines) & OLD_FIELDS
+    for line, before in zip(lines, old, strict=True):
+        assert len(line) == len(before)
+        assert line.get("mlm_samples") == before.get("filled_masks")
+        assert line.get("data_wait_fraction") == before.get("data_wait_share")
+    log = metrics_jsonl.MetricsLog(tmp_path / "metrics.jsonl", step=old[-1]["step"])
+    log.write("train", old[-1]["step"] + 1, {"loss": 1.0})
+    log.close()
+    text = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8")
+    assert "mlm_samples" in text
+    assert not any(f'"{name}"' in text for name in OLD_FIELDS)
+
+
+def test_the_report_of_an_old_run(tmp_path):
+    run = read_run(directory_with(tmp_path, eval_results_json="eval_results.json", evaluation_json="evaluation.json"))
+    assert "masked_lm_accuracy_most_frequent_token" in run.results
+    shown = {name: text for name, _, text in sections(run.evaluation, run.results)}
+    assert "dev.tsv, row" in shown["errors"]
+
+
+READERS = {
+    "corpus.2.json": lambda text: corpus_manifest.parse(text, "corpus.json"),
+    "dataset.2.json": dataset.Dataset.from_json,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "message"),
+    [
+        ("corpus.2.json", ("parts", 0, "bucket"), "x", 'parts[0].bucket must be an integer, not "x"'),
+        ("corpus.2.json", ("options", "num_buckets"), 0, "options.num_buckets must be at least 1, not 0"),
+        (
+            "corpus.2.json",
+            ("vocab", "held_out", "vocab", "pieces"),
+            -1,
+            "vocab.held_out.vocab.pieces must be at least 0",
+        ),
+        ("corpus.2.json", ("vocab", "learnt_from", "running_words"), 0, "vocab.learnt_from.running_words must be"),
+        ("dataset.2.json", ("shards", 1, "duplicate"), None, "shards[1].duplicate must be an integer, not null"),
+        ("dataset.2.json", ("counts", "train", "masked_as_other"), "x", "counts.train.masked_as_other must be"),
+    ],
+)
+def test_a_damaged_old_manifest_names_the_field_that_it_has(name, path, value, message):
+    content = stored(name)
+    place = content
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(ValueError) as caught:
+        READERS[name](json.dumps(content).encode())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1, 4, 99])
+def test_other_versions_are_refused(tmp_path, version):
+    for name, read in READERS.items():
+        with pytest.raises(ValueError, match=r"version|format"):
+            read(json.dumps({**stored(name), "format_version": version}).encode())
+    for name, file, load in (
+        ("run.3.json", "run.json", run_manifest.load),
+        ("beambert.1.json", "beambert.json", native.load),
+    ):
+        other = version + (1 if name.startswith("run") and version == 4 else 0)
+        if name.startswith("beambert") and version in (1, 2):
+            continue
+        (tmp_path / file).write_text(json.dumps({**stored(name), "format_version": other}), encoding="utf-8")
+        with pytest.raises(ValueError, match="was not written by this version"):
+            load(tmp_path)
+
+
+def test_names_are_changed_where_the_table_says_and_nowhere_else():
+    names = {"a": "b", "a.*.c": "d", "e.f": "g"}
+    old = {"a": [{"c": 1, "a": 2}, 3], "e": {"f": None, "c": 4}, "f": 5, "c": {"a": 6}}
+    before = copy.deepcopy(old)
+    new = with_new_names(old, names)
+    assert new == {"b": [{"d": 1, "a": 2}, 3], "e": {"g": None, "c": 4}, "f": 5, "c": {"a": 6}}
+    assert old == before
+    assert inverse(names) == {"b": "a", "b.*.d": "c", "e.g": "f"}
+    assert with_new_names(new, inverse(names)) == old
+    # The older version's own field wins over one that it does not know.
+    assert with_new_names({"a": 1, "b": 2}, names) == with_new_names({"b": 2, "a": 1}, names) == {"b": 1}
+    for value in (None, 1, "x", [], [[1]], {"a": None}, {"a": {"c": 1}}, {"e": []}):
+        with_new_names(value, names)
+    assert with_old_names("b[12].d must be 3, not b", names) == "a[12].c must be 3, not b"
+    assert with_old_names("e.g is missing", names) == "e.f is missing"
+    assert with_old_names("the file is empty", names) == "the file is empty"
