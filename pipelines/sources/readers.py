@@ -9,7 +9,7 @@ from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, open_decompressed
 from pipelines.sources.kinds import kind_of, stem_of
 from pipelines.sources.plain_text import bookcorpus, gutenberg, sentences, text
-from pipelines.sources.structured import json_values, jsonl, parquet, table
+from pipelines.sources.structured import delimited_text, json_values, jsonl, parquet
 from pipelines.sources.wikipedia import dump, wikiextractor
 from pipelines.sources.wikipedia.dump_pages import is_dump
 
@@ -20,8 +20,8 @@ READERS = {
     "gutenberg": gutenberg.read_documents,
     "jsonl": jsonl.read_documents,
     "json": json_values.read_documents,
-    "csv": table.read_csv,
-    "tsv": table.read_tsv,
+    "csv": delimited_text.read_csv,
+    "tsv": delimited_text.read_tsv,
     "parquet": parquet.read_documents,
     "wikiextractor": wikiextractor.read_documents,
     "wikipedia": dump.read_documents,
