@@ -117,7 +117,7 @@ def test_a_fine_tuning_run_of_version_3(tmp_path):
 
 
 def test_runs_of_older_versions(tmp_path):
-    outcomes = sweep._done(directory_with(tmp_path, runs_json="runs.json"))
+    outcomes = sweep._recorded_outcomes(directory_with(tmp_path, runs_json="runs.json"))
     assert outcomes
     for name, outcome in stored("runs.json").items():
         asked = outcomes[name]["asked"]
