@@ -1,7 +1,7 @@
 """Job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
 
 This file only composes. The rules are in `sources/`, `cleaning/`, `corpus/segmentation.py` and the `tokenizer` package;
-the steps are in `reading.py`, `deduplication_transforms.py`, `write_shards.py` and `learn_vocabulary.py` of `corpus/`.
+the steps are in `reading.py`, `deduplication_transforms.py`, `write_shards.py` of `corpus/`, and in `vocabulary/`.
 Counts come from the data that is written, never from Beam's counters, which count retried work twice.
 """
 
@@ -16,12 +16,9 @@ import apache_beam as beam
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
 from pipelines.corpus.deduplication_transforms import group_by_partition
-from pipelines.corpus.learn_vocabulary import make_vocabulary
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, ReadSplit
 from pipelines.corpus.removed_text import Loss, losses_of_files
-from pipelines.corpus.vocabulary_options import require_languages
-from pipelines.corpus.word_groups import num_word_groups
 from pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
 from pipelines.dataset import SPLITS
 from pipelines.io.atomic_files import write_text
@@ -30,6 +27,9 @@ from pipelines.io.versions import versions
 from pipelines.io.written_files import require_written
 from pipelines.sources import SourceError
 from pipelines.sources.files import require_unchanged
+from pipelines.vocabulary.learn_vocabulary import make_vocabulary
+from pipelines.vocabulary.vocabulary_options import require_languages
+from pipelines.vocabulary.word_groups import num_word_groups
 from tokenizer.lost_marks import MarkCounts
 from tokenizer.normalization import split_words
 

@@ -7,7 +7,6 @@ import apache_beam as beam
 import numpy as np
 
 from pipelines import dataset
-from pipelines.corpus.alphabet_warning import alphabet_warnings
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from pipelines.errors import DatasetError
@@ -21,6 +20,7 @@ from pipelines.reporting import data_report
 from pipelines.reporting.data_warnings import warnings_of
 from pipelines.reporting.report_content import Report
 from pipelines.reporting.samples import read_samples
+from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.vocabulary import Vocabulary
 
 

@@ -29,7 +29,7 @@ pipelines.finish_dataset
 pipelines.reporting
 pipelines.examples
 pipelines.corpus
-pipelines.cleaning
+pipelines.cleaning pipelines.vocabulary
 pipelines.dataset pipelines.sources
 pipelines.instances pipelines.io
 pipelines.errors

@@ -11,12 +11,12 @@ from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import Input
-from pipelines.corpus.vocabulary_options import LANGUAGE_REMEDY
 from pipelines.errors import SourceError
 from pipelines.runner.job_output import absolute
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
 from pipelines.sources.kinds import COMPRESSED_SUFFIXES
 from pipelines.sources.readers import WITHOUT_LANGUAGES
+from pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
 # Text grows about this much when it is decompressed; only the number of partitions depends on it.
 _EXPANSION = 4

@@ -14,7 +14,6 @@ from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
-from pipelines.corpus.vocabulary_options import language_factors
 from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
 from pipelines.examples.work_items import completion_marker_name, deal_work_items, read_completion_marker
@@ -41,6 +40,7 @@ from pipelines.runner.memory import require_memory
 from pipelines.runner.output_lock import claim_output
 from pipelines.runner.repair import items_with_missing_shards, make_again, missing_shards, restore_vocabulary
 from pipelines.sources import SourceError
+from pipelines.vocabulary.vocabulary_options import language_factors
 from tokenizer.vocabulary import Vocabulary
 
 # How many workers to find work for where a cluster decides on their number.

@@ -7,8 +7,8 @@ from typing import Any
 
 from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
-from pipelines.corpus.alphabet_warning import alphabet_warnings
 from pipelines.errors import SourceError
+from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.coverage import Coverage
 from tokenizer.lost_marks import default_do_lower_case, is_accent, loses_mark
 from tokenizer.normalization import CHARACTER_RULES
@@ -87,7 +87,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
         SourceError, VocabularyError: a file that is missing or not a vocabulary, or flags that exclude each other.
     """
     # Imported here, so that `--help` does not wait for Beam.
-    from pipelines.corpus.vocabulary_options import VocabularyOptions
+    from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
     if args.vocab_file and args.vocab_size:
         raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")

@@ -91,7 +91,7 @@ class Corpus:
         counts: documents, sentences, words, characters and bytes, by input and by language too; documents rejected by
             reason and by input; paragraphs cleaned by rule; bytes lost by input and rule; the files that cleaning left
             less than half of; letters of uncased text that lose a mark, with an example.
-        vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.corpus.learn_vocabulary.make_vocabulary`).
+        vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary`).
         shards: every Parquet file.
         versions: packages the corpus was made with.
     """

@@ -3,9 +3,9 @@
 import dataclasses
 
 from pipelines.cleaning.rules import CleaningOptions
-from pipelines.corpus.vocabulary_options import VocabularyOptions
 from pipelines.sources import ReadOptions
 from pipelines.sources.documents import is_validation, partition_of
+from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
 
 @dataclasses.dataclass(frozen=True)

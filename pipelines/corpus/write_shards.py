@@ -28,11 +28,11 @@ from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.reading import SNIPPET_CHARACTERS
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
-from pipelines.corpus.word_groups import Batch, Group, num_word_groups, word_batches
 from pipelines.io.atomic_files import read_bytes, write_text
 from pipelines.io.manifest_schemas import ShardCounts
 from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import is_written
+from pipelines.vocabulary.word_groups import Batch, Group, num_word_groups, word_batches
 from tokenizer.lost_marks import MarkCounts, count_marks
 
 _REJECTED_A_SHARD = 1000
@@ -119,7 +119,7 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
 
 
 def count_shard_words(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
-    """Return the word counts of one shard for `pipelines.corpus.learn_vocabulary.make_vocabulary`."""
+    """Return the word counts of one shard for `pipelines.vocabulary.learn_vocabulary.make_vocabulary`."""
     training = split == "train"
     texts: dict[tuple[str, float], list[str]] = {}
     for record in kept:

@@ -45,7 +45,7 @@ def warnings_of(
         corpus: the counts of corpus.json.
         overlap: of validation text with training text.
         options: what the examples were made with.
-        alphabet: warnings of `pipelines.corpus.alphabet_warning`, of the vocabulary that the examples have.
+        alphabet: warnings of `pipelines.vocabulary.alphabet_warning`, of the vocabulary that the examples have.
     """
     train, validation = by_split["train"], by_split["validation"]
     return [

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import beambert
-from pipelines.corpus.alphabet_warning import alphabet_warnings
+from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.learner import alphabet_losses
 
 # More than the default limit.

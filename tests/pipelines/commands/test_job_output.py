@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipelines.corpus.learn_vocabulary import write_vocabulary
 from pipelines.errors import DatasetError, OutputError
 from pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
+from pipelines.vocabulary.learn_vocabulary import write_vocabulary
 
 # Dies in mid-writing, without a chance to tidy up.
 KILLED = """

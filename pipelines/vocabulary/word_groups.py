@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 
-from pipelines.corpus.vocabulary_options import VocabularyOptions
+from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 from tokenizer.word_counts import count_words, most_frequent
 
 # A shard of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus import word_groups
-from pipelines.corpus.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
-from pipelines.corpus.vocabulary_options import VocabularyOptions, language_factors
-from pipelines.corpus.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
+from pipelines.vocabulary import word_groups
+from pipelines.vocabulary.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
+from pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors
+from pipelines.vocabulary.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
 from tokenizer.coverage import Coverage
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary

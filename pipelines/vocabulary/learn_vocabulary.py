@@ -25,12 +25,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.corpus.vocabulary_options import VocabularyOptions, language_factors, require_languages
-from pipelines.corpus.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, scaled
 from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes, write_atomically
 from pipelines.sources import SourceError
+from pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
+from pipelines.vocabulary.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, scaled
 from tokenizer.coverage import Coverage, coverage
 from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
