@@ -147,7 +147,9 @@ def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, sl
         held_out,
         (wall, cpu),
     )
-    measure("byte-pair encoding alone, likewise", lambda: merged_only(word_counts, VOCAB_SIZE), held_out, (wall, cpu))
+    measure(
+        "byte-pair encoding alone, the same way", lambda: merged_only(word_counts, VOCAB_SIZE), held_out, (wall, cpu)
+    )
     measure("Hugging Face tokenizers, from text", lambda: hugging_face(lines, VOCAB_SIZE), held_out)
     if slow:
         measure("tensorflow_text, on the counts alone", lambda: tensorflow_text(word_counts, VOCAB_SIZE), held_out)

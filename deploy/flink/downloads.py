@@ -190,7 +190,7 @@ def published_job_server(flink_version: str, beam_version: str, cache: Path | No
                 published = answer.read().decode("ascii").split()[0]
         except (urllib.error.URLError, OSError) as error:
             raise SubmitError(
-                f"Beam's job server {path} is not to be had from {repository()} ({error}); fetch it elsewhere and name "
+                f"Beam's job server {path} is not available from {repository()} ({error}); fetch it elsewhere and name "
                 "it with --job_server_jar, or set MAVEN_REPOSITORY_URL to a repository that has it"
             ) from error
         _fetch_jar(path, folder, published, "sha1")

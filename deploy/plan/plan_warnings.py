@@ -46,7 +46,7 @@ def warnings_of(
         if epochs > examples.dupe_factor and examples.masking != "dynamic":
             warnings.append(
                 f"rows of {length.row_length}: {epochs:,.1f} epochs on {examples.dupe_factor} copies, so every mask "
-                f"is seen {epochs / examples.dupe_factor:,.1f} times; --masking dynamic masks anew in every epoch, or "
+                f"is seen {epochs / examples.dupe_factor:,.1f} times; --masking dynamic masks again in every epoch, or "
                 "raise --dupe_factor, or train less"
             )
         elif epochs < 1:
@@ -82,7 +82,7 @@ def warnings_of(
         )
     if accelerator.hosts > 1:
         warnings.append(
-            f"--accelerator {accelerator.name} hangs on {accelerator.hosts} machines, and the trainer reads its "
+            f"--accelerator {accelerator.name} spans {accelerator.hosts} machines, and the trainer reads its "
             "examples on the one that runs it, so that this slice would not be fed; take a slice of one machine, or "
             "several GPU machines with `--strategy multi_worker` (docs/TRAINING.md)"
         )

@@ -77,7 +77,7 @@ def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction
         how = f"{count(length.examples)} examples x {length.bytes / length.examples:,.0f} bytes"
         lines += [
             Line(section, f"{name}instances", length.instances, count(length.instances), instances),
-            Line(section, f"{name}rows", length.rows, count(length.rows), "likewise"),
+            Line(section, f"{name}rows", length.rows, count(length.rows), "of one copy"),
             Line(section, f"{name}shards", length.files, f"{length.files:,}", shards),
             Line(section, f"{name}shard bytes", length.bytes, size(length.bytes), how),
         ]

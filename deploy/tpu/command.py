@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Runs a training command on a Cloud TPU: requests one, installs beambert there, runs the command, shows
 its log, and deletes the TPU at the end, whatever the end. When the service takes the TPU away, another is requested and
-the command goes on from the last checkpoint that lies in the bucket. All paths of the command are places in buckets,
+the command resumes from the last checkpoint in the bucket. All paths of the command are places in buckets,
 gs://... It needs the Google Cloud CLI, logged in. What it costs, beambert plan reckons; docs/TPU.md says the rest."""
 
 RUNS = ("pretrain", "finetune", "tune")
@@ -205,7 +205,7 @@ def run(config: TpuConfig, command: "Command") -> int:
                 if tpu.may_exist and not config.keep:
                     # The signal came in the moment before the deletion.
                     _delete(tpu, config.poll_seconds, signals)
-                _say(f"Interrupted; the same command goes on from what lies in {job.output[0]}")
+                _say(f"Interrupted; the same command resumes from what is in {job.output[0]}")
         return code or int(tpu.may_exist and not config.keep)
 
 
@@ -228,7 +228,7 @@ def _start_until_done(
             if start == config.max_restarts:
                 raise SubmitError(
                     f"{preempted}, after {config.max_restarts} restarts, the most that --max_restarts allows; the same "
-                    f"command goes on from what lies in {output}"
+                    f"command resumes from what is in {output}"
                 ) from None
             _say(f"{preempted}; requesting another, restart {start + 1} of at most {config.max_restarts}")
     raise AssertionError
@@ -287,7 +287,7 @@ def _run_there(tpu: Tpu, poll_seconds: float) -> int:
         raise
     if code == 255:
         raise SubmitError(
-            f"the run on {tpu.name} died without a word; the same command goes on from the last checkpoint"
+            f"the run on {tpu.name} died without a word; the same command resumes from the last checkpoint"
         )
     return code
 

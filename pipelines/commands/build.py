@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """What `beambert build` is asked for: both jobs, into one output directory.
+    """The configuration of `beambert build`: both jobs, into one output directory.
 
     Attributes:
         corpus: the first job.

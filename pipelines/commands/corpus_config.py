@@ -26,7 +26,7 @@ _FIELD_FLAGS = ("text_field", "id_field", "language_field")
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """What job 1 is asked for, checked.
+    """The checked configuration of job 1.
 
     Attributes:
         output: the value of --output.

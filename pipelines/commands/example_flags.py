@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group,
         "masking",
         options.MASKINGS,
-        "what is masked together: pieces, whole words, runs of words; dynamic: the trainer masks anew in every epoch",
+        "what is masked together: pieces, whole words, runs of words; dynamic: the trainer masks again in every epoch",
     )
     _add_number(group, "masked_lm_prob", fraction, "share of tokens to predict")
     _add_number(

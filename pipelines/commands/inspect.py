@@ -32,7 +32,7 @@ _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold
 
 @dataclass(frozen=True, kw_only=True)
 class InspectConfig(FlagConfig):
-    """What `beambert inspect` is asked for; the help of each flag says what it does."""
+    """The configuration of `beambert inspect`; the help of each flag says what it does."""
 
     shards: tuple[str, ...]
     vocab_file: str | None = None

@@ -9,7 +9,7 @@ from pipelines.instances.options import PretrainingDataOptions
 
 @dataclass(frozen=True)
 class PretrainingDataConfig:
-    """What job 2 is asked for.
+    """The configuration of job 2.
 
     Attributes:
         corpus_directory: as it was typed.

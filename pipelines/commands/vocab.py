@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class VocabConfig:
-    """What `beambert vocab` is asked for.
+    """The configuration of `beambert vocab`.
 
     Attributes:
         output: the vocabulary file, as it was typed.

@@ -25,7 +25,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         "--vocab_size",
         type=vocabulary_size,
         metavar="N",
-        help=f"pieces to learn, all kinds together: exactly so many (default: {DEFAULT_VOCAB_SIZE})",
+        help=f"exact number of tokens in vocab.txt, of all kinds together (default: {DEFAULT_VOCAB_SIZE})",
     )
     group.add_argument(
         "--vocab_multiple_of",

@@ -141,7 +141,7 @@ def _corpus_warnings(train: Statistics, corpus: dict[str, Any], options: Pretrai
     if options.dupe_factor == 1 and options.masking != "dynamic":
         warnings.append(
             "There is one copy of the data: every epoch shows the same masks and pairs; the released data had ten "
-            "(--dupe_factor 10), --masking dynamic draws masks anew."
+            "(--dupe_factor 10), --masking dynamic draws masks again."
         )
     return warnings
 

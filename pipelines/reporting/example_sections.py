@@ -67,7 +67,7 @@ def masks(report: Report) -> str:
     """Return the section on the masks as HTML."""
     train, options = report.statistics["train"], report.options
     if options.masking == "dynamic":
-        return "<p>The trainer draws masks anew whenever it reads an example; there are none in the files.</p>"
+        return "<p>The trainer draws masks again whenever it reads an example; there are none in the files.</p>"
     rows = [
         (
             "masked",

@@ -11,7 +11,7 @@ from trainers.finetuning.prepare import run_once
 
 DESCRIPTION = (
     "Trains a pretrained BERT on a task, from the files as they are published, scores it and writes its answers. "
-    "Stopped at any moment, the same command goes on from the last checkpoint."
+    "Stopped at any moment, the same command resumes from the last checkpoint."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
 

@@ -14,7 +14,7 @@ from trainers.pretraining.recipes import with_recipe as complete_arguments
 
 DESCRIPTION = (
     "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
-    "Stopped at any moment, the same command goes on from the last checkpoint."
+    "Stopped at any moment, the same command resumes from the last checkpoint."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "complete_arguments", "configure", "run"]
 

@@ -29,7 +29,7 @@ class FinetuningPlan(NamedTuple):
         max_seq_length: of a row.
         class_weights: how much a prediction counts by its class, or None.
         stages: of the run; one, none without training.
-        record: of the run as it is asked for.
+        record: of the run, from its configuration.
         output: the run's directory.
         initial: the checkpoint that a new run begins with, or that is evaluated alone; None for the run's own.
         keeps_head: whether the head of `initial` is the task's.

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=LOCAL_OUTPUT_DIRECTORY,
         metavar="DIR",
         help="directory for checkpoints, logs and results; if a run of the same data, model and seed lies there, it "
-        "goes on from its last checkpoint",
+        "resumes from its last checkpoint",
     )
     parser.add_argument(
         "--do_train", action="store_true", help="train; with neither --do_train nor --do_eval, both are done"

@@ -62,8 +62,8 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         type=batch_size,
         default=RunConfig.gradient_accumulation_steps,
         metavar="N",
-        help="take the batch of each update in so many parts, one after the other, to save memory. The update is the "
-        "same, and steps count updates (default: %(default)s)",
+        help="split the batch of each step into N micro-batches, computed one after the other, to save memory; the "
+        "result of the step is the same (default: %(default)s)",
     )
     flag = group.add_argument(
         "--activation_checkpointing",

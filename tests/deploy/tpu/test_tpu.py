@@ -255,7 +255,7 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
     assert process.returncode == (0 if phase == "delete" else 128 + number), said
     assert "Traceback" not in said
     assert cloud.left == [], said
-    assert "mine is being deleted" in said if phase == "delete" else "goes on from what lies in gs://bucket/run" in said
+    assert "mine is being deleted" in said if phase == "delete" else "resumes from what is in gs://bucket/run" in said
     if phase == "run":
         assert cloud.bucket("gs://bucket/run/saved").exists()
 

@@ -1,4 +1,4 @@
-"""`beambert corpus` as a whole: what it drops across documents, how it mixes inputs, and where it goes on from."""
+"""`beambert corpus` as a whole: what it drops across documents, how it mixes inputs, and where it resumes from."""
 
 import hashlib
 import itertools
@@ -207,7 +207,7 @@ def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, 
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
     assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
     assert digests(tmp_path / "new") == digests(tmp_path / "out")
-    # What is counted hangs on the case.
+    # What is counted depends on the case.
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
     assert "going on" not in capsys.readouterr().out

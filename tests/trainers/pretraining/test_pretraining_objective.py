@@ -74,7 +74,7 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
     for slot in ("", "/adam_m", "/adam_v"):
         assert shapes[f"bert/embeddings/word_embeddings{slot}"] == [len(VOCABULARY), 16]
         assert shapes[f"cls/predictions/output_bias{slot}"] == [len(VOCABULARY)]
-    # Either kind of model goes on from it.
+    # Either kind of model resumes from it.
     expected = evaluation_of(padded)([batch()])
     for options in ({"pad_vocabulary": True}, {}):
         task = pretraining_task(make_model(**options))

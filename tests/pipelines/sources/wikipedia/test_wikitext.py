@@ -70,7 +70,7 @@ TEMPLATES = {
     "{{nowrap|{{small|{{lang|fr|deep}}}}}}": "deep",
     "{{angbr|a}}": "⟨a⟩",
 }
-# What a reader of the prose does not see, and what hangs on the clock.
+# What a reader of the prose does not see, and what depends on the clock.
 HIDDEN = [
     "{{citation needed|date=May 2022}}", "{{sfn|Barnes|1995|p=9}}", "{{rp|76}}", "{{efn|A note with words.}}",
     "{{CURRENTYEAR}}",
