@@ -59,6 +59,7 @@ def test_submit_says_where_to(capsys):
         (["submit", "flink", "pretrain"], "submit flink cannot run 'pretrain', only build, corpus or"),
         (["build"], "the following arguments are required: --output"),
         (["build", "--outptu", "x"], "unknown argument --outptu; did you mean --output?"),
+        (["build", "--output", "x", "--num_bucket", "9"], "did you mean --num_partitions?"),
     ],
 )
 def test_a_mistyped_flag_is_one_line(capsys, argv, says):

@@ -10,10 +10,17 @@ HELP = ("help", "--help", "-h")
 VERSION = ("version", "--version", "-V")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" for a mistyped word, or nothing."""
-    close = difflib.get_close_matches(word.lower(), known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
+    """Return "; did you mean ...?" for a mistyped word, or nothing.
+
+    Args:
+        word: as typed.
+        known: the words of today.
+        renamed: from old words, which may be mistyped too, to those of today.
+    """
+    renamed = renamed or {}
+    close = difflib.get_close_matches(word.lower(), [*known, *renamed], n=1)
+    return f"; did you mean {renamed.get(close[0], close[0])}?" if close else ""
 
 
 def summaries(commands: Mapping[str, tuple[str, str]], names: Iterable[str]) -> str:
