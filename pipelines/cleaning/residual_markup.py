@@ -197,7 +197,7 @@ def unescape_entities(text: str) -> str:
 
 
 def remove_residual_markup(text: str) -> str:
-    """Remove what extraction from HTML and wikitext leaves behind; the text around the marks stays.
+    """Remove remains of extraction from HTML and wikitext; the text around the marks stays.
 
     Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
     empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)". Of a template's code or a

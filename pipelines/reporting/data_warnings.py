@@ -74,7 +74,7 @@ def _validation_warnings(validation: Statistics, overlap: Overlap) -> list[str]:
     share = overlap.sentences_found / max(overlap.sentences, 1)
     if share > 0.02:
         warnings.append(
-            f"{share:.1%} of the validation sentences stand in the training text word by word: documents repeat each "
+            f"{share:.1%} of the validation sentences occur in the training text word by word: documents repeat each "
             "other; build the corpus with --drop_near_duplicates or --drop_repeated_paragraphs."
         )
     if validation.instances < _FEW_VALIDATION_EXAMPLES:

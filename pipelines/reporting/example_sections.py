@@ -102,7 +102,7 @@ def duplicates(report: Report) -> str:
         ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
         ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for"),
         (
-            f"validation sentences of {SENTENCE_CHARACTERS} characters or more that stand in the training text",
+            f"validation sentences of {SENTENCE_CHARACTERS} characters or more that occur in the training text",
             f"{overlap.sentences_found:,} of {overlap.sentences:,}",
         ),
         (

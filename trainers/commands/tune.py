@@ -13,7 +13,7 @@ from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_an
 
 DESCRIPTION = (
     "Fine-tunes with every combination of batch size, learning rate and number of epochs, and shows which is best on "
-    "the development examples. Stopped at any moment, the same command goes on with what is missing."
+    "the development examples. Stopped at any moment, the same command continues with what is missing."
 )
 __all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
 

@@ -35,7 +35,7 @@ def warnings_of(
     if not train:
         warnings.append("No line of metrics has been written yet.")
     elif isinstance(total, int) and step < total:
-        warnings.append(f"The run has not finished: {step:,} of {total:,} steps; the same command goes on.")
+        warnings.append(f"The run has not finished: {step:,} of {total:,} steps; the same command resumes it.")
     skipped = last.get("skipped_steps")
     if skipped:
         warnings.append(

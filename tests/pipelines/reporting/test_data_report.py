@@ -196,7 +196,7 @@ def test_data_without_fault_raises_no_alarm():
         ({"held_out": {"instances": 0}}, "No document is in the validation split"),
         ({"held_out": {"instances": 300}}, "Only 300 example(s) are in the validation split"),
         ({"overlap": (10, 2, 100, 0)}, "2 of 10 validation documents have half of their longer sentences"),
-        ({"overlap": (10, 0, 100, 7)}, "7.0% of the validation sentences stand in the training text"),
+        ({"overlap": (10, 0, 100, 7)}, "7.0% of the validation sentences occur in the training text"),
         ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of tokens are [UNK]: the vocabulary does not fit this corpus"),
         ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),
         ({"train": {"tokens": 2_345_678}}, "has 2.35 million tokens: enough to try things out"),
