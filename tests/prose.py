@@ -1,0 +1,267 @@
+"""Check the wording of documents, help texts, messages and docstrings: terms, length of sentences, width of lines.
+
+`python -m tests.prose [FILE.md | FILE.py ...]` prints what it finds, without files in everything.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+MAX_COLUMNS = 100
+MAX_SENTENCE_WORDS = 40
+MAX_MEAN_WORDS = 20
+MAX_CELL_WORDS = 15
+# A page with fewer sentences has no mean worth testing.
+_MIN_SENTENCES_FOR_MEAN = 5
+
+# Pattern and the term to use. Words with another, common meaning are not here.
+TERMS = {
+    r"pieces?": "token, or file split",
+    r"held[- ]out|holds? out": "validation split",
+    r"anew": "again",
+    r"goes on|go on|going on|went on": "resumes, continues",
+    r"hangs? on|hung on": "depends on",
+    r"is to be had|are to be had": "is available",
+    r"so many": "N",
+    r"likewise": "the same way",
+    r"of the run": "the run's",
+    r"what there is": "name it",
+    r"tells?|told|speaks?|speaking of": "states, reports",
+    r"lies in|lie in|lies at|lies under|lies there": "is in",
+    r"wish|wishes|wished": "request",
+    r"noticed?|notices": "detects",
+    r"reckon(?:s|ed|ing)?": "estimate",
+    r"learnt|spelt|misspelt": "learned, spelled",
+    r"dealt out|deals? out": "distributed",
+    r"told apart|tell apart": "distinguish",
+    r"written whole|whole file": "atomic write",
+    r"damage[ds]?|damaging": "corrupt",
+    r"left[_-]to[_-]right": "causal attention",
+    r"recompute|recomputation": "activation checkpointing",
+    r"on paper": "estimated",
+    r"at hand": "available",
+    r"in a line|climbs?": "linearly",
+    r"behind your back|nobody|somebody": "name who or what",
+    r"some hundred": "several hundred",
+    r"may be had|can be had": "is available",
+    r"what it says|what they say|what is said": "message",
+    r"front door": "CLI",
+    r"updates an? |updates? in all": "steps",
+    r"shortened to this length|taken as one vector": "maximum global gradient norm",
+    r"keeps? of itself": "decay rate",
+    r"what to (?:read|make of it)": "input, output",
+    r"share of every weight": "weight decay",
+    r"alike": "near-duplicates, or the same way",
+    r"is poor|are poor": "say what is wrong",
+    r"looked at": "inspected",
+    r"the bill": "cost",
+    r"takes? over|taken over|taking over": "uses, copies",
+    r"gives? way|give up first": "say what happens",
+    r"no matter|whatever": "regardless of",
+    r"belongs? to whoever": "name who",
+    r"needs? no more than": "needs at most",
+    r"is none|are none": "say what it is",
+    r"by itself alone|of its own accord": "on its own",
+}
+_TERMS = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in TERMS).replace(r" )\b", r" )"), re.IGNORECASE)
+
+
+class Finding(NamedTuple):
+    """A fault of a text: where it is, and what is wrong."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+class Block(NamedTuple):
+    """A paragraph, list item, heading or table cell: the number of its first line and its text."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def markdown_blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of prose of a Markdown document, without code, comments, directives and front matter."""
+    text = re.sub(r"<!--.*?-->", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
+    lines = text.splitlines()
+    collected: list[str] = []
+    start, kind, fence = 0, "paragraph", ""
+    for number, line in enumerate([*lines, ""], 1):
+        stripped = line.strip()
+        if fence:
+            if stripped.startswith(fence) and not stripped.strip(fence[0]):
+                fence = ""
+            continue
+        opening = re.match(r"(`{3,}|~{3,}|:{3,})", stripped)
+        cells = stripped.startswith("|")
+        item = re.match(r"(?:[-*+]|\d+\.)\s+", stripped)
+        heading = stripped.startswith("#")
+        if collected and (not stripped or opening or cells or item or heading):
+            yield Block(start, kind, " ".join(collected))
+            collected = []
+        if opening:
+            fence = opening[0]
+        elif cells:
+            if not re.fullmatch(r"[|\s:-]+", stripped):
+                for cell in re.split(r"(?<!\\)\|", stripped.strip("|")):
+                    yield Block(number, "cell", cell.strip())
+        elif heading:
+            yield Block(number, "heading", stripped.lstrip("# "))
+        elif stripped and not re.match(r"</?\w+[^>]*>$|\[[\w-]+\]: ", stripped):
+            if not collected:
+                start, kind = number, "item" if item else "paragraph"
+            collected.append(stripped[item.end() :] if item else stripped)
+
+
+def plain(text: str) -> str:
+    """Return Markdown without its marks: a link is its text, code in backticks one word."""
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^>]+>", " ", text)
+    text = re.sub(r"``.+?``|`[^`]+`", "code", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"\*\*|__|(?<!\w)[*_]|[*_](?!\w)", "", text)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of plain text; a colon or a semicolon ends none."""
+    text = re.sub(r"\b(?:e\.g|i\.e|et al|vs|cf|Fig|Sec|no)\.", lambda match: match[0].replace(".", ""), text)
+    return [part for part in re.split(r"(?<=[.!?])[)\"']*\s+(?=[\"'(\[]?[A-Z0-9]|code\b)", text) if part.strip()]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of plain text."""
+    return re.findall(r"[\w$%][\w.,:/'’%-]*", text)
+
+
+def wrong_terms(text: str) -> Iterator[str]:
+    """Yield the terms of a text that STYLE replaces, with the replacement."""
+    for match in _TERMS.finditer(text):
+        term = next(term for pattern, term in TERMS.items() if re.fullmatch(pattern, match[0], re.IGNORECASE))
+        yield f"{match[0]!r}: write {term}"
+
+
+def long_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of plain text that are too long."""
+    for sentence in sentences(text):
+        if len(words(sentence)) > MAX_SENTENCE_WORDS:
+            yield f"a sentence of {len(words(sentence))} words: {sentence[:60]}..."
+
+
+def check_markdown(path: Path) -> list[Finding]:
+    """Return the faults of a Markdown document."""
+    name = str(path.relative_to(ROOT))
+    text = path.read_text(encoding="utf-8")
+    findings = []
+    lengths = []
+    for block in markdown_blocks(text):
+        place = f"{name}:{block.line}"
+        prose = plain(block.text)
+        findings += [Finding(place, problem) for problem in wrong_terms(prose)]
+        if block.kind == "cell":
+            if len(words(prose)) > MAX_CELL_WORDS:
+                findings.append(Finding(place, f"a table cell of {len(words(prose))} words: {prose[:60]}..."))
+            continue
+        if block.kind == "heading":
+            if re.match(r"(?:what|how|when|where|why)\b", prose, re.IGNORECASE):
+                findings.append(Finding(place, f"a heading that is a clause: {prose}"))
+            continue
+        findings += [Finding(place, problem) for problem in long_sentences(prose)]
+        if block.kind == "paragraph":
+            lengths += [len(words(sentence)) for sentence in sentences(prose)]
+    if len(lengths) >= _MIN_SENTENCES_FOR_MEAN and sum(lengths) / len(lengths) > MAX_MEAN_WORDS:
+        findings.append(Finding(name, f"mean sentence length {sum(lengths) / len(lengths):.1f} words"))
+    findings += [Finding(f"{name}:{number}", f"{width} columns") for number, width in wide_lines(text)]
+    return findings
+
+
+def wide_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Yield number and width of the lines that are too wide; tables, code, and a lone link or image may be."""
+    fence = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fence = not fence
+        elif not fence and len(line) > MAX_COLUMNS and not re.match(r"\s*(?:\||<|(?:- )?!?\[[^\]]*\]\(\S+\)$)", line):
+            yield number, len(line)
+
+
+class _Strings(ast.NodeVisitor):
+    """Collect docstrings, and the other strings that read like messages: (line, kind, text)."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, str, str]] = []
+        self._docstrings: set[ast.expr] = set()
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                self._docstrings.add(first.value)
+        super().generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        parts = [part.value if isinstance(part, ast.Constant) else "X" for part in node.values]
+        self._add(node, "message", "".join(map(str, parts)))
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.visit(part.value)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            self._add(node, "docstring" if node in self._docstrings else "message", node.value)
+
+    def _add(self, node: ast.expr, kind: str, text: str) -> None:
+        # Without blanks it is a name, a path or a pattern.
+        if len(re.findall(r"[A-Za-z]{2,}", text)) >= 2 and " " in text:
+            self.found.append((node.lineno, kind, text))
+
+
+def check_python(path: Path) -> list[Finding]:
+    """Return the faults of the strings, docstrings and comments of a Python file."""
+    name = str(path.relative_to(ROOT))
+    source = path.read_text(encoding="utf-8")
+    visitor = _Strings()
+    visitor.visit(ast.parse(source))
+    findings = []
+    for line, kind, text in visitor.found:
+        prose = plain(re.sub(r"\s+", " ", text))
+        findings += [Finding(f"{name}:{line}", f"{kind}: {problem}") for problem in wrong_terms(prose)]
+        if kind == "message":
+            findings += [Finding(f"{name}:{line}", f"{kind}: {problem}") for problem in long_sentences(prose)]
+    for number, line in enumerate(source.splitlines(), 1):
+        comment = re.match(r"\s*# (.*)|.*?\S  # (.*)", line)
+        if comment and "noqa" not in line:
+            prose = plain(comment[1] or comment[2] or "")
+            findings += [Finding(f"{name}:{number}", f"comment: {problem}") for problem in wrong_terms(prose)]
+    return findings
+
+
+def documents() -> list[Path]:
+    """Return the Markdown documents of the project."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def modules() -> list[Path]:
+    """Return the Python files that users and contributors read, without tests."""
+    folders = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+    return [ROOT / "beambert.py", *(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))]
+
+
+def main(names: list[str]) -> int:
+    paths = [Path(name).resolve() for name in names] or [*documents(), *modules()]
+    findings = [
+        finding for path in paths for finding in (check_markdown if path.suffix == ".md" else check_python)(path)
+    ]
+    print(*findings, sep="\n")
+    print(f"{len(findings)} findings in {len(paths)} files")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
