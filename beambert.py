@@ -13,49 +13,58 @@ from types import ModuleType
 from beambert_common import optional_packages as packages
 from beambert_common import terminal
 from beambert_common.command_line import argument_parser as arguments
-from beambert_common.command_line.command import Command, HelpFormatter, Parser, usage_error
+from beambert_common.command_line.command import Command, Parser, usage_error
 from beambert_common.command_line.command_errors import error_line, interrupted, report_stream_error
 from beambert_common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
 from beambert_common.command_line.path_flags import bad_path, empty_path, typed_paths
 
-COMMANDS = {
-    "build": ("pipelines.commands.build", "raw text to pretraining data: corpus, vocabulary, shards"),
-    "corpus": ("pipelines.commands.corpus", "the first half of build: documents, sentences, vocabulary"),
-    "pretraining-data": (
-        "pipelines.commands.pretraining_data",
-        "the second half of build: a corpus to masked examples",
-    ),
-    "inspect": ("pipelines.commands.inspect", "the examples of a shard as text, masked words marked"),
-    "vocab": ("pipelines.commands.vocab", "a vocabulary alone, learnt from text"),
-    "pretrain": ("trainers.commands.pretrain", "train and evaluate BERT on what build made"),
-    "finetune": (
-        "trainers.commands.finetune",
-        "train a pretrained model on a task: GLUE, SQuAD, NER, SWAG, your own table",
-    ),
-    "tune": ("trainers.commands.tune", "finetune with every combination of batch size, learning rate and epochs"),
-    "predict": ("trainers.commands.predict", "what a fine-tuned model says of your texts"),
-    "features": ("trainers.commands.features", "hidden states of a model for every line of a text file"),
-    "export": ("trainers.commands.export", "a model as a SavedModel that takes text"),
-    "fill-mask": ("trainers.commands.fill_mask", "let a trained model fill the [MASK] in your sentences"),
-    "convert": ("trainers.commands.convert", "a model between TF1, Hugging Face and beambert's own directories"),
-    "plan": ("deploy.plan.command", "the time, the size and the bill of a build and a training, before they are spent"),
-    "submit flink": ("deploy.flink.command", "a data command on an Apache Flink cluster"),
-    "submit dataflow": ("deploy.dataflow.command", "a data command on Google Cloud Dataflow"),
-    "submit tpu": ("deploy.tpu.command", "a training command on Cloud TPU"),
-    "demo": ("deploy.demo", "all of the above on documents that ship with Python, in a few minutes"),
+COMMAND_GROUPS = {
+    "Getting started": {
+        "demo": ("deploy.demo", "Build data, pretrain a tiny BERT and fill masks on bundled text"),
+    },
+    "Data": {
+        "build": ("pipelines.commands.build", "Build pretraining data from raw text: corpus, vocabulary, shards"),
+        "corpus": ("pipelines.commands.corpus", "Build a corpus and a vocabulary (the first half of build)"),
+        "pretraining-data": (
+            "pipelines.commands.pretraining_data",
+            "Write shards of masked examples from a corpus (the second half of build)",
+        ),
+        "vocab": ("pipelines.commands.vocab", "Learn a WordPiece vocabulary from text"),
+        "inspect": ("pipelines.commands.inspect", "Show the examples of a shard as text, or its statistics"),
+    },
+    "Training": {
+        "pretrain": ("trainers.commands.pretrain", "Pretrain and evaluate BERT"),
+        "finetune": ("trainers.commands.finetune", "Fine-tune on GLUE, SQuAD, NER, SWAG or your own table"),
+        "tune": ("trainers.commands.tune", "Search batch size, learning rate and epochs of finetune"),
+    },
+    "Models": {
+        "fill-mask": ("trainers.commands.fill_mask", "Predict the [MASK] tokens of a text"),
+        "predict": ("trainers.commands.predict", "Predict with a fine-tuned model"),
+        "features": ("trainers.commands.features", "Extract hidden states for each line of a text file"),
+        "convert": ("trainers.commands.convert", "Convert between TF1, Hugging Face and beambert models"),
+        "export": ("trainers.commands.export", "Export a SavedModel, ONNX or LiteRT model"),
+    },
+    "Deployment": {
+        "plan": ("deploy.plan.command", "Estimate size, time and cost of a build and a training run"),
+        "submit flink": ("deploy.flink.command", "Run a data command on Apache Flink"),
+        "submit dataflow": ("deploy.dataflow.command", "Run a data command on Google Cloud Dataflow"),
+        "submit tpu": ("deploy.tpu.command", "Run a training command on Cloud TPU"),
+    },
 }
-_OVERVIEW = """usage: beambert COMMAND [--flags]
+COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
+_OVERVIEW = """usage: beambert COMMAND [flags]
 
-From raw text to a pretrained BERT.
+Pretrain, fine-tune and deploy BERT from raw text.
 
 {}
 
-`beambert help COMMAND` lists the flags of a command, `beambert --version` prints the version."""
+Run `beambert COMMAND --help` for the flags of a command, `beambert --version` for the version."""
 
 
 def overview() -> str:
     """Return the text that `beambert --help` prints."""
-    return _OVERVIEW.format(summaries(COMMANDS, COMMANDS))
+    groups = (f"{title}:\n{summaries(COMMANDS, names)}" for title, names in COMMAND_GROUPS.items())
+    return _OVERVIEW.format("\n\n".join(groups))
 
 
 def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
@@ -78,9 +87,10 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
     parser = Parser(
         prog=f"beambert {command}",
         description=module.DESCRIPTION,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
-        epilog="Beam's own flags, such as --direct_num_workers and --runner, are passed on."
+        example=module.EXAMPLE,
+        common_flags=module.COMMON_FLAGS,
+        takes_command=hasattr(module, "RUNS"),
+        epilog="Apache Beam's flags, such as --direct_num_workers and --runner, are accepted too."
         if takes_beam_flags
         else None,
     )

@@ -15,6 +15,8 @@ from pipelines.io.directory_lock import lock_directory
 
 DESCRIPTION = """Builds data from the Python language reference that ships inside this Python, learns a vocabulary from
 it, pretrains a tiny BERT for two minutes, evaluates it on held-out documents and lets it fill masked words."""
+EXAMPLE = "beambert demo"
+COMMON_FLAGS = ()
 
 _SENTENCES = (
     "Changed in [MASK] 3.8: the call is allowed.",

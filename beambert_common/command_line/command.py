@@ -2,8 +2,10 @@
 
 import argparse
 import dataclasses
+import re
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -12,7 +14,78 @@ from beambert_common.command_line.path_flags import PathType
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line."""
+    """An argument parser with errors of one line, and help that shows an example and the common flags first."""
+
+    def __init__(
+        self,
+        prog: str,
+        description: str,
+        example: str = "",
+        common_flags: Sequence[str] = (),
+        takes_command: bool = False,
+        epilog: str | None = None,
+    ) -> None:
+        """Create the parser, without flags but `--help`.
+
+        Args:
+            prog: the command, such as "beambert build".
+            description: its summary, a sentence, and what else help says about it.
+            example: complete shell commands, one per line.
+            common_flags: the flags that help lists first, in this order.
+            takes_command: whether another command with its flags follows the flags of this one.
+            epilog: the last paragraph of help.
+        """
+        super().__init__(
+            prog=prog,
+            description=description,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+            epilog=epilog,
+            add_help=False,
+        )
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit")
+        self._example = example
+        self._common_flags = common_flags
+        self._takes_command = takes_command
+
+    def format_help(self) -> str:
+        """Return the help: usage, description, example, arguments, common flags, then the other flags by group."""
+        formatter = self._get_formatter()
+        text = f"{self._usage(formatter)}\n\n"
+        formatter.add_text(self.description)
+        if self._example:
+            formatter.start_section("example")
+            formatter.add_text("\n".join(_wrapped_command(line, formatter) for line in self._example.splitlines()))
+            formatter.end_section()
+        common = [self._option_string_actions[flag] for flag in self._common_flags]
+        # The first group is argparse's of positional arguments, the second the one of flags without a group.
+        positionals, ungrouped, *groups = self._action_groups
+        sections: dict[str, list[argparse.Action]] = {"arguments": positionals._group_actions, "common flags": common}
+        for group in [*groups, ungrouped]:
+            title = "other flags" if group is ungrouped else str(group.title)
+            actions = [action for action in group._group_actions if action not in common]
+            sections.setdefault(title, []).extend(actions)
+        for title, actions in sections.items():
+            if actions:
+                formatter.start_section(title)
+                formatter.add_arguments(actions)
+                formatter.end_section()
+        formatter.add_text(self.epilog)
+        return text + formatter.format_help()
+
+    def _usage(self, formatter: argparse.HelpFormatter) -> str:
+        """Return the usage: what a command line must have, and `[flags]` for the rest."""
+        parts = []
+        for action in sorted(self._actions, key=lambda action: bool(action.option_strings)):
+            name = str(action.metavar or action.dest.upper())
+            if not action.option_strings:
+                parts.append(formatter._format_args(action, name))
+            elif action.required:
+                parts.append(f"{action.option_strings[0]} {formatter._format_args(action, name)}")
+        parts.append("[flags]")
+        if self._takes_command:
+            parts.append("COMMAND [command flags]")
+        return "\n".join(_wrapped(f"usage: {self.prog}", parts, formatter._width, " " * 7))
 
     def error(self, message: str) -> NoReturn:
         """Print the message, shortened, and the command for help, and exit with 2."""
@@ -23,16 +96,39 @@ class Parser(argparse.ArgumentParser):
         (file or sys.stderr).write(message)
 
 
+def _wrapped(first: str, parts: Iterable[str], width: int, indent: str) -> list[str]:
+    """Return lines of parts, none of which is broken, each line but the first with an indent."""
+    lines = [first]
+    for part in parts:
+        if len(lines[-1]) + 1 + len(part) > width and lines[-1].strip():
+            lines.append(f"{indent}{part}")
+        else:
+            lines[-1] += f" {part}"
+    return lines
+
+
+def _wrapped_command(command: str, formatter: argparse.HelpFormatter) -> str:
+    """Return a shell command over several lines where it is too long; a flag and its value stay together."""
+    words = re.findall(r"""(?:--\w+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""", command)
+    # Two columns of indent, and two of the backslash.
+    return " \\\n".join(_wrapped(words[0], words[1:], formatter._width - 4, " " * 4)) if words else ""
+
+
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Add the default to a flag's help where it has one that the help does not state."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        tells = action.default in (None, False, []) or "(default" in (action.help or "")
-        return action.help if tells else super()._get_help_string(action)
+        stated = action.default in (None, False, []) or "(default" in (action.help or "")
+        return action.help if stated else super()._get_help_string(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keep a text that has lines as it is."""
-        return text if "\n" in text else super()._fill_text(text, width, indent)
+        """Return the paragraphs of a text filled, but a command, and a list with indented lines, as they are."""
+        return "\n\n".join(
+            textwrap.indent(paragraph, indent)
+            if paragraph.startswith("beambert ") or "\n " in paragraph
+            else super(HelpFormatter, self)._fill_text(paragraph, width, indent)
+            for paragraph in text.split("\n\n")
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,11 @@ Put the flags of Dataflow before the command and the flags of the command behind
 
 `build` is two jobs, one after the other. Flags of Beam's that are not listed here go behind the command too.
 Ctrl-C cancels the job. docs/DATAFLOW.md has the set-up, line by line."""
+EXAMPLE = (
+    "beambert submit dataflow --project PROJECT --region us-central1 --temp_location gs://BUCKET/temp "
+    "build --input 'gs://BUCKET/texts/*' --output gs://BUCKET/data"
+)
+COMMON_FLAGS = ()
 
 _workers = WholeNumber(1, 10_000)
 

@@ -35,6 +35,8 @@ DESCRIPTION = """Runs a data command on an Apache Flink cluster: beambert submit
 The cluster needs a pool of Python workers beside each TaskManager (python -m deploy.flink.worker_pool, or a Beam SDK
 container), the same version of Python, Beam and beambert there as here, and --input and --output on paths or buckets
 that all machines see. Further flags of Beam's go behind COMMAND. docs/FLINK.md tells more."""
+EXAMPLE = "beambert submit flink --flink_master localhost:8081 build --input 'texts/*.txt' --output data"
+COMMON_FLAGS = ()
 
 RUNS = ("build", "corpus", "pretraining-data")
 

@@ -43,6 +43,8 @@ from trainers.optimization.schedule import plan_stages
 DESCRIPTION = """Says what a build and a training would take, before they are spent: documents, pieces, examples,
 shards, worker hours on Dataflow, accelerator hours, money, each with its arithmetic, and where the plan is poor. Give
 the size of the text, or files to look into. Nothing is built."""
+EXAMPLE = "beambert plan --words 3.3e9 --model base --accelerator h100"
+COMMON_FLAGS = ()
 
 # What a well-fed encoder should reach; measured on the CPU alone (docs/TRAINING.md).
 _UTILIZATION = 0.45

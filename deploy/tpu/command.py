@@ -35,6 +35,11 @@ DESCRIPTION = """Runs a training command on a Cloud TPU: requests one, installs 
 its log, and deletes the TPU at the end, whatever the end. When the service takes the TPU away, another is requested and
 the command resumes from the last checkpoint in the bucket. All paths of the command are places in buckets,
 gs://... It needs the Google Cloud CLI, logged in. What it costs, beambert plan reckons; docs/TPU.md says the rest."""
+EXAMPLE = (
+    "beambert submit tpu --project PROJECT --zone us-west4-a --accelerator_type v5litepod-8 "
+    "pretrain --data gs://BUCKET/data --output gs://BUCKET/run"
+)
+COMMON_FLAGS = ()
 
 RUNS = ("pretrain", "finetune", "tune")
 # How long a run that is to end may take to save and to copy its output.

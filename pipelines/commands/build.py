@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
 both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
 not done again."""
+EXAMPLE = "beambert build --input 'texts/*.txt' --output data"
+COMMON_FLAGS = (
+    "--input",
+    "--output",
+    "--input_format",
+    "--text_field",
+    "--language",
+    "--vocab_size",
+    "--max_seq_length",
+    "--dupe_factor",
+)
 
 ACCEPTS_BEAM_FLAGS = True
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
 WordPiece vocabulary from the rest (or takes one over). Writes vocab.txt, corpus/*.parquet and corpus.json."""
+EXAMPLE = "beambert corpus --input 'texts/*.txt' --output data"
+COMMON_FLAGS = ("--input", "--output", "--input_format", "--text_field", "--language", "--vocab_size", "--vocab_file")
 
 ACCEPTS_BEAM_FLAGS = True
 

@@ -26,6 +26,8 @@ DESCRIPTION = """Prints pretraining examples as text: segments A and B, their la
 the model sees]. Reads what `beambert build` writes in any of its formats, and the TFRecord files of
 google-research/bert's create_pretraining_data.py. Of a dataset directory, prints its first shard; of a corpus, the
 documents of its first file. With --stats, prints the numbers of all examples instead."""
+EXAMPLE = "beambert inspect data"
+COMMON_FLAGS = ()
 
 _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold black on green"}
 

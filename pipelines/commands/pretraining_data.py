@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
 shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
 report.html and dataset.json."""
+EXAMPLE = "beambert pretraining-data --input data --output data512 --max_seq_length 512 --max_predictions_per_seq 77"
+COMMON_FLAGS = (
+    "--input",
+    "--output",
+    "--max_seq_length",
+    "--max_predictions_per_seq",
+    "--dupe_factor",
+    "--objective",
+    "--masking",
+)
 
 ACCEPTS_BEAM_FLAGS = True
 

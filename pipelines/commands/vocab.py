@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
 build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
 from: on them it measures how well the vocabulary fits, and prints that."""
+EXAMPLE = "beambert vocab --input 'texts/*.txt' --output vocab.txt"
+COMMON_FLAGS = ("--input", "--output", "--vocab_size", "--do_lower_case", "--language")
 
 ACCEPTS_BEAM_FLAGS = True
 

@@ -20,6 +20,8 @@ DESCRIPTION = (
     "Converts a BERT between the released code's checkpoints (TensorFlow 1), Hugging Face's transformers and what "
     "beambert pretrain writes. SRC may also be one of Google's zip archives, as it was downloaded."
 )
+EXAMPLE = "beambert convert run run-hf --to huggingface"
+COMMON_FLAGS = ()
 _KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
 _CASES = {True: "lower-cased", False: "cased"}
 

@@ -25,6 +25,8 @@ DESCRIPTION = (
     "Writes a model as a TensorFlow SavedModel that takes text: the tokenizer is part of its graph, and neither "
     "beambert nor tensorflow_text is needed to load it."
 )
+EXAMPLE = "beambert export run models/bert/1"
+COMMON_FLAGS = ()
 KINDS = ("savedmodel", "onnx", "litert")
 MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
 VOCABULARY_NAME = "vocab.txt"

@@ -36,6 +36,8 @@ DESCRIPTION = (
     "Writes the hidden states of a model for every line of a text file: each token's, as extract_features.py of the "
     "released code does, or one vector a text with --pooling. 'A text ||| another' is a pair."
 )
+EXAMPLE = "beambert features --init_checkpoint run --input_file lines.txt --output_file features.jsonl"
+COMMON_FLAGS = ("--init_checkpoint", "--input_file", "--output_file", "--pooling", "--max_seq_length")
 POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
 # Results that may wait until all of them are in order again.

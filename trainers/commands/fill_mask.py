@@ -18,6 +18,8 @@ from trainers.inference.model_loading import MASKED_LM, check_model, load_model,
 from trainers.inference.tokenization import batches_by_length
 
 DESCRIPTION = "Fills every [MASK] of a text with the pieces that a pretrained model finds likely."
+EXAMPLE = 'beambert fill-mask run "Paris is the [MASK] of France."'
+COMMON_FLAGS = ()
 MASK = "[MASK]"
 BATCH_SIZE = 32
 

@@ -13,7 +13,16 @@ DESCRIPTION = (
     "Trains a pretrained BERT on a task, from the files as they are published, scores it and writes its answers. "
     "Stopped at any moment, the same command resumes from the last checkpoint."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
+EXAMPLE = "beambert finetune mrpc --data_dir MRPC --init_checkpoint run --output mrpc"
+COMMON_FLAGS = (
+    "--output",
+    "--init_checkpoint",
+    "--data_dir",
+    "--learning_rate",
+    "--num_train_epochs",
+    "--train_batch_size",
+)
+__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
 
 
 def configure(args: argparse.Namespace) -> FinetuneConfig:

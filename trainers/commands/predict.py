@@ -29,6 +29,8 @@ DESCRIPTION = (
     "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
     "||| a choice ||| another choice', for a question 'question ||| context', or give it with --question."
 )
+EXAMPLE = 'beambert predict mrpc "A dog ran. ||| A dog was running."'
+COMMON_FLAGS = ()
 
 
 @dataclass(frozen=True, kw_only=True)

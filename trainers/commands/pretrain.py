@@ -16,7 +16,18 @@ DESCRIPTION = (
     "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
     "Stopped at any moment, the same command resumes from the last checkpoint."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "complete_arguments", "configure", "run"]
+EXAMPLE = "beambert pretrain --data data --output run --model tiny --num_train_steps 1000"
+COMMON_FLAGS = (
+    "--data",
+    "--output",
+    "--model",
+    "--num_train_steps",
+    "--train_batch_size",
+    "--learning_rate",
+    "--init_checkpoint",
+    "--recipe",
+)
+__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "complete_arguments", "configure", "run"]
 
 
 def configure(args: argparse.Namespace) -> PretrainConfig:

@@ -15,7 +15,9 @@ DESCRIPTION = (
     "Fine-tunes with every combination of batch size, learning rate and number of epochs, and shows which is best on "
     "the development examples. Stopped at any moment, the same command continues with what is missing."
 )
-__all__ = ["DESCRIPTION", "add_arguments", "configure", "run"]
+EXAMPLE = "beambert tune mrpc --data_dir MRPC --init_checkpoint run --output mrpc-grid"
+COMMON_FLAGS = ("--output", "--init_checkpoint", "--data_dir")
+__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
