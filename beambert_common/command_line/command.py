@@ -122,13 +122,11 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if stated else super()._get_help_string(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Return the paragraphs of a text filled, but a command, and a list with indented lines, as they are."""
-        return "\n\n".join(
-            textwrap.indent(paragraph, indent)
-            if paragraph.startswith("beambert ") or "\n " in paragraph
-            else super(HelpFormatter, self)._fill_text(paragraph, width, indent)
-            for paragraph in text.split("\n\n")
-        )
+        """Return a text filled by paragraphs; a command, and a text with indented lines, as it is."""
+        if text.startswith("beambert ") or "\n " in text:
+            return textwrap.indent(text, indent)
+        paragraphs = (super(HelpFormatter, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
+        return "\n\n".join(paragraphs)
 
 
 @dataclasses.dataclass(frozen=True)
