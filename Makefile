@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
 	@echo "make setup   the environment alone"
 	@echo "make check   ruff, mypy and the import layers alone;  make format   let ruff rewrite"
+	@echo "make docs    build the documentation site in docs/_build (a broken link or anchor is an error)"
 	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
 	@echo "make bench-vocab   the vocabulary learner beside two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
@@ -96,12 +97,19 @@ test-parity: .venv-parity/.installed
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Strict: any warning is an error. Pages that are generated are written first.
+docs: setup
+	$(BIN)/python docs/generate_cli_reference.py
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo "docs/_build/index.html"
 
 # The libraries it compares with log to stderr.
 bench-tokenizer: setup
@@ -157,5 +165,5 @@ lock:
 		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet
 
 clean:
-	rm -rf $(VENV) .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	rm -rf $(VENV) docs/_build .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

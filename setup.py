@@ -24,7 +24,10 @@ ONNX = ["onnx>=1.19", "tf2onnx>=1.17"]
 JAX = ["jax>=0.5"]
 # What benchmarks and tests measure against.
 BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
+# `make docs`: the site from Markdown, with the API reference from docstrings. Sphinx 9.1 needs Python 3.12.
+DOCS = ["furo>=2025.9", "myst-parser>=4", "sphinx>=8.2,<9.1", "sphinx-copybutton>=0.5.2"]
 DEV = [
+    "codespell>=2.4",
     "cryptography>=42",
     "gcp-storage-emulator>=2026.7",
     "hypothesis>=6.100",
@@ -67,6 +70,7 @@ setup(
         "onnx": ONNX,
         "jax": JAX,
         "bench": BENCH,
+        "docs": DOCS,
         "dev": DEV,
     },
     entry_points={"console_scripts": ["beambert = beambert:main"]},

@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.add_argument("-h", "--help", action="help", help="Show this help and exit")
-        self._example = example
+        self.example = example
         self._common_flags = common_flags
         self._takes_command = takes_command
 
@@ -53,10 +53,19 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         text = f"{self._usage(formatter)}\n\n"
         formatter.add_text(self.description)
-        if self._example:
+        if self.example:
             formatter.start_section("example")
-            formatter.add_text("\n".join(_wrapped_command(line, formatter) for line in self._example.splitlines()))
+            formatter.add_text("\n".join(_wrapped_command(line, formatter) for line in self.example.splitlines()))
             formatter.end_section()
+        for title, actions in self.sections().items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return text + formatter.format_help()
+
+    def sections(self) -> dict[str, list[argparse.Action]]:
+        """Return the arguments and flags under the titles that help shows, none of which is empty."""
         common = [self._option_string_actions[flag] for flag in self._common_flags]
         # The first group is argparse's of positional arguments, the second the one of flags without a group.
         positionals, ungrouped, *groups = self._action_groups
@@ -65,13 +74,7 @@ class Parser(argparse.ArgumentParser):
             title = "other flags" if group is ungrouped else str(group.title)
             actions = [action for action in group._group_actions if action not in common]
             sections.setdefault(title, []).extend(actions)
-        for title, actions in sections.items():
-            if actions:
-                formatter.start_section(title)
-                formatter.add_arguments(actions)
-                formatter.end_section()
-        formatter.add_text(self.epilog)
-        return text + formatter.format_help()
+        return {title: actions for title, actions in sections.items() if actions}
 
     def _usage(self, formatter: argparse.HelpFormatter) -> str:
         """Return the usage: what a command line must have, and `[flags]` for the rest."""
