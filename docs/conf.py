@@ -1,11 +1,16 @@
 """Sphinx configuration: the Markdown pages of this folder, and the Python API from docstrings."""
 
-import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from sphinx.application import Sphinx
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from trainers.backends.tensorflow.startup import start_tensorflow  # noqa: E402
+
+# Imported here, TensorFlow prints nothing.
+start_tensorflow()
 
 project = "beambert"
 author = "the beambert authors"
@@ -27,8 +32,22 @@ autodoc_typehints_description_target = "documented"
 default_role = "code"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+# The fields of a named tuple would be listed twice otherwise.
+napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = "beambert"
 html_static_path: list[str] = []
 html_show_sphinx = False
+
+
+def _skip_tuple_field(
+    _app: object, _what: str, _name: str, value: object, _skip: bool, _options: object
+) -> bool | None:
+    """Leave out the fields of named tuples, whose docstrings say "Alias for field number 0"."""
+    return True if type(value).__name__ == "_tuplegetter" else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hook above."""
+    app.connect("autodoc-skip-member", _skip_tuple_field)
