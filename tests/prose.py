@@ -1,6 +1,6 @@
 """Check the wording of documents, help texts, messages and docstrings: terms, length of sentences, width of lines.
 
-`python -m tests.prose [FILE.md | FILE.py ...]` prints what it finds, without files in everything.
+`python -m tests.prose [FILE.md | FILE.py | COMMAND ...]` prints what it finds; without arguments, in everything.
 """
 
 import ast
@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import beambert
 
 ROOT = Path(__file__).parents[1]
 MAX_COLUMNS = 100
@@ -37,7 +39,6 @@ TERMS = {
     r"reckon(?:s|ed|ing)?": "estimate",
     r"learnt|spelt|misspelt": "learned, spelled",
     r"dealt out|deals? out": "distributed",
-    r"told apart|tell apart": "distinguish",
     r"written whole|whole file": "atomic write",
     r"damage[ds]?|damaging": "corrupt",
     r"left[_-]to[_-]right": "causal attention",
@@ -66,6 +67,13 @@ TERMS = {
     r"needs? no more than": "needs at most",
     r"is none|are none": "say what it is",
     r"by itself alone|of its own accord": "on its own",
+}
+# Titles of the groups of flags in help.
+GROUPS = {
+    *("arguments", "common flags", "other flags", "input", "input handling", "output", "corpus", "cleaning"),
+    *("deduplication", "vocabulary", "sampling", "masking", "shards", "data", "model", "training", "optimizer"),
+    *("devices", "numerics", "checkpoints", "evaluation", "task", "predictions", "export", "cost model"),
+    *("Google Cloud", "cluster"),
 }
 _TERMS = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in TERMS).replace(r" )\b", r" )"), re.IGNORECASE)
 
@@ -242,6 +250,32 @@ def check_python(path: Path) -> list[Finding]:
     return findings
 
 
+def check_help(name: str) -> list[Finding]:
+    """Return the faults of the help of a command."""
+    parser, module = beambert.make_parser(name)
+    place = f"beambert {name} --help"
+    description = plain(" ".join((parser.description or "").split()))
+    findings = [Finding(place, problem) for problem in (*wrong_terms(description), *long_sentences(description))]
+    if re.match(r"[A-Z]\w*[^s]s\b|From|The|A\b", description):
+        findings.append(Finding(place, f"the summary is not imperative: {description[:40]}..."))
+    sections = parser.sections()
+    findings += [Finding(place, f"a group of another name: {title}") for title in sections if title not in GROUPS]
+    flags = [action for actions in sections.values() for action in actions]
+    if not module.EXAMPLE:
+        findings.append(Finding(place, "no example"))
+    if len(flags) > 12 and not 5 <= len(module.COMMON_FLAGS) <= 8:
+        findings.append(Finding(place, f"{len(module.COMMON_FLAGS)} common flags, not 5 to 8"))
+    for action in flags:
+        flag = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        text = plain(" ".join((action.help or "").split()))
+        findings += [Finding(f"{place} {flag}", problem) for problem in (*wrong_terms(text), *long_sentences(text))]
+        if not re.match(r"[A-Z0-9\"'(\[.]|code\b|[a-z]\w*(?:[_.]\w+|:)", text):
+            findings.append(Finding(f"{place} {flag}", f"help starts in lower case: {text[:40]}"))
+        if re.search(r"[^.][.]$", text) and len(sentences(text)) == 1:
+            findings.append(Finding(f"{place} {flag}", "help of one sentence ends with a period"))
+    return findings
+
+
 def documents() -> list[Path]:
     """Return the Markdown documents of the project."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -254,12 +288,16 @@ def modules() -> list[Path]:
 
 
 def main(names: list[str]) -> int:
-    paths = [Path(name).resolve() for name in names] or [*documents(), *modules()]
+    commands = [name for name in names or beambert.COMMANDS if name in beambert.COMMANDS]
+    paths = [Path(name).resolve() for name in names if name not in commands]
     findings = [
-        finding for path in paths for finding in (check_markdown if path.suffix == ".md" else check_python)(path)
+        finding
+        for path in (paths if names else [*documents(), *modules()])
+        for finding in (check_markdown if path.suffix == ".md" else check_python)(path)
     ]
+    findings += [finding for name in commands for finding in check_help(name)]
     print(*findings, sep="\n")
-    print(f"{len(findings)} findings in {len(paths)} files")
+    print(f"{len(findings)} findings")
     return 1 if findings else 0
 
 
