@@ -65,7 +65,7 @@ TERMS = {
     r"no matter|whatever": "regardless of",
     r"belongs? to whoever": "name who",
     r"needs? no more than": "needs at most",
-    r"is none|are none": "say what it is",
+    r"(?-i:is none|are none)": "say what it is",
     r"by itself alone|of its own accord": "on its own",
 }
 # Titles of the groups of flags in help.
@@ -76,6 +76,11 @@ GROUPS = {
     *("Google Cloud", "cluster"),
 }
 _TERMS = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in TERMS).replace(r" )\b", r" )"), re.IGNORECASE)
+
+
+# What a message has, and what a pattern, a style sheet or a list of codes has.
+_PROSE = re.compile(r"\b(?:the|of|and|with|not)\b")
+_DATA = re.compile(r"[|{\\]|\w:\w")
 
 
 class Finding(NamedTuple):
@@ -240,7 +245,7 @@ def check_python(path: Path) -> list[Finding]:
     for line, kind, text in visitor.found:
         prose = plain(re.sub(r"\s+", " ", text))
         findings += [Finding(f"{name}:{line}", f"{kind}: {problem}") for problem in wrong_terms(prose)]
-        if kind == "message":
+        if kind == "message" and _PROSE.search(prose) and not _DATA.search(text):
             findings += [Finding(f"{name}:{line}", f"{kind}: {problem}") for problem in long_sentences(prose)]
     for number, line in enumerate(source.splitlines(), 1):
         comment = re.match(r"\s*# (.*)|.*?\S  # (.*)", line)
@@ -259,7 +264,9 @@ def check_help(name: str) -> list[Finding]:
     if re.match(r"[A-Z]\w*[^s]s\b|From|The|A\b", description):
         findings.append(Finding(place, f"the summary is not imperative: {description[:40]}..."))
     sections = parser.sections()
-    findings += [Finding(place, f"a group of another name: {title}") for title in sections if title not in GROUPS]
+    findings += [
+        Finding(place, f"a group of another name: {title}") for title in sections if title.split(": ")[0] not in GROUPS
+    ]
     flags = [action for actions in sections.values() for action in actions]
     if not module.EXAMPLE:
         findings.append(Finding(place, "no example"))
