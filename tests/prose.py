@@ -195,12 +195,16 @@ def check_markdown(path: Path) -> list[Finding]:
 
 
 def wide_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield number and width of the lines that are too wide; tables, code, and a lone link or image may be."""
+    """Yield number and width of the lines that are too wide; tables, code, and a lone word, link or image may be."""
     fence = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
             fence = not fence
-        elif not fence and len(line) > MAX_COLUMNS and not re.match(r"\s*(?:\||<|(?:- )?!?\[[^\]]*\]\(\S+\)$)", line):
+        elif (
+            not fence
+            and len(line) > MAX_COLUMNS
+            and not re.match(r"\s*(?:\||<|\S+$|(?:- )?!?\[[^\]]*\]\(\S+\)$)", line)
+        ):
             yield number, len(line)
 
 
