@@ -1,7 +1,7 @@
-# `make demo` and `make test` are all a newcomer needs; both create .venv first.
+# Start with `make demo` and `make test`; both create .venv first.
 VENV := .venv
 BIN := $(VENV)/bin
-# What the benchmarks read.
+# Input of the benchmarks.
 DATA ?= ../shared/data
 
 # The first interpreter that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` overrides.
@@ -11,29 +11,29 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 .PHONY: help setup demo test test-slow test-parity check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
-	@echo "make demo    install into .venv, then build data, train a tiny BERT on it and fill masks (about 4 minutes)"
-	@echo "make test    lint, type-check and the whole test suite"
-	@echo "make test-slow     a mini pretrained and fine-tuned on real text (needs the data in $(DATA); under 20 minutes)"
-	@echo "make test-parity   our models beside those of transformers (installs PyTorch into .venv-parity: 3 GB to download)"
-	@echo "make fuzz    5,000 hostile inputs and flags over all commands; SEED=N draws others (about 15 minutes)"
-	@echo "make flink-up   a Flink cluster on this machine (needs Java 17, fetches 290 MB once); make flink-down ends it"
-	@echo "make chaos   100 disturbances of real processes (kills, full disks, changed files, two writers), results compared (about 25 minutes)"
-	@echo "make test-flink   the tests on a real Flink cluster alone; they are part of make test too"
-	@echo "make test-dataflow   beambert submit dataflow against a stand-in for Google Cloud, with more text than make test takes (some minutes)"
-	@echo "make setup   the environment alone"
-	@echo "make check   ruff, mypy and the import layers alone;  make format   let ruff rewrite"
+	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
+	@echo "make test    lint, type-check and run all tests"
+	@echo "make test-slow     pretrain and fine-tune a mini on real text in $(DATA) (under 20 minutes)"
+	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
+	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
+	@echo "make flink-up   start a Flink cluster on this machine (needs Java 17, downloads 290 MB once); make flink-down stops it"
+	@echo "make chaos   kill processes, fill disks and change files 100 times, and compare the results (about 25 minutes)"
+	@echo "make test-flink   run only the tests on a real Flink cluster, which are part of make test"
+	@echo "make test-dataflow   test beambert submit dataflow against a local stand-in with 20 MB of text (several minutes)"
+	@echo "make setup   install into .venv"
+	@echo "make check   run ruff, mypy and the test of import layers;  make format   format with ruff"
 	@echo "make docs    build the documentation site in docs/_build (a broken link or anchor is an error)"
-	@echo "make bench-tokenizer   speed beside tensorflow_text and Hugging Face, on the data in $(DATA)"
-	@echo "make bench-vocab   the vocabulary learner beside two others, on $(DATA) (about 8 minutes)"
+	@echo "make bench-tokenizer   tokenizer speed compared with tensorflow_text and Hugging Face, on $(DATA)"
+	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
-	@echo "make bench-wikipedia   words kept, markup left and speed on Wikipedia dumps in $(DATA)"
-	@echo "make bench-corpus   time and memory of beambert corpus as its input grows tenfold"
+	@echo "make bench-wikipedia   words kept, remaining markup and speed on Wikipedia dumps in $(DATA)"
+	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
-	@echo "make bench-features   speed of beambert features beside a plain loop, on sentences in $(DATA)"
-	@echo "make bench-input   examples a second from shards to parsed batches, beside plain tf.data, on $(DATA) (about 3 minutes)"
-	@echo "make bench-train   a training step beside KerasHub's and Hugging Face's (installs both into .venv-bench, 3 GB; 25 minutes)"
-	@echo "make bench-scale   what grows with the corpus: text, shuffle, buckets, job and manifests, runs of 10 to 156 MB (about 8 minutes)"
-	@echo "make lock    resolve requirements.lock anew from setup.py (needs uv)"
+	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
+	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 3 minutes)"
+	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
+	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
+	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
 setup: $(VENV)/.installed
@@ -51,19 +51,19 @@ $(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c
 demo: setup
 	$(BIN)/beambert demo
 
-# Two processes; the tests of one file stay together, which share what they built.
+# Two processes; tests of one file share fixtures and run in one process.
 test: setup check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The whole way on real text; too long for every change.
+# All steps on real text; too slow for every change.
 test-slow: setup
 	$(BIN)/python -m pytest -s tests/slow
 
-# CASES and SEED choose the cases; those that fail are printed with the folder in which they ran.
+# CASES and SEED select the cases; a failed case is printed with its directory.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),5000) --seed $(or $(SEED),1)
 
-# More: make chaos DISTURBANCES=500 SEED=2
+# For example: make chaos DISTURBANCES=500 SEED=2
 chaos: setup
 	$(BIN)/python -m tests.chaos --disturbances $(or $(DISTURBANCES),100) --seed $(or $(SEED),1)
 
@@ -77,12 +77,11 @@ flink-down: setup
 test-flink: setup
 	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/flink
 
-# With 20 MB of Wikipedia from bucket to bucket, which takes some minutes.
+# With 20 MB of Wikipedia from bucket to bucket (several minutes).
 test-dataflow: setup
 	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/dataflow/test_dataflow_large.py tests/deploy/dataflow/test_dataflow.py tests/deploy/dataflow/test_dataflow_graph.py tests/deploy/dataflow/test_dataflow_template.py tests/pipelines/io/test_cloud_storage.py
 
-# An environment of its own, so that nobody else carries PyTorch. Triton, which only a GPU needs, brings an LLVM that aborts
-# beside TensorFlow's.
+# A separate environment for PyTorch. Triton, which only a GPU needs, loads an LLVM that aborts next to TensorFlow's.
 test-parity: .venv-parity/.installed
 	.venv-parity/bin/python -m pytest -s tests/parity
 
@@ -111,7 +110,7 @@ docs: setup
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
-# The libraries it compares with log to stderr.
+# The other libraries log to stderr.
 bench-tokenizer: setup
 	@$(BIN)/python benchmarks/tokenization.py $(DATA) 2>/dev/null || \
 		$(BIN)/python benchmarks/tokenization.py $(DATA)
@@ -119,7 +118,7 @@ bench-tokenizer: setup
 bench-vocab: setup
 	$(BIN)/python benchmarks/vocabulary.py $(DATA)
 
-# Treebanks of Universal Dependencies, where they are at hand: make bench-segmentation TREEBANKS='*.conllu'
+# With treebanks of Universal Dependencies: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup
 	$(BIN)/python benchmarks/segmentation.py $(DATA) $(TREEBANKS)
 

@@ -1,4 +1,4 @@
-"""Share what every package uses: the command line, errors as one line, JSON with types, signals, the terminal.
+"""Shared utilities: command line, one-line errors, typed JSON, signals, terminal output.
 
-It depends on no other package of beambert.
+This package depends on no other package of beambert.
 """

@@ -1,7 +1,7 @@
 """Atomic writes of local files: a file is complete or absent, also after a power failure.
 
-`pipelines.io.atomic_files` does the same on any Beam filesystem, `pipelines.io.output_file` for the file of a flag,
-which is not replaced unless --overwrite is given. This file imports nothing but the standard library.
+`pipelines.io.atomic_files` does the same on any Beam filesystem, and `pipelines.io.output_file` for output files of
+flags, which are replaced only with --overwrite. This file imports only the standard library.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from typing import BinaryIO
 
 from beambert_common import file_errors
 
-# The temporary names of `open_atomic`.
+# Temporary names of `open_atomic`.
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.unfinished")
 
 
 def synchronize(path: Path) -> None:
-    """Wait until a file's content, or a directory's entries, are on the disk and outlast a power failure."""
+    """Flush a file's content, or a directory's entries, to the disk, so that they survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -30,13 +30,13 @@ def synchronize(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that gets its name when the body ends; what was there before stays until then.
+    """Open a temporary file that replaces `path` when the body ends.
 
-    Its temporary name is unique, so that two processes that write the same file never mix: the last one wins. The
-    kernel's lock on it, while it is written, distinguishes it from what a killed process left.
+    The temporary name is unique, so that concurrent writers of the same path do not interfere: the last one wins. A
+    file lock distinguishes a file that is being written from one that a killed process left.
 
     Raises:
-        FileError: it cannot be written; nothing is left of it.
+        FileError: the file cannot be written; the temporary file is removed.
     """
     with file_errors.writing(path):
         unfinished, opened = _new_file(path)
@@ -54,36 +54,36 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file atomically: it has the new content, or what was there before.
+    """Write a file atomically: it has either the new or the previous content.
 
     Raises:
-        FileError: it cannot be written; nothing is left of it.
+        FileError: the file cannot be written; the temporary file is removed.
     """
     with open_atomic(path) as file:
         file.write(content)
 
 
 def _new_file(path: Path) -> tuple[Path, BinaryIO]:
-    """Make and lock a file beside another, under a name of its own."""
+    """Create and lock a temporary file in the directory of `path`."""
     while True:
         unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:16]}.unfinished")
         file = unfinished.open("xb")
-        # Where the filesystem has no locks, nothing is taken for a leftover.
+        # On filesystems without locks, no file is treated as a leftover.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH)
-        # Before it was locked, another process may have taken it for a leftover.
+        # Another process may have removed it as a leftover before it was locked.
         if unfinished.exists() or not path.parent.is_dir():
             return unfinished, file
         file.close()
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove the files of `open_atomic` that killed processes left in a directory."""
+    """Remove temporary files of `open_atomic` that killed processes left in a directory."""
     if not directory.is_dir():
         return
     for path in directory.iterdir():
         if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             with contextlib.suppress(OSError), path.open("rb") as file:
-                # Fails while the file is written, and where the filesystem does not support it.
+                # Fails while the file is being written, and on filesystems without locks.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()

@@ -1,8 +1,8 @@
-"""Errors of the file system as one line: the file, the reason in words, and what to do.
+"""Format file system errors as one line: file, reason and remedy.
 
-Python, Beam, TensorFlow, safetensors and pyarrow report a full disk each in its own way: by the number of the error, by
-its name, or by a sentence. This file finds the number, names the user's file instead of a temporary one,
-and adds the remedy. It imports nothing but the standard library, so that every package may use it.
+Python, Beam, TensorFlow, safetensors and pyarrow report a full disk in different ways: by error number, by name, or in
+a sentence. This module extracts the error number, replaces temporary names by final ones, and adds a remedy. It imports
+only the standard library.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ _READABLE = "change its permissions, or give another file"
 
 
 class _Kind(NamedTuple):
-    """The words, remedy and kind of an error number.
+    """The reason and the remedies of an error number.
 
     Attributes:
-        words: the reason.
-        to_write: the remedy where a file was written, "" where the error cannot come from that.
-        to_read: the remedy where a file was read, "" where the error cannot come from that.
+        words: reason.
+        to_write: remedy after a write error; "" where writing cannot raise the error.
+        to_read: remedy after a read error; "" where reading cannot raise the error.
     """
 
     words: str
@@ -58,12 +58,12 @@ _KINDS = {
 }
 _MISSING = f"check the path, and if it was removed while the command ran, {AGAIN}"
 
-# How libraries write the number: Python, Rust (safetensors), Arrow, HDF5.
+# Formats of the number in messages of Python, Rust (safetensors), Arrow and HDF5.
 _NUMBER = re.compile(r"\[errno (\d{1,4})\]|\(os error (\d{1,4})\)|\berrno = (\d{1,4})", re.IGNORECASE)
 _NUMBERS_BY_WORDS = {
     os.strerror(number).lower(): number for number in (*_KINDS, errno.ENOENT) if number not in (errno.ENOMEM,)
 }
-# The text of an OSError of Python or Arrow; the reason ends where its file or the sentence around it begins.
+# Text of an OSError of Python or Arrow; the reason ends at the file name or the surrounding sentence.
 _PYTHON_TEXT = re.compile(
     r"\[errno (?P<number>\d{1,4})\] (?:[\w-]++(?:[ /][\w-]++)*+)?"
     r"(?:: (?P<quote>['\"])(?P<path>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P=quote))?"
@@ -71,26 +71,26 @@ _PYTHON_TEXT = re.compile(
     re.IGNORECASE,
 )
 _WORDS = re.compile("|".join(map(re.escape, sorted(_NUMBERS_BY_WORDS, key=len, reverse=True))), re.IGNORECASE)
-# A path in a library's message: in quotes, or an absolute one that ends before a colon or semicolon.
+# A path in a library's message: quoted, or an absolute path that ends before a colon or semicolon.
 _QUOTED_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'")
 _BARE_PATH = re.compile(r"(?:^|[\s(])(/[^\n;:]++)[;:]")
 
-# The names that files and directories of ours have until they are complete.
+# Temporary names of files and directories of beambert.
 _TEMPORARY = re.compile(
     r"\.(.+?)(?:\.[0-9a-f]{8,32})?\.unfinished(?:\.assets)?|(.+?)\.[0-9a-f]{32}\.tmp|(.+?)\.[0-9a-f]{8,32}\.unfinished"
 )
-# The folder that a checkpoint is written into, and what TensorFlow adds to a checkpoint's name.
+# Temporary directory of a checkpoint, and suffixes that TensorFlow adds to the name of a checkpoint.
 _TEMPORARY_FOLDER = ".unfinished"
 _TENSORFLOW_NAME = re.compile(r"(?:_temp|(?:\.data-\d{5}-of-\d{5})?\.tempstate\d+|\.index\.tempstate\d+)$")
 
 
 class FileError(OSError):
-    """An error of the file system whose text is one line: file, reason, remedy.
+    """A file system error whose text is one line: file, reason and remedy.
 
     Attributes:
-        errno: the number of the error.
-        strerror: the reason in words.
-        filename: the file, by its final name.
+        errno: error number.
+        strerror: reason.
+        filename: final name of the file.
     """
 
     def __init__(self, number: int, words: str, filename: str, text: str) -> None:
@@ -101,15 +101,15 @@ class FileError(OSError):
         return self._text
 
     def __reduce__(self) -> tuple[type["FileError"], tuple[int | None, str | None, str, str]]:
-        """Return what a worker process sends of it."""
+        """Return the state for pickling, with which worker processes send the error."""
         return type(self), (self.errno, self.strerror, self.filename, self._text)
 
 
 def errno_of(error: BaseException) -> int | None:
-    """Return the number of the error of the file system that an exception reports, None where it reports none.
+    """Return the file system error number of an exception; None for another exception.
 
     Args:
-        error: of Python, or of a library: then its text is searched.
+        error: an exception of Python, or of a library, whose text is searched.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
@@ -117,7 +117,7 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def errno_in(text: str) -> int | None:
-    """Return the number of the error of the file system in a message, None where it is missing."""
+    """Return the file system error number in a message; None otherwise."""
     match = _NUMBER.search(text)
     if match:
         return int(next(filter(None, match.groups())))
@@ -126,15 +126,15 @@ def errno_in(text: str) -> int | None:
 
 
 def cannot_write(number: int | None) -> bool:
-    """Return whether an error number says that a file cannot be written."""
+    """Return whether an error number means that a file cannot be written."""
     return number in (errno.EACCES, errno.EPERM) or (number in _KINDS and not _KINDS[number].to_read)
 
 
 def reason_of(error: BaseException | int) -> str:
-    """Return the reason in words, such as "no space left on device", without number and file.
+    """Return the reason of an error, such as "no space left on device", without number and file.
 
     Args:
-        error: an exception, or the number of an error.
+        error: an exception, or an error number.
     """
     number = error if isinstance(error, int) else errno_of(error)
     if number in _KINDS:
@@ -144,14 +144,14 @@ def reason_of(error: BaseException | int) -> str:
     if number is not None and isinstance(error, int | OSError):
         return os.strerror(number).lower()
     line = without_numbers((str(error).strip().splitlines() or [type(error).__name__])[0])
-    # TensorFlow names its operation and its device around the reason.
+    # TensorFlow adds its operation and device before and after the reason.
     return re.sub(r"^\{\{.{0,300}?\}\} ?| \[Op:\w+\]$", "", line)
 
 
 def without_numbers(text: str) -> str:
-    """Return a message with "[Errno 13] Permission denied: 'FILE'" in it replaced by the reason in words.
+    """Return a message with texts such as "[Errno 13] Permission denied: 'FILE'" replaced by the reason.
 
-    The file stays where the rest of the message does not name it.
+    The file name is kept unless the rest of the message contains it.
     """
 
     def words(match: re.Match[str]) -> str:
@@ -163,10 +163,10 @@ def without_numbers(text: str) -> str:
 
 
 def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
-    """Return what to do about an error.
+    """Return the remedy for an error.
 
     Args:
-        error: an exception, or the number of an error.
+        error: an exception, or an error number.
         writing: whether a file was written rather than read.
     """
     number = error if isinstance(error, int) else errno_of(error)
@@ -179,21 +179,21 @@ def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
 
 
 def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
-    """Return the line about a file that cannot be written.
+    """Return one line about a file that cannot be written.
 
     Args:
         path: the file, or a flag and its value; a temporary name is replaced by the final one.
-        error: an exception, or the number of an error.
+        error: an exception, or an error number.
     """
     return f"{without_temporary_suffix(path)} cannot be written ({reason_of(error)}); {remedy_of(error)}"
 
 
 def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
-    """Return the line about a file that cannot be read.
+    """Return one line about a file that cannot be read.
 
     Args:
         path: the file, or a flag and its value.
-        error: an exception, or the number of an error.
+        error: an exception, or an error number.
     """
     number = error if isinstance(error, int) else errno_of(error)
     if number == errno.ENOENT:
@@ -202,14 +202,14 @@ def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
 
 
 def line_of(error: BaseException, default: str = "") -> str | None:
-    """Return the line about an error of the file system that no code has described yet.
+    """Return one line about a file system error that has no message for the user yet.
 
     Args:
-        error: of Python or of a library.
-        default: the file or directory to name where the error names none, such as "--output DIR".
+        error: an exception of Python or of a library.
+        default: file or directory for an error without a path, such as "--output DIR".
 
     Returns:
-        None where it is another error.
+        The line, or None for another error.
     """
     if isinstance(error, FileError):
         return str(error)
@@ -229,10 +229,10 @@ def line_of(error: BaseException, default: str = "") -> str | None:
 
 
 def path_in(error: BaseException) -> str:
-    """Return the path that an exception names, or ""."""
+    """Return the path in an exception; "" otherwise."""
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return os.fsdecode(error.filename)
-    # The words of a library need not be those of one file; the first path is that of the operation.
+    # A message may contain several paths; the first one is that of the operation.
     text = str(error)
     for pattern in (_QUOTED_PATH, _BARE_PATH):
         for match in pattern.finditer(text):
@@ -242,7 +242,7 @@ def path_in(error: BaseException) -> str:
 
 
 def without_temporary_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the final path of a temporary file; another path as it is."""
+    """Return the final path of a temporary file; other paths are unchanged."""
     names = []
     for name in os.fspath(path).split("/"):
         if name == _TEMPORARY_FOLDER:
@@ -255,12 +255,12 @@ def without_temporary_suffix(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in an error of the file system that the body raises while it writes one.
+    """Convert file system errors of the body, which writes a file, to a `FileError` with the name of the file.
 
-    A missing file or directory is left to the caller, which may have seen it before.
+    Errors about a missing file or directory are raised unchanged, since the caller may know more.
 
     Args:
-        path: the file, by the name that it will have.
+        path: final path of the file.
 
     Raises:
         FileError: the file cannot be written.
@@ -271,7 +271,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
     except Exception as error:
         number = errno_of(error)
-        # What our own code raises is described already: a ValueError with a message for the user.
+        # Errors of beambert, such as a ValueError with a message for the user, are raised unchanged.
         if number in (None, errno.ENOENT) or (isinstance(error, ValueError) and not isinstance(error, OSError)):
             raise
         raise FileError(number, reason_of(number), without_temporary_suffix(path), write_line(path, number)) from error

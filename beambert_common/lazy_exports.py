@@ -1,4 +1,4 @@
-"""Export names from a package without importing their modules before a name is used (PEP 562)."""
+"""Lazy exports of a package: a module is imported when one of its names is first used (PEP 562)."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], An
     """Return the `__getattr__` of a package.
 
     Args:
-        package: the package's `__name__`.
-        modules: each exported name, and the module that defines it.
+        package: `__name__` of the package.
+        modules: defining module of each exported name.
     """
 
     def get_attribute(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Return beambert's version and requirements, and the line for a package that cannot be imported."""
+"""Version and requirements of beambert, and error messages for packages that cannot be imported."""
 
 import ast
 import functools
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The requirement that installs a module, where the module's name does not give it.
+# Requirement that installs a module, where it does not have the module's name.
 _INSTALLED_BY = {
     "google": "apache-beam[gcp]",
     "google.cloud.storage": "google-cloud-storage",
@@ -18,17 +18,17 @@ _INSTALLED_BY = {
     "packaging": "apache-beam",
 }
 _OURS = ("__main__", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
-_REPLACES = "to replace it by a version that beambert works with"
-# What a module within a namespace package that is not installed looks like to `from google.cloud import storage`.
+_REPLACES = "to install a version that beambert supports"
+# Error of `from google.cloud import storage` where the module of the namespace package is not installed.
 _FROM_NAMESPACE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)' \(unknown location\)")
 
 
 class Requirement(NamedTuple):
-    """A line of setup.py's lists.
+    """A requirement in setup.py.
 
     Attributes:
-        extra: the extra that it belongs to; "" for a base dependency.
-        name: normalized, with the extras of the other package: "apache-beam[gcp]".
+        extra: extra of the requirement; "" for a base dependency.
+        name: normalized name with extras, such as "apache-beam[gcp]".
     """
 
     extra: str
@@ -36,7 +36,7 @@ class Requirement(NamedTuple):
 
 
 def version() -> str:
-    """Return the version of the installed package, or of setup.py in a source tree without one."""
+    """Return the version of the installed package, or that of setup.py in a source tree."""
     try:
         return importlib.metadata.version("beambert")
     except importlib.metadata.PackageNotFoundError:
@@ -45,7 +45,7 @@ def version() -> str:
 
 @functools.cache
 def requirements() -> tuple[Requirement, ...]:
-    """Return what beambert requires, in the order of setup.py."""
+    """Return the requirements of beambert, in the order of setup.py."""
     try:
         lines = importlib.metadata.requires("beambert") or []
     except importlib.metadata.PackageNotFoundError:
@@ -60,10 +60,10 @@ def extras_of(module: str) -> list[str] | None:
     """Return the extras that install a module.
 
     Args:
-        module: with dots, such as "google.cloud.storage".
+        module: dotted name, such as "google.cloud.storage".
 
     Returns:
-        In the order of setup.py; empty for a base dependency; None where no requirement installs it.
+        The extras in the order of setup.py; empty for a base dependency; None where no requirement installs it.
     """
     name = requirement_name(module)
     extras = list(dict.fromkeys(extra for extra, required in requirements() if required == name))
@@ -73,7 +73,7 @@ def extras_of(module: str) -> list[str] | None:
 
 
 def requirement_name(module: str) -> str:
-    """Return the name of the requirement that installs a module, normalized."""
+    """Return the normalized name of the requirement that installs a module."""
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
         if (prefix := ".".join(parts[:length])) in _INSTALLED_BY:
@@ -85,7 +85,7 @@ def require_for(path: str) -> None:
     """Check that the package for a path's scheme is installed, without importing it.
 
     Raises:
-        ModuleNotFoundError: it is not.
+        ModuleNotFoundError: the package is not installed.
     """
     module = "google.cloud.storage"
     if path.startswith("gs://"):
@@ -98,15 +98,15 @@ def require_for(path: str) -> None:
 
 
 def import_failure(error: ImportError, preferred: str) -> str | None:
-    """Return the line for a package that is missing, incomplete or broken.
+    """Return one line for a package that is missing, incomplete or broken.
 
     Args:
-        error: what an import raised.
-        preferred: the extras of the command's kind, such as "data,gcp": named where one of them installs the package,
-            and where none is known to.
+        error: exception of the import.
+        preferred: extras of the command, such as "data,gcp", used where one of them installs the package or the extra
+            is unknown.
 
     Returns:
-        None where the module is beambert's own, which is no mistake of the user's.
+        The line, or None for a module of beambert, which is an internal error.
     """
     importer = _importer(error)
     match = _FROM_NAMESPACE.match(str(error))
@@ -137,7 +137,7 @@ def _broken(error: ImportError, package: str, preferred: str) -> str:
     while (cause := root.__cause__ or root.__context__) is not None:
         root = cause
     reason = (str(root).strip().splitlines() or [type(root).__name__])[0]
-    line = f"package {_with_version(package)} is installed and cannot be imported ({reason})"
+    line = f"package {_with_version(package)} is installed, but cannot be imported ({reason})"
     if reason.startswith("cannot import name"):
         return f"{line}; {_install(package, preferred, '--upgrade ')} {_REPLACES}"
     name = requirement_name(package).partition("[")[0]
@@ -153,7 +153,7 @@ def _install(module: str, preferred: str, flags: str = "") -> str:
 
 
 def _importer(error: BaseException) -> str:
-    """Return the package whose code ran the import that failed."""
+    """Return the package that contains the failed import."""
     name = ""
     trace = error.__traceback__
     while trace is not None:
@@ -191,7 +191,7 @@ def _requirement(line: str) -> Requirement:
 
 @functools.cache
 def _setup_arguments() -> dict[str, Any]:
-    """Return the literal arguments of `setup()` in the setup.py of this checkout; lists may be named."""
+    """Return the literal arguments of `setup()` in setup.py, with variables of lists resolved."""
     path = Path(__file__).parents[1] / "setup.py"
     if not path.is_file():
         return {}

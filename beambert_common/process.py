@@ -1,9 +1,9 @@
-"""The process of a command: Ctrl-C before the command runs and after it has ended, and the end of the process.
+"""The process of a command: Ctrl-C before and after the command runs, and the end of the process.
 
-Python handles none of these well. Ctrl-C while modules are imported shows a traceback, and a library may catch it;
-within a callback of the garbage collector it is printed and forgotten. When the interpreter is finalized, a thread of
-TensorFlow or gRPC that enters Python is stopped with the locks it holds. The process may then wait for it for ever. A
-thread that reads training data ahead is an example.
+Python's defaults are not sufficient. Ctrl-C during imports prints a traceback or is caught by a library, and in a
+callback of the garbage collector it is printed and ignored. When the interpreter is finalized, it stops threads of
+TensorFlow and gRPC that enter Python, with the locks they hold. The process may then hang, for example on a thread that
+prefetches training data.
 """
 
 import atexit
@@ -30,7 +30,7 @@ def is_command() -> bool:
 
 
 def begin_startup() -> None:
-    """Make Ctrl-C end the process with one line; nothing has been written yet. An ignored Ctrl-C stays ignored."""
+    """Make Ctrl-C end the process with one line, before anything is written. An ignored Ctrl-C stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
@@ -46,7 +46,7 @@ def end_startup() -> None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception is Ctrl-C that a library (pybind11, TensorFlow) has turned into another one."""
+    """Return whether an exception is a Ctrl-C that a library (pybind11, TensorFlow) has converted."""
     seen: set[int] = set()
     chain: BaseException | None = error
     while chain is not None and id(chain) not in seen:
@@ -58,23 +58,23 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def repeat_lost_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Repeat a Ctrl-C that came within a callback (of the garbage collector, a destructor), where Python drops it.
+    """Repeat a Ctrl-C that Python ignored in a callback of the garbage collector or a destructor.
 
     A hook for `sys.unraisablehook`.
     """
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return
-    # Not within this hook, where it would be dropped again.
+    # Not inside this hook, where it would be ignored again.
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     timer.daemon = True
     timer.start()
 
 
 def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
-    """Decorate a main function of argv: called without, as a console script is, it ends the process.
+    """Decorate a main function of argv: without arguments, as a console script, it ends the process.
 
-    The functions of `atexit` run and standard output is flushed, but the interpreter is not finalized.
+    The `atexit` functions run and standard output is flushed, but the interpreter is not finalized.
     """
 
     @functools.wraps(main)
@@ -90,7 +90,7 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         def leave_at_once(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
             leave()
 
-        # The first that is registered runs last.
+        # The first registered function runs last.
         atexit.register(leave)
         try:
             code = main(None)
@@ -106,7 +106,7 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
 
 
 def _flush(code: int) -> int:
-    """Flush the standard streams; return the exit code, 1 instead of 0 where output was lost."""
+    """Flush the standard streams; return the exit code, or 1 instead of 0 where output was lost."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,7 +1,7 @@
-"""Fields of a JSON file that an older version has under other names: read them, and name them in messages.
+"""Renamed fields of JSON files: read files of older versions, and use the old names in messages.
 
-A table says what was renamed: {"parts": "shards", "parts.*.bucket": "partition"} maps the path of a field in the older
-version to its last name now; `*` stands for every item of an array.
+A table such as {"parts": "shards", "parts.*.bucket": "partition"} maps the path of a field in the older version to its
+new name; `*` matches every item of an array.
 """
 
 import re
@@ -16,14 +16,14 @@ _SEPARATORS = re.compile(r"(\[\d+\]|\.)")
 
 
 def with_new_names(content: Any, names: Names) -> Any:
-    """Return a value of JSON's types with its fields renamed; the value itself stays as it is.
+    """Return a copy of a JSON value with its fields renamed.
 
     Args:
-        content: of a file of the older version.
-        names: the table of that version.
+        content: content of a file of the older version.
+        names: renaming table of that version.
 
     Raises:
-        JsonError: it is nested too deeply.
+        JsonError: the value is nested too deeply.
     """
     try:
         return _renamed(content, names, "")
@@ -31,18 +31,18 @@ def with_new_names(content: Any, names: Names) -> Any:
         raise JsonError("the JSON is nested too deeply") from error
 
 
-def _renamed(value: Any, names: Names, place: str) -> Any:
+def _renamed(value: Any, names: Names, prefix: str) -> Any:
     if isinstance(value, list):
-        return [_renamed(item, names, f"{place}*.") for item in value]
+        return [_renamed(item, names, f"{prefix}*.") for item in value]
     if not isinstance(value, dict):
         return value
-    fields = {key: _renamed(item, names, f"{place}{key}.") for key, item in value.items()}
-    kept = {key: item for key, item in fields.items() if place + key not in names}
-    return kept | {names[place + key]: item for key, item in fields.items() if place + key in names}
+    fields = {key: _renamed(item, names, f"{prefix}{key}.") for key, item in value.items()}
+    kept = {key: item for key, item in fields.items() if prefix + key not in names}
+    return kept | {names[prefix + key]: item for key, item in fields.items() if prefix + key in names}
 
 
 def inverse(names: Names) -> dict[str, str]:
-    """Return the table that renames the fields of the newer version back."""
+    """Return the inverse table, from new to old names."""
     return {_new_path(path, names): path.rpartition(".")[2] for path in names}
 
 
@@ -52,20 +52,20 @@ def _new_path(path: str, names: Names) -> str:
 
 
 def with_old_names(message: str, names: Names) -> str:
-    """Return the message of a JsonError, which begins with a path, with that path as the older file has it.
+    """Return the message of a JsonError, which starts with a path, with the old names in the path.
 
     Args:
-        message: about the content that `with_new_names` returned.
-        names: the table.
+        message: message about content of `with_new_names`.
+        names: renaming table.
     """
     old_names = inverse(names)
     path, blank, rest = message.partition(" ")
-    text = place = ""
+    text = prefix = ""
     for step in _SEPARATORS.split(path):
         if _SEPARATORS.fullmatch(step):
-            place += "." if step == "." else ".*"
+            prefix += "." if step == "." else ".*"
         else:
-            place += step
-            step = old_names.get(place, step)
+            prefix += step
+            step = old_names.get(prefix, step)
         text += step
     return f"{text}{blank}{rest}"

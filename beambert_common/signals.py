@@ -1,10 +1,9 @@
-"""Signals that end a process: handled for as long as a block runs, by one of a few policies.
+"""Handle signals that end a process, during a block, by one of several policies.
 
-`handled_signals` is what they share; `watched_signals` also acts while the main thread is in a call that does not end.
-The policies here are to interrupt as Ctrl-C does, and to clean up before the end. A training run, which saves a
-checkpoint first, has its own (`trainers.training.preemption`), and so has a request for a TPU
-(`deploy.tpu.interrupts`). What Ctrl-C does before and after a command is in `process.py`. This file imports nothing but
-the standard library.
+All policies use `handled_signals`; `watched_signals` also acts while the main thread is in a blocking call. The
+policies of this module interrupt like Ctrl-C, or clean up before the end. Training runs, which save a checkpoint
+first, and TPU requests have their own policies (`trainers.training.preemption`, `deploy.tpu.interrupts`). `process.py`
+handles Ctrl-C before and after a command. This file imports only the standard library.
 """
 
 import os
@@ -14,13 +13,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-# Supervisors such as `timeout` signal a process and then its group: one request arrives twice within this time.
+# Supervisors such as `timeout` signal a process and its group, so that a signal arrives twice within this time.
 REPEAT_SECONDS = 1.0
 Handler = Callable[[int, FrameType | None], object]
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
-# What to call before the end: the process that owns the files (a forked child owns none), and what removes them.
+# Clean-up functions, and the process that owns them; a forked child owns none.
 _CLEANUPS: list[tuple[int, Callable[[], None]]] = []
 _STOP = 0
 
@@ -29,18 +28,18 @@ _STOP = 0
 def handled_signals(
     numbers: Collection[int], handler: Handler, *, unless_handled: bool = False
 ) -> Iterator[tuple[int, ...]]:
-    """Handle signals by a function while the body runs, and as before afterwards.
+    """Install a signal handler for the duration of the body.
 
-    An ignored signal stays ignored, as SIGHUP under nohup. Outside the main thread, where Python takes no signals,
-    nothing is changed.
+    Ignored signals stay ignored, such as SIGHUP under nohup. Outside the main thread, where Python handles no signals,
+    nothing changes.
 
     Args:
-        numbers: of the signals.
-        handler: gets the number of a signal and the frame it interrupts.
-        unless_handled: leave a signal alone that something else handles.
+        numbers: signal numbers.
+        handler: function of the signal number and the interrupted frame.
+        unless_handled: whether to skip signals that have another handler.
 
     Yields:
-        The numbers of those that the function handles.
+        The numbers of the signals that the handler handles.
     """
     previous = {}
     if threading.current_thread() is threading.main_thread():
@@ -52,17 +51,17 @@ def handled_signals(
         yield tuple(previous)
     finally:
         for number, before in previous.items():
-            # What the body has installed for good stays; what was not installed by Python cannot be.
+            # Handlers that the body has installed permanently are kept; handlers from C cannot be restored.
             if signal.getsignal(number) is handler and before is not None:
                 signal.signal(number, before)
 
 
 @contextmanager
 def watched_signals(watch: Callable[[int], None]) -> Iterator[None]:
-    """Call a function in a thread with the number of every signal that Python handles, while the body runs.
+    """Call a function in a thread with the number of every signal that Python handles, for the duration of the body.
 
-    It is called when the signal arrives, even while the main thread is in a long call of TensorFlow or another compiled
-    library. No handler is called out of such a call. Outside the main thread nothing is watched.
+    It is called when the signal arrives, even while the main thread is in a long call of a compiled library such as
+    TensorFlow, during which no handler runs. Outside the main thread this has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -79,7 +78,7 @@ def watched_signals(watch: Callable[[int], None]) -> Iterator[None]:
 
     watcher = threading.Thread(target=read, daemon=True)
     watcher.start()
-    # The number of every signal is written there when it arrives, before Python looks at it.
+    # The kernel's signal handler writes the number of every signal to this file descriptor.
     previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
         yield
@@ -93,7 +92,7 @@ def watched_signals(watch: Callable[[int], None]) -> Iterator[None]:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP interrupt like Ctrl-C while the body runs."""
+    """Make SIGTERM and SIGHUP interrupt like Ctrl-C, for the duration of the body."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise KeyboardInterrupt
@@ -104,16 +103,16 @@ def interrupted_by_signals() -> Iterator[None]:
 
 @contextmanager
 def cleanup_on_signals(clean_up: Callable[[], None], numbers: Collection[int] = _ENDING) -> Iterator[tuple[int, ...]]:
-    """Call a function before a signal ends the process, while the body runs. It can be nested.
+    """Call a function before a signal ends the process, for the duration of the body. Calls can be nested.
 
-    A signal that something else handles is left alone.
+    Signals with another handler are skipped.
 
     Args:
-        clean_up: removes temporary files or releases a lock; its errors of the file system are ignored.
-        numbers: of the signals.
+        clean_up: function that removes temporary files or releases a lock; its file system errors are ignored.
+        numbers: signal numbers.
 
     Yields:
-        The numbers of those that this call handles; in a nested one those that the outer handles are not among them.
+        The numbers of the signals that this call handles, without those of an outer call.
     """
     entry = (os.getpid(), clean_up)
     _CLEANUPS.append(entry)
@@ -125,7 +124,7 @@ def cleanup_on_signals(clean_up: Callable[[], None], numbers: Collection[int] = 
 
 
 def clean_up_all() -> None:
-    """Call what `cleanup_on_signals` of this process was given, the last first."""
+    """Call the functions of `cleanup_on_signals` in this process, last one first."""
     for owner, clean_up in reversed(_CLEANUPS):
         if owner == os.getpid():
             with suppress(OSError):
@@ -133,14 +132,14 @@ def clean_up_all() -> None:
 
 
 def end_by_signal(number: int, _frame: FrameType | None) -> None:
-    """End the process as the signal does by itself, after cleaning up. The handler of `cleanup_on_signals`."""
+    """Clean up, then end the process with the default action of the signal. The handler of `cleanup_on_signals`."""
     clean_up_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def _reset_in_child() -> None:
-    """Give the signals their effect back in a forked child, which has nothing to clean up, and whose parent watches."""
+    """Restore the default signal actions in a forked child, which has nothing to clean up."""
     for number in _ENDING:
         if signal.getsignal(number) is end_by_signal:
             signal.set_wakeup_fd(-1)

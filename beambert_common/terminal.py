@@ -1,6 +1,6 @@
-"""Output for a terminal: lines without control characters, of bounded length, on streams that may be closed.
+"""Terminal output: lines without control characters, of bounded length, on streams that may be closed.
 
-It imports nothing but the standard library.
+This module imports only the standard library.
 """
 
 import contextlib
@@ -11,25 +11,25 @@ import sys
 from collections.abc import Iterator
 
 MAX_CHARACTERS = 400
-# The longest word or quoted value that is shown whole; the first that makes the line short enough is used.
+# Maximum lengths of a word; the first one that makes the line short enough is used.
 _WORD_LIMITS = (300, 200, 120, 80)
 _ELLIPSIS = "..."
-# What an error of a stream has for the name of its file.
+# File names in errors of the standard streams.
 _LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
-# Bytes of a name that is not UTF-8, as Python has them; half characters; control characters, C0 and C1, among them the
-# escape of terminals; separators of lines; marks that change the direction of what follows.
+# Surrogates, which represent bytes that are not UTF-8; control characters C0 and C1, which include the escape
+# character; line separators; and marks that change the text direction.
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Return a text with every character escaped that would change the terminal or cannot be encoded."""
+    """Return a text with control characters and characters that cannot be encoded escaped."""
     return _NOT_PRINTABLE.sub(_escaped, text)
 
 
 def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """Return a line of at most `limit` characters: long words lose their middle, then the line its own.
+    """Return a line of at most `limit` characters: the middle of long words is removed, then that of the line.
 
-    The flag and the file are named at the beginning of an error, the remedy at its end.
+    An error starts with the flag and the file, and ends with the remedy.
     """
     if len(text) <= limit:
         return text
@@ -41,7 +41,7 @@ def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
 
 
 def without_middle(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, with "..." in place of its middle."""
+    """Return a text of at most `limit` characters, with its middle replaced by "..."."""
     if len(text) <= limit:
         return text
     kept = limit - len(_ELLIPSIS)
@@ -49,12 +49,12 @@ def without_middle(text: str, limit: int) -> str:
 
 
 def line(text: str) -> str:
-    """Return a message as one line that a terminal can show."""
+    """Return a message as one printable line of bounded length."""
     return shortened(printable(text.strip()))
 
 
 def print_error(text: str) -> None:
-    """Print a line to stderr; ignore a stream that cannot be written."""
+    """Print a line to stderr; ignore errors of the stream."""
     try:
         print(line(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def print_error(text: str) -> None:
 
 
 class _Stream(io.TextIOWrapper):
-    """stdout or stderr, whose errors name it, and which escapes what its encoding lacks."""
+    """stdout or stderr with the name of the stream in its errors; characters that it cannot encode are escaped."""
 
     def __init__(self, stream: io.TextIOWrapper, label: str) -> None:
         super().__init__(
@@ -91,14 +91,14 @@ class _Stream(io.TextIOWrapper):
             raise
 
     def close(self) -> None:
-        """Write what is held; the file stays open for the stream that was there before, which owns it."""
+        """Flush the stream; the file stays open for the original stream, which owns it."""
         self.flush()
 
 
 def open_streams() -> None:
-    """Make the streams of this process usable: open the closed ones, and let the errors of the others name them.
+    """Open closed standard streams, and wrap the others so that their errors contain their name.
 
-    A closed stream has no descriptor, and the next file that is opened would take its place.
+    The next file that is opened would get the descriptor of a closed stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -113,12 +113,12 @@ def open_streams() -> None:
 
 
 def failed_stream(error: OSError) -> str:
-    """Return which of "stdout" and "stderr" could not be written, or "" where the error is another one."""
+    """Return "stdout" or "stderr" for a write error of that stream, "" for another error."""
     return next((name for name, label in _LABELS.items() if error.filename == label), "")
 
 
 def silence(name: str) -> None:
-    """Let what Python still holds of stdout or stderr, and what is written later, go nowhere."""
+    """Discard the buffered and future output of stdout or stderr."""
     try:
         descriptor = getattr(sys, name).fileno()
     except (OSError, ValueError, AttributeError):

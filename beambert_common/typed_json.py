@@ -1,7 +1,7 @@
-"""Decode the JSON files that beambert reads back, with types: manifests, records, configurations.
+"""Decode JSON files of beambert to typed values: manifests, records, configurations.
 
-The schema of a file is its dataclass or TypedDict; msgspec decodes it and checks every value. What does not fit is a
-`JsonError` that names the field and its value. The caller adds the file before it and the remedy after it.
+The schema of a file is a dataclass or TypedDict; msgspec decodes and validates every value. Invalid content raises a
+`JsonError` with the field and its value, to which the caller adds the file and the remedy.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ import msgspec
 T = TypeVar("T")
 
 MOST = 2**63 - 1
-# A count, a size in bytes or a position.
+# A count, a size in bytes or an offset.
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Number = int | float
 NonNegative = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-# A file in a directory of beambert's, in a folder of it or in none.
+# A relative path of at most one directory and a file name.
 RelativeName = Annotated[str, msgspec.Meta(pattern=r"^(?!\.\.?(/|$))[^/\\\x00]{1,200}(/(?!\.\.?$)[^/\\\x00]{1,200})?$")]
 
 _BOM = b"\xef\xbb\xbf"
@@ -33,7 +33,7 @@ _SHOWN_PATH = 120
 _NAMES = {"int": "an integer", "float": "a number", "str": "a string", "bool": "true or false", "null": "null"}
 _NAMES |= {"object": "an object", "array": "an array"}
 _ANY_KEY = "[...]"
-# More than Python converts.
+# More digits than Python converts.
 _MOST_DIGITS = 4300
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
@@ -43,8 +43,8 @@ class Header:
     """The fields that identify a manifest.
 
     Attributes:
-        format: name of the kind of file, such as "beambert-corpus".
-        format_version: of its fields.
+        format: format of the file, such as "beambert-corpus".
+        format_version: version of the format.
     """
 
     format: str = ""
@@ -52,21 +52,21 @@ class Header:
 
 
 class JsonError(ValueError):
-    """JSON that does not fit its schema; the message says which field, its value, and what it must be."""
+    """JSON does not match its schema; the message contains the field, its value and the requirement."""
 
 
 def decode(content: bytes, schema: type[T]) -> T:
-    """Return the value of a JSON text, decoded into a type; fields that the type does not have are skipped.
+    """Decode a JSON text to a type; fields that the type does not have are ignored.
 
     Args:
-        content: UTF-8, with or without a byte-order mark.
+        content: UTF-8 text, with or without a byte order mark.
         schema: a dataclass, TypedDict or any other type that msgspec decodes.
 
     Raises:
-        JsonError: the text is not JSON, has a field twice, or does not fit the type.
+        JsonError: the text is not JSON, has a duplicate field, or does not match the type.
     """
     value = _decoded(content, schema)
-    # msgspec takes the last of several fields with the same name.
+    # msgspec uses the last of several fields with the same name.
     try:
         json.loads(content.removeprefix(_BOM), object_pairs_hook=_unique)
     except JsonError:
@@ -76,13 +76,13 @@ def decode(content: bytes, schema: type[T]) -> T:
     except RecursionError as error:
         raise JsonError("the JSON is nested too deeply") from error
     except ValueError as error:
-        # In a field that the type does not have.
+        # Inside a field that the type does not have.
         raise JsonError(_bad_number(content) or f"not valid JSON ({error})") from error
     return value
 
 
 def header_of(content: bytes) -> Header:
-    """Return the header of a manifest; its other fields are skipped.
+    """Return the header of a manifest; other fields are ignored.
 
     Raises:
         JsonError: the text is not a JSON object.
@@ -107,43 +107,43 @@ def _decoded(content: bytes, schema: type[T]) -> T:
         raise JsonError("the JSON is nested too deeply") from error
 
 
-def require(value: object, schema: Any, place: str = "") -> None:
-    """Check a value of JSON's types against a type, where the value itself is used as it is.
+def require(value: object, schema: Any, prefix: str = "") -> None:
+    """Validate a JSON value against a type, without converting it.
 
     Args:
-        value, schema, place: as of `convert`.
+        value, schema, prefix: as for `convert`.
 
     Raises:
-        JsonError: the value does not fit.
+        JsonError: the value does not match.
     """
-    convert(value, schema, place)
+    convert(value, schema, prefix)
 
 
-def convert(value: object, schema: type[T], place: str = "") -> T:
-    """Return a value of JSON's types as a type.
+def convert(value: object, schema: type[T], prefix: str = "") -> T:
+    """Convert a JSON value to a type.
 
     Args:
-        value: what `decode` returned for a field of type Any.
+        value: result of `decode` for a field of type Any.
         schema: a dataclass, TypedDict or any other type that msgspec decodes.
-        place: path of the value in its file, such as "counts".
+        prefix: path of the value in its file, such as "counts".
 
     Raises:
-        JsonError: the value does not fit.
+        JsonError: the value does not match.
     """
     try:
         return msgspec.convert(value, schema)
     except msgspec.ValidationError as error:
-        raise JsonError(_problem(str(error), value, schema, place)) from error
+        raise JsonError(_problem(str(error), value, schema, prefix)) from error
     except RecursionError as error:
-        raise JsonError(f"{place or 'the JSON'} is nested too deeply") from error
+        raise JsonError(f"{prefix or 'the JSON'} is nested too deeply") from error
 
 
 def read(path: Path, schema: type[T]) -> T:
-    """Return the value in a local JSON file.
+    """Return the content of a local JSON file.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        JsonError: it cannot be read, is not JSON, or does not fit the type.
+        JsonError: the file cannot be read, is not JSON, or does not match the type.
     """
     try:
         content = path.read_bytes()
@@ -155,7 +155,7 @@ def read(path: Path, schema: type[T]) -> T:
 
 
 def shown(value: object) -> str:
-    """Return a value of JSON's types for an error message: short, on one line."""
+    """Return a JSON value for an error message: short, on one line."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -164,7 +164,7 @@ def shown(value: object) -> str:
 
 
 def shortened(text: str, length: int = _SHOWN_CHARACTERS) -> str:
-    """Return a text cut to a length, with its own length after it where it is longer."""
+    """Return a text truncated to a length, followed by its full length where it is longer."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
@@ -173,12 +173,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise JsonError(f"the field {shown(twice)} is there twice")
+        raise JsonError(f"the field {shown(twice)} occurs twice")
     return content
 
 
 def _untyped(content: bytes) -> Any:
-    """Return the value without a type, so that its fields can be shown; None where it has none."""
+    """Return the untyped value, to show its fields in errors; None where it cannot be decoded."""
     try:
         return msgspec.json.decode(content)
     except (ValueError, RecursionError):
@@ -186,7 +186,7 @@ def _untyped(content: bytes) -> Any:
 
 
 class _BadNumber(str):
-    """The text of a number that JSON does not have, or that is out of range."""
+    """The text of a number that is not valid JSON or is out of range."""
 
 
 def _number(text: str) -> float:
@@ -195,7 +195,7 @@ def _number(text: str) -> float:
 
 
 def _bad_number(content: bytes) -> str | None:
-    """Return an error for the first number that is NaN, infinite or of thousands of digits; None if there is none."""
+    """Return an error for the first number that is NaN, infinite or too long; None otherwise."""
     try:
         value = json.loads(
             content,
@@ -223,13 +223,13 @@ def _bad_numbers(value: Any, steps: list[Any]) -> Iterator[tuple[list[Any], str]
                 yield from _bad_numbers(item, [*steps, step])
 
 
-def _problem(message: str, value: Any, schema: Any, place: str = "") -> str:
-    """Return an error of msgspec with the path and the value of the field."""
+def _problem(message: str, value: Any, schema: Any, prefix: str = "") -> str:
+    """Return the message of a msgspec error with the path and the value of the field."""
     reason, _, path = message.partition(" - at `")
     steps = _steps(path.removesuffix("`"))
     if None in steps and value is not None:
         steps = _with_keys(value, steps, schema, message)
-    field = _joined(place, steps)
+    field = _joined(prefix, steps)
     if missing := re.fullmatch(r"Object missing required field `(.*)`", reason):
         return f"{_joined(field, [missing[1]])} is missing"
     name = shortened(field, _SHOWN_PATH) or "the content"
@@ -252,15 +252,15 @@ _NOTHING = object()
 
 
 def _steps(path: str) -> list[str | int | None]:
-    """Return the keys and indices of a path such as `$.parts[3].bytes`; None for a key that it does not name."""
+    """Return the keys and indices of a path such as `$.parts[3].bytes`; None for a key that it does not contain."""
     steps: list[str | int | None] = []
     for name, index, _ in _STEP.findall(path):
         steps.append(name or (int(index) if index else None))
     return steps
 
 
-def _joined(place: str, steps: list[Any]) -> str:
-    text = place
+def _joined(prefix: str, steps: list[Any]) -> str:
+    text = prefix
     for step in steps:
         if isinstance(step, int):
             text += f"[{step}]"
@@ -271,7 +271,7 @@ def _joined(place: str, steps: list[Any]) -> str:
 
 
 def _with_keys(value: Any, steps: list[str | int | None], schema: Any, message: str) -> list[str | int | None]:
-    """Return the path of an error with its keys: each is tried alone, until the error is the same."""
+    """Return the path of an error with its keys, found by validating each field separately."""
     named = list(steps)
     for number, step in enumerate(named):
         if step is not None:
@@ -297,7 +297,7 @@ def _error_of(value: Any, schema: Any) -> str:
 
 
 def _with_only(value: Any, steps: list[Any], key: str) -> Any:
-    """Return a value in which the object at a path has one of its fields alone."""
+    """Return a value in which the object at a path has only one of its fields."""
     if not steps:
         return {key: value[key]}
     changed = _with_only(value[steps[0]], steps[1:], key)

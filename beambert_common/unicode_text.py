@@ -1,11 +1,11 @@
-"""Text with characters that files or terminals cannot hold."""
+"""Replace characters that cannot be written to files or terminals."""
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text with "?" for each lone surrogate: JSON can write one, but UTF-8 has none."""
+    """Return a text with "?" for each lone surrogate, which JSON can contain but UTF-8 cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Return a text with `\uXXXX` for each character that is not printable."""
+    r"""Return a text with `\uXXXX` for each unprintable character."""
     return "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)

@@ -1,9 +1,9 @@
-"""Time and memory of `beambert corpus` on 60 MB of English Wikipedia and on ten times as much.
+"""Measure time and memory of `beambert corpus` on 60 and 600 MB of English Wikipedia.
 
     make bench-corpus
     python benchmarks/corpus.py ../shared/data
 
-Memory is the proportional set size of the command and its children, looked at five times a second.
+Memory is the proportional set size of the command and its children, sampled five times per second.
 """
 
 import bz2
@@ -21,7 +21,7 @@ _DOCUMENT = re.compile(r'<doc [^>]*title="([^"]*)"[^>]*>\n(.*?)</doc>', re.DOTAL
 
 
 def write_copies(data: Path, folder: Path) -> None:
-    """A file of JSON lines a copy; a line of its own in each document keeps copies from being equal."""
+    """Write one JSON Lines file per copy; an added line in each document keeps copies from being duplicates."""
     texts = [
         match.groups()
         for path in sorted(data.glob("wiki-extracted/*.bz2"))
@@ -35,7 +35,7 @@ def write_copies(data: Path, folder: Path) -> None:
 
 
 def memory(process: int) -> int:
-    """Bytes of a process and its descendants, pages shared with others counted in part."""
+    """Return the proportional set size of a process and its descendants in bytes."""
     try:
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
         own = sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
@@ -47,7 +47,7 @@ def memory(process: int) -> int:
 
 
 def run_command(command: str, *flags: object) -> tuple[float, float, int]:
-    """Runs a command of beambert's: (CPU seconds, seconds, peak bytes of it and its children)."""
+    """Run a beambert command; return CPU seconds, seconds, and peak bytes of it and its children."""
     start, before = time.monotonic(), os.times()
     argv = [sys.executable, "-m", "beambert", command, *map(str, flags)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
@@ -63,7 +63,7 @@ def run_command(command: str, *flags: object) -> tuple[float, float, int]:
 
 
 def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> None:
-    """Prints a row."""
+    """Print the row of one measurement."""
     flags = ("--input", pattern, "--output", output, "--vocab_file", vocab_file, "--direct_num_workers", workers)
     cpu, seconds, peak = run_command("corpus", *flags)
     counts = json.loads((output / "corpus.json").read_text())["counts"]

@@ -1,10 +1,10 @@
-"""Speed of `beambert features` beside a plain loop that does what the released extract_features.py does.
+"""Measure the speed of `beambert features` against a plain loop like the released extract_features.py.
 
-The released script runs under TensorFlow 1 alone. The loop stands in for it: texts one by one through the tokenizer,
-all of them padded to max_seq_length, batches of 32, then each value by itself through Python's `round` and each line
-through `json.dumps`. It has the same model, in the same compiled function, as `beambert features`.
+The released script requires TensorFlow 1. The loop replaces it: it tokenizes texts one by one, pads all of them to
+max_seq_length, uses batches of 32, rounds each value with Python's `round` and writes each line with `json.dumps`.
+It runs the same model in the same compiled function as `beambert features`.
 
-Prints a table of seconds and ratios; a run of each first, so that nothing is measured that happens once.
+The script prints a table of seconds and ratios. A warm-up run comes first, so one-time costs are excluded.
 """
 
 import json
@@ -37,7 +37,7 @@ PAIRS = 100
 
 
 def write_model(directory: Path, vocabulary: Path, size: str) -> None:
-    """A released-like model with random weights."""
+    """Write a model in the released layout with random weights."""
     config = BertConfig.preset(size, vocab_size=len(vocabulary.read_text(encoding="utf-8").splitlines()))
     keras.utils.set_random_seed(0)
     values = {name: value.numpy() for name, value in variables_by_tf1_name(BertForPretraining(config)).items()}
@@ -48,7 +48,7 @@ def write_model(directory: Path, vocabulary: Path, size: str) -> None:
 
 
 def plain(extractor: FeatureExtractor, lines: list[str], output: Path) -> None:
-    """What the released script does, as a loop."""
+    """Extract features as the released script does, in a loop."""
     pieces = extractor.vocabulary.tokens
     examples = [extractor.tokenizer.encode(*split_pair(line), LENGTH) for line in lines]
     with output.open("w", encoding="utf-8") as file:
@@ -71,20 +71,20 @@ def plain(extractor: FeatureExtractor, lines: list[str], output: Path) -> None:
 
 
 def ours(extractor: FeatureExtractor, lines: list[str], output: Path) -> None:
-    """What `beambert features` does, its start left out."""
+    """Extract features as `beambert features` does, without its start-up."""
     with FeatureWriter(output, output.suffix[1:], extractor.layout) as writer:
         for features in extractor.extract(lines):
             writer.write(features)
 
 
 def computed(extractor: FeatureExtractor, lines: list[str], _: Path) -> None:
-    """The same without a file."""
+    """Compute the features without writing a file."""
     for _features in extractor.extract(lines):
         pass
 
 
 def seconds(run: Callable[[FeatureExtractor, list[str], Path], None], *args: object) -> float:
-    """Of the faster of two runs."""
+    """Return the seconds of the faster of two runs."""
     times = []
     for _ in range(2):
         start = time.perf_counter()
@@ -94,7 +94,7 @@ def seconds(run: Callable[[FeatureExtractor, list[str], Path], None], *args: obj
 
 
 def main() -> None:
-    """Measures the models named after the folder of data; mini and small if none is."""
+    """Measure the models named after the data folder (default: mini and small)."""
     data, sizes = Path(sys.argv[1]), sys.argv[2:] or ["mini", "small"]
     table = (data / "glue/MRPC/dev.tsv").read_text(encoding="utf-8-sig")
     rows = table.splitlines()[1 : PAIRS + 1]
@@ -107,13 +107,13 @@ def main() -> None:
             tokens = sum(len(features.input_ids) for features in extractor.extract(lines))
             plain(extractor, lines[:BATCH_SIZE], Path(folder) / "warm.jsonl")
             base = seconds(plain, extractor, lines, Path(folder) / "plain.jsonl")
-            print(f"\nBERT {size}: {tokens / len(lines):.0f} tokens a text")
+            print(f"\nBERT {size}: {tokens / len(lines):.0f} tokens per text")
             print(f"{'plain loop, JSON lines':<28}{base:7.2f} s")
             for kind in FORMATS:
                 taken = seconds(ours, extractor, lines, Path(folder) / f"ours.{kind}")
                 print(f"{f'beambert features, {kind}':<28}{taken:7.2f} s   {base / taken:5.1f} times as fast")
             taken = seconds(computed, extractor, lines, Path(folder))
-            print(f"{'  of which the model':<28}{taken:7.2f} s")
+            print(f"{'  model only':<28}{taken:7.2f} s")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""How fast the trainer's input is: examples a second from shards to parsed batches, beside plain tf.data.
+"""Measure the trainer's input pipeline in examples per second, from shards to parsed batches, against plain tf.data.
 
-The base is what a user of TensorFlow alone would write: TFRecordDataset, batch, parse_example, prefetch, no shuffling,
-no random access, no resume. It reads one file after the other, as records of one file stand in order anyway. Both read
-the same shards, whole, from the page cache; masks are drawn by ours alone. Seconds are CPU seconds of all threads,
-which other processes on the machine change little, and those of the clock.
+The baseline uses TensorFlow alone: TFRecordDataset, batch, parse_example, prefetch; no shuffling, no random access, no
+resuming. It reads one file after the other. Both read the same complete shards from the page cache; only beambert
+draws masks. Seconds are CPU seconds of all threads, which other processes barely change, and wall-clock seconds.
 """
 
 import os
@@ -35,7 +34,7 @@ KINDS = {
 
 
 def build(data: Path, output: Path, flags: list[str]) -> None:
-    """10 MB of Wikipedia to shards of rows of 128."""
+    """Build shards of 128 positions from 10 MB of Wikipedia."""
     source = data / "wiki-extracted/enwiki-2015-00.bz2"
     command = [sys.executable, "beambert.py", "build", "--input", str(source), "--output", str(output), *flags]
     subprocess.run(
@@ -46,7 +45,7 @@ def build(data: Path, output: Path, flags: list[str]) -> None:
 
 
 def plain(directory: Path, dataset: Dataset, batch_size: int, updates: int) -> tf.data.Dataset:
-    """The same records by TensorFlow alone."""
+    """Read the records with TensorFlow alone."""
     paths = [str(directory / shard.name) for shard in dataset.shards_of("train")]
     records = tf.data.TFRecordDataset(paths, "GZIP" if dataset.compression == "gzip" else "").repeat()
     parse = parser(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
@@ -55,14 +54,14 @@ def plain(directory: Path, dataset: Dataset, batch_size: int, updates: int) -> t
 
 
 def ours(directory: Path, dataset: Dataset, batch_size: int, updates: int) -> tf.data.Dataset:
-    """What the trainer reads."""
+    """Read the records as the trainer does."""
     return train_batches(directory, dataset, [Stage(0, batch_size, 0, updates, 0)], 0, seed=1)
 
 
 def seconds(
     make: Callable[[Path, Dataset, int, int], tf.data.Dataset], directory: Path, dataset: Dataset, batch_size: int
 ) -> tuple[float, float]:
-    """CPU and clock microseconds an example, over three passes over the data, the first of which does not count."""
+    """Return CPU and wall-clock microseconds per example, the minimum of two epochs after a warm-up epoch."""
     updates = dataset.num_examples("train") // batch_size
     times = []
     for _ in range(3):
@@ -76,7 +75,7 @@ def seconds(
 
 
 def main() -> None:
-    """Measures every kind of dataset, built from the folder of data."""
+    """Measure every kind of dataset, built from the data folder."""
     data = Path(sys.argv[1])
     print(f"{os.cpu_count()} cores; rows of 128 positions, 20 predictions")
     print(f"{'':<16}{'batch':>6}{'plain tf.data':>30}{'beambert':>30}")

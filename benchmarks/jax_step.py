@@ -1,16 +1,16 @@
-"""Speed of a pretraining step under JAX, for an accelerator that has JAX and no TensorFlow: sequences/s and MFU.
+"""Measure a pretraining step on the JAX backend, for accelerators without TensorFlow: sequences/s and MFU.
 
-The model is that of `beambert pretrain`, under Keras's JAX backend, with dropout, both losses, clipping and BERT's own
-optimizer, all in one compiled function that writes over its arguments. Rows and weights are random.
+The model is that of `beambert pretrain` on Keras's JAX backend, with dropout, both losses, clipping and BERT's
+optimizer, in one compiled function that donates its arguments. Examples and weights are random.
 
     PYTHONPATH=. python benchmarks/jax_step.py --model base --batch_size 256
     PYTHONPATH=. python benchmarks/jax_step.py --model base --batch_size 256 --attention_dropout 0
 
-Attention without dropout runs in cuDNN's fused kernel on a GPU, attention with dropout does not: Keras hands no dropout
-to it. MFU is the share of the device's published peak that the FLOPs of the model (`bert_model/size.py`) come to; the
-second share leaves out the positions that the last layer does not compute.
+On a GPU, attention without dropout uses cuDNN's fused kernel. Attention with dropout does not, because Keras does not
+pass dropout to it. MFU is the model's FLOPs (`bert_model/size.py`) divided by the device's published peak. The second
+figure excludes positions that the last layer does not compute.
 
-It never imports TensorFlow. --help lists the flags.
+The script never imports TensorFlow. --help lists the flags.
 """
 
 import argparse
@@ -36,7 +36,7 @@ State = tuple[Arrays, Arrays, Arrays]
 
 
 def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
-    """Weights by TF1 name, the same under every backend; as at the start of training, but for the cut of the normal."""
+    """Return weights by TF1 name, equal on every backend: a normal initialization without truncation."""
     generator = np.random.default_rng(0)
     weights = {}
     for name in variable_names(config):
@@ -48,7 +48,7 @@ def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
 
 
 def bert_adam(state: State, gradients: Arrays, rate: float) -> State:
-    """BERT's update of weights and slots, after clipping, as `trainers/optimization/optimizers.py` describes it.
+    """Update weights and slots after clipping, as in `trainers/optimization/optimizers.py`.
 
     Args:
         state: weights, m and v, by TF1 name.
@@ -73,7 +73,7 @@ def bert_adam(state: State, gradients: Arrays, rate: float) -> State:
 
 
 def make_step(config: BertConfig, precision: str, with_dropout: bool) -> tuple[Callable[..., tuple[State, Any]], State]:
-    """The compiled step, from (state, number of the step, features) to (state, loss), and the first state."""
+    """Return the compiled step, (state, step number, features) to (state, loss), and the initial state."""
     import jax
     import jax.numpy as jnp
     import keras
@@ -93,7 +93,7 @@ def make_step(config: BertConfig, precision: str, with_dropout: bool) -> tuple[C
         logits, _ = model.stateless_call(values, [], features, seed=seed)
         return pretraining_losses(logits, features).total
 
-    # The state is handed over and written over: it is not there twice.
+    # The state is donated, so memory has one copy of it.
     @functools.partial(jax.jit, donate_argnums=0)
     def step(state: State, number: Any, features: Mapping[str, Any]) -> tuple[State, Any]:
         seed = jnp.stack([number, 0]) if with_dropout else None
@@ -107,7 +107,7 @@ def make_step(config: BertConfig, precision: str, with_dropout: bool) -> tuple[C
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Reads the flags."""
+    """Parse the flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(PRESETS), default="base")
     parser.add_argument("--vocab_size", type=int, default=30_522)
@@ -115,16 +115,22 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--max_predictions_per_seq", type=int, default=20)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
-    parser.add_argument("--dropout", type=float, default=0.1, help="of hidden states (default: %(default)s)")
-    parser.add_argument("--attention_dropout", type=float, help="of attention probabilities (default: as --dropout)")
-    parser.add_argument("--steps", type=int, default=50, help="that are timed (default: %(default)s)")
-    parser.add_argument("--warm_up_steps", type=int, default=5, help="before them (default: %(default)s)")
-    parser.add_argument("--peak_tflops", type=float, help="of the device (default: its maker's figure, where known)")
+    parser.add_argument("--dropout", type=float, default=0.1, help="dropout of hidden states (default: %(default)s)")
+    parser.add_argument(
+        "--attention_dropout", type=float, help="dropout of attention probabilities (default: --dropout)"
+    )
+    parser.add_argument("--steps", type=int, default=50, help="timed steps (default: %(default)s)")
+    parser.add_argument(
+        "--warm_up_steps", type=int, default=5, help="steps before the timed ones (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--peak_tflops", type=float, help="peak TFLOP/s of the device (default: its published figure, where known)"
+    )
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure the step and print the results."""
     options = parse(sys.argv[1:])
     os.environ["KERAS_BACKEND"] = "jax"
     import jax
@@ -158,16 +164,16 @@ def main() -> None:
     a_token = training_flops_per_token(config, length, predictions)
     made = a_token - skipped_training_flops_per_token(config, length, predictions)
     print(f"{device.device_kind}, JAX {jax.__version__}, BERT {options.model}, {options.precision}")
-    print(f"batch {batch_size} x {length}, {predictions} predictions, {options.vocab_size:,} pieces, ", end="")
-    print(f"dropout {config.hidden_dropout_prob:g}, of attention {config.attention_probs_dropout_prob:g}")
+    print(f"batch {batch_size} x {length}, {predictions} predictions, {options.vocab_size:,} tokens, ", end="")
+    print(f"dropout {config.hidden_dropout_prob:g}, attention dropout {config.attention_probs_dropout_prob:g}")
     print(f"start and first {options.warm_up_steps} steps {start - begin:.1f} s")
-    print(f"loss {float(losses[0]):.6f} at first, {float(losses[-1]):.6f} after {len(losses) - 1} updates")
-    print(f"{rate:.1f} sequences/s, {1000 * batch_size / rate:.1f} ms a step")
+    print(f"loss {float(losses[0]):.6f} at first, {float(losses[-1]):.6f} after {len(losses) - 1} steps")
+    print(f"{rate:.1f} sequences/s, {1000 * batch_size / rate:.1f} ms per step")
     peak = options.peak_tflops * 1e12 if options.peak_tflops else peak_flops(device.device_kind, options.precision)
     share = f"; MFU {rate * length * a_token / peak:.1%}, {rate * length * made / peak:.1%}" if peak else ""
     print(f"{rate * length * a_token / 1e12:.3f} TFLOP/s, {rate * length * made / 1e12:.3f} of them computed{share}")
     if not peak:
-        print("MFU unknown: the peak of this device is not listed, give --peak_tflops")
+        print("unknown MFU: the peak of this device is not listed; give --peak_tflops")
 
 
 if __name__ == "__main__":

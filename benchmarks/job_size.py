@@ -1,4 +1,4 @@
-"""Sizes of what a large corpus adds to a job and its manifests: the steps `graph` and `manifests` of `scale.py`."""
+"""Measure the size of jobs and manifests of a large corpus: the steps `graph` and `manifests` of `scale.py`."""
 
 import dataclasses
 import hashlib
@@ -21,7 +21,7 @@ from pipelines.instances.options import PretrainingDataOptions
 
 
 def measure_graph(options: CorpusOptions) -> None:
-    """Print the bytes of the pipelines that are sent to a cluster, by number of files and of parts.
+    """Print the bytes of the pipelines submitted to a cluster, by number of files and corpus shards.
 
     Args:
         options: of the corpus job.

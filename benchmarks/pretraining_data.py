@@ -1,11 +1,10 @@
-"""Pretraining examples of English Wikipedia: CPU time by stage and of whole commands, memory, and what a second process
-gains.
+"""Measure pretraining data of English Wikipedia: CPU time by stage and command, memory, speed-up of two processes.
 
     make bench-data
     python benchmarks/pretraining_data.py ../shared/data
 
-Times are CPU seconds, user and system, of every process, so that they also hold on a machine that has other work to do.
-Memory is the proportional set size of a command and its children, looked at four times a second.
+Times are CPU seconds (user and system) of all processes, so other load on the machine hardly changes them. Memory is
+the proportional set size of a command and its children, sampled four times per second.
 """
 
 import dataclasses
@@ -31,18 +30,18 @@ from pipelines.examples.work_items import WorkItem
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io import atomic_files
 
-# google-research/bert's create_pretraining_data.py on the same text and with the same options, start-up left out.
+# google-research/bert's create_pretraining_data.py on the same text with the same options, without start-up.
 REFERENCE_CPU_SECONDS_A_MB = 3.7
 MOST_CPU_SECONDS_A_MB = REFERENCE_CPU_SECONDS_A_MB / 20
 MOST_CPU_SECONDS_OF_BUILD = 45.0
 DUPE_FACTOR = 5
-# A job long enough for the start of worker processes not to decide.
+# Long enough that the start of worker processes has little effect.
 DUPE_FACTOR_OF_SCALING = 80
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def time_stages(corpus_directory: Path, output: Path) -> None:
-    """Prints a row for each stage of job 2, run in this process. Nested calls count for the inner stage."""
+    """Print a row per stage of job 2, run in this process; nested calls count for the inner stage."""
     spent: Counter[str] = Counter()
     running: list[str] = []
     last = time.process_time()
@@ -105,7 +104,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
 
 @dataclasses.dataclass
 class Cost:
-    """What a command took: CPU seconds of all its processes and of each, seconds on the clock, bytes of memory."""
+    """Cost of a command: CPU seconds of all processes and of each, wall-clock seconds, bytes of memory."""
 
     cpu: float
     of_processes: list[float]
@@ -114,12 +113,12 @@ class Cost:
 
     @property
     def longest(self) -> float:
-        """CPU seconds of the first process and the busiest of its children: no machine ends sooner than it needs."""
+        """Return the CPU seconds of the first process plus its busiest child, a lower bound of the wall-clock time."""
         return self.of_processes[0] + max(self.of_processes[1:], default=0.0)
 
 
 def tree(process: int) -> list[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     try:
         tasks = list(Path(f"/proc/{process}/task").iterdir())
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
@@ -129,7 +128,7 @@ def tree(process: int) -> list[int]:
 
 
 def cpu_of(process: int) -> float:
-    """CPU seconds of one process so far, 0 if it is gone."""
+    """Return the CPU seconds of a process so far, 0 after its end."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -138,7 +137,7 @@ def cpu_of(process: int) -> float:
 
 
 def run(*argv: object) -> Cost:
-    """Runs a command of beambert and measures it."""
+    """Run a beambert command and measure it."""
     start, before = time.monotonic(), os.times()
     peak, busy = 0, {}
     command = [sys.executable, "-m", "beambert", *map(str, argv)]
@@ -188,7 +187,7 @@ def main(data: Path) -> None:
             f"{REFERENCE_CPU_SECONDS_A_MB / slope:.0f} times less than google-research/bert's "
             f"{REFERENCE_CPU_SECONDS_A_MB}"
         )
-        print(f"build: {build.cpu:.1f} CPU s in all (at most {MOST_CPU_SECONDS_OF_BUILD:.0f})")
+        print(f"build: {build.cpu:.1f} CPU s (at most {MOST_CPU_SECONDS_OF_BUILD:.0f})")
 
         print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} copies")
         found = []

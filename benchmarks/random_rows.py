@@ -1,19 +1,19 @@
-"""The rows that training steps are timed on: full of random pieces, masked as the released BERT's data is."""
+"""Make random examples for timing training steps, masked as the released BERT's data is."""
 
 import numpy as np
 
 
 def random_features(vocab_size: int, batch_size: int, length: int, predictions: int) -> dict[str, np.ndarray]:
-    """A batch of two segments a row, the same at every call.
+    """Return a batch of examples with two segments each, equal at every call.
 
     Args:
-        vocab_size: number of pieces.
-        batch_size: rows, B.
-        length: positions of a row, S.
-        predictions: masked positions of a row, P.
+        vocab_size: number of tokens in the vocabulary.
+        batch_size: number of sequences, B.
+        length: positions of a sequence, S.
+        predictions: masked positions of a sequence, P.
 
     Returns:
-        The seven features of the released code: [B, S], [B, P] and [B, 1], int32, masked_lm_weights float32.
+        The seven features of the released code: [B, S], [B, P] and [B, 1], int32; masked_lm_weights float32.
     """
     generator = np.random.default_rng(0)
     positions = np.stack([generator.permutation(length)[:predictions] for _ in range(batch_size)])

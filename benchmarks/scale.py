@@ -1,12 +1,12 @@
-"""What grows when the corpus grows: the figures that `beambert plan` reckons with and docs/SCALE.md shows.
+"""Measure the quantities that grow with the corpus, for `beambert plan` and docs/benchmarks/scale.md.
 
     make bench-scale
     python benchmarks/scale.py ../shared/data [text] [blocks] [partitions] [graph] [manifests] [table] [runs]
 
-`text`: lengths of documents and sentences, pieces a word by size of vocabulary. `blocks`: bytes through the shuffle by
-number of partitions. `partitions`: the largest one, simulated. `graph`: bytes of the job that is sent to a cluster.
-`manifests`: corpus.json and dataset.json of 1 TB. `table`: what `beambert plan` says, from 10 MB to 10 TB. `runs`: both
-jobs on 10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
+`text`: lengths of documents and sentences, tokens per word by vocabulary size. `blocks`: bytes shuffled by number of
+partitions. `partitions`: the largest partition, simulated. `graph`: bytes of the request to a cluster. `manifests`:
+corpus.json and dataset.json of 1 TB. `table`: estimates of `beambert plan`, from 10 MB to 10 TB. `runs`: both jobs on
+10, 40 and 160 MB, time and memory (about 2 minutes; needs 2 GB of disk).
 """
 
 import argparse
@@ -47,7 +47,7 @@ from tokenizer.word_counts import count_words, most_frequent
 VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
 # Characters that a reader holds before they go out as blocks (`pipelines.corpus.reading`).
 _FLUSH_CHARACTERS = 32 << 20
-# Sizes of the table in docs/SCALE.md, in bytes of text.
+# Sizes of the table in docs/benchmarks/scale.md, in bytes of text.
 SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)
 # Of documents on web pages, in bytes.
 _PAGE_BYTES = 4000
@@ -194,7 +194,7 @@ def simulate_partitions(data: Path) -> None:
 
 
 def table(data: Path) -> None:  # noqa: ARG001
-    """The table of docs/SCALE.md: what `beambert plan` says of web pages, with 10 duplicates of 128 positions."""
+    """Print the table of docs/benchmarks/scale.md: the plan of web pages, with 10 copies of 128 positions."""
     option = PretrainingDataOptions()
     for total in SIZES:
         plan = plan_data(estimate_text(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)

@@ -1,11 +1,11 @@
-"""Sentence segmentation by language: golden rules, boundary F1 by length of paragraph, and speed, beside other engines.
+"""Measure sentence segmentation by language: golden rules, boundary F1 by paragraph length, and speed.
 
     python benchmarks/segmentation.py ../shared/data [TREEBANK.conllu ...]
 
-Golden rules: cases whose sentences are found exactly, of all cases (those marked as expected to fail count too).
-F1: of the places where sentences end, in paragraphs made of 1, 5, 50 or all gold sentences of a language in order.
-MB/s: UTF-8 bytes a CPU second of this process, in paragraphs of 5 sentences. Gold text of Universal Dependencies, where
-given, makes a table of its own. blingfire (livekit-blingfire on PyPI) is compared where it is installed.
+Golden rules: cases with exactly the expected sentences, of all cases, including those marked as expected to fail.
+F1: sentence ends in paragraphs of 1, 5, 50 or all gold sentences of a language, in order.
+MB/s: UTF-8 bytes per CPU second of this process, in paragraphs of 5 sentences. Treebanks of Universal Dependencies get
+a separate table. blingfire (livekit-blingfire on PyPI) is included where it is installed.
 """
 
 import json
@@ -29,7 +29,7 @@ Segmenter = Callable[[str, str], list[str]]
 
 
 def segmenters() -> dict[str, Segmenter]:
-    """The segmenters to compare, ours last."""
+    """Return the segmenters to compare, beambert's last."""
     result = {"sentencex": split_with_sentencex}
     try:
         from livekit.blingfire import text_to_sentences
@@ -41,7 +41,7 @@ def segmenters() -> dict[str, Segmenter]:
 
 
 def golden_rules(path: Path) -> dict[str, list[tuple[str, list[str], bool]]]:
-    """By language: (text, its sentences with folded whitespace, expected to fail)."""
+    """Return by language: (text, its sentences with normalized whitespace, expected to fail)."""
     rules: dict[str, list[tuple[str, list[str], bool]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         case = json.loads(line)
@@ -53,13 +53,13 @@ def golden_rules(path: Path) -> dict[str, list[tuple[str, list[str], bool]]]:
 
 
 def english_48(path: Path) -> list[tuple[str, list[str]]]:
-    """The 48 golden rules of English proper, without the other English cases of the file."""
+    """Return the 48 original English golden rules, without the other English cases of the file."""
     cases = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [(case["text"], case["sents"]) for case in cases if case["set"] == "GOLDEN_EN_RULES_TEST_CASES"]
 
 
 def gold_sentences(rules: list[tuple[str, list[str], bool]]) -> list[str]:
-    """Sentences of the cases that are expected to succeed and lose no character of their text."""
+    """Return the sentences of the cases that are expected to pass and keep every character of their text."""
     return [
         sentence
         for text, sentences, fails in rules
@@ -69,19 +69,19 @@ def gold_sentences(rules: list[tuple[str, list[str], bool]]) -> list[str]:
 
 
 def treebank_sentences(path: Path) -> list[str]:
-    """The sentences of a CoNLL-U file."""
+    """Return the sentences of a CoNLL-U file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [fold_whitespace(line.removeprefix("# text = ")) for line in lines if line.startswith("# text = ")]
 
 
 def paragraphs(sentences: list[str], length: int) -> Iterator[list[str]]:
-    """Runs of so many sentences, in order; 0 for all in one."""
+    """Return paragraphs of N sentences in order; 0 for one paragraph of all."""
     length = length or len(sentences)
     return (sentences[start : start + length] for start in range(0, len(sentences), length))
 
 
 def ends(sentences: list[str]) -> set[int]:
-    """Where sentences end, counted in characters that are not whitespace."""
+    """Return the positions of sentence ends, in characters that are not whitespace."""
     result, total = set(), 0
     for sentence in sentences:
         total += len("".join(sentence.split()))
@@ -90,7 +90,7 @@ def ends(sentences: list[str]) -> set[int]:
 
 
 def boundary_f1(segment: Segmenter, language: str, sentences: list[str], length: int) -> float:
-    """F1 of sentence ends over all paragraphs of a length."""
+    """Return the F1 of sentence ends over all paragraphs of a length."""
     joint = "" if language in WITHOUT_BLANKS else " "
     hits = gold_ends = found_ends = 0
     for paragraph in paragraphs(sentences, length):
@@ -102,7 +102,7 @@ def boundary_f1(segment: Segmenter, language: str, sentences: list[str], length:
 
 
 def megabytes_a_second(segment: Segmenter, language: str, sentences: list[str]) -> float:
-    """Speed on at least 0.3 MB, the same text again where there is less, after one warm-up."""
+    """Return the speed on at least 0.3 MB, repeating shorter text, after one warm-up."""
     texts = [("" if language in WITHOUT_BLANKS else " ").join(run) for run in paragraphs(sentences, 5)]
     size = sum(len(text.encode()) for text in texts)
     repeats = -(-300_000 // size)

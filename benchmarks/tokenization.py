@@ -1,10 +1,10 @@
-"""Speed of the tokenizer beside tensorflow_text's and Hugging Face's, on English and on text in mixed scripts.
+"""Measure tokenizer speed against tensorflow_text and Hugging Face, on English and on mixed scripts.
 
     make bench-tokenizer
     python benchmarks/tokenization.py ../shared/data
 
-CPU seconds of this process, one thread, from a list of str to ids; every tokenizer starts with an empty memory each
-time. (This file is not called tokenizer.py, which would hide the package.)
+The unit is CPU seconds of this process, one thread, from a list of str to ids. Every tokenizer starts each round with
+empty caches. (This file is not named tokenizer.py, which would shadow the package.)
 """
 
 import bz2
@@ -34,14 +34,14 @@ Encode = Callable[[list[str]], object]
 
 
 def english(data: Path) -> list[str]:
-    """Sentences, roughly, of one file of extracted English Wikipedia, about 10 MB."""
+    """Return approximate sentences of one file of extracted English Wikipedia, about 10 MB."""
     with bz2.open(data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
         paragraphs = [line for line in file.read().split("\n") if line and not line.startswith("<")]
     return [sentence for paragraph in paragraphs for sentence in paragraph.split(". ")]
 
 
 def mixed_scripts(data: Path) -> list[str]:
-    """Lines that are a quarter or more not Latin, from Wikipedia's source and sentences in 23 languages; repeated."""
+    """Return repeated lines with at least a quarter of non-Latin text: Wikipedia source, 23 languages."""
     golden = (data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
     lines = [json.loads(line)["text"] for line in golden]
     for name in ("enwiki-206-pages", "enwiki-2022-251-pages-truncated"):
@@ -56,7 +56,7 @@ def _is_latin(character: str) -> bool:
 
 
 def makers(vocabulary: Vocabulary, vocab_file: Path) -> dict[str, Callable[[], Encode]]:
-    """Functions that make each tokenizer anew."""
+    """Return functions that create each tokenizer."""
 
     def hugging_face() -> Encode:
         made = tokenizers.BertWordPieceTokenizer(str(vocab_file), lowercase=True)
@@ -90,14 +90,14 @@ def main(data: Path) -> None:
         size = sum(len(text.encode()) for text in texts) / 1e6
         batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
         rates: dict[str, list[float]] = {name: [] for name in tokenizers_by_name}
-        # Round by round, so that whatever slows the machine down slows all of them.
+        # In rounds, so that other load slows all of them.
         for _ in range(ROUNDS):
             for name, make in tokenizers_by_name.items():
                 rates[name].append(megabytes_a_second(make, batches, size))
         medians = {name: statistics.median(found) for name, found in rates.items()}
         fast_bert, hugging_face, *_ = medians.values()
         print(f"\n{title}, {size:.1f} MB of UTF-8")
-        print(f"{'':36}{'MB a CPU second':>22}{'x FastBert':>12}{'x HF':>8}")
+        print(f"{'':36}{'MB per CPU second':>22}{'x FastBert':>12}{'x HF':>8}")
         for name, median in medians.items():
             spread = f"{median:.1f} ({min(rates[name]):.1f}-{max(rates[name]):.1f})"
             print(f"{name:36}{spread:>22}{median / fast_bert:12.2f}{median / hugging_face:8.1f}")

@@ -1,14 +1,14 @@
-"""Speed of a training step beside KerasHub's BertMaskedLM and Hugging Face's BertForPreTraining, on this machine.
+"""Measure a training step against KerasHub's BertMaskedLM and Hugging Face's BertForPreTraining, on this machine.
 
-Each library trains a model of the same shape, with random weights on random rows, in a process of its own with the
-same number of threads; they take turns, so that a change of the machine's speed touches all of them alike. Ours is
-the whole step: next-sentence head, dropout, deterministic operations, clipping, BERT's own optimizer. KerasHub's has
-no next-sentence head and no clipping, Hugging Face's no clipping and, as its users have it, logits at every position;
-both have Adam with weight decay. KerasHub runs with and without XLA, and the faster counts.
-Of base, which takes gigabytes, only two are there at a time, without XLA.
+Each library trains a model of the same shape, with random weights on random examples, in a separate process with the
+same number of threads. The libraries take turns, so changes of the machine's speed affect all of them. beambert runs
+the complete step: next-sentence head, dropout, deterministic operations, clipping, BERT's optimizer. KerasHub has no
+next-sentence head and no clipping. Hugging Face has no clipping and, as in normal use, logits at every position. Both
+use Adam with weight decay. KerasHub runs with and without XLA, and the faster result counts. Base takes gigabytes of
+memory, so only two libraries run at a time, without XLA.
 
-The share of the machine is that of the rate at which TensorFlow multiplies large matrices of the same type here and
-now; positions of the last layer that our step leaves out are not counted as work done.
+The machine's share is relative to the rate of large matrix products of the same type in TensorFlow, measured in the
+same run. Positions that beambert's last layer does not compute are not counted as work.
 
     PYTHONPATH=. python benchmarks/training.py mini small base
     PYTHONPATH=. python benchmarks/training.py --precision bfloat16 --rounds 9 small
@@ -32,7 +32,7 @@ Step = Callable[[], object]
 
 
 def start_tensorflow(threads: int) -> None:
-    """TensorFlow with so many threads."""
+    """Start TensorFlow with N threads."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import tensorflow as tf
 
@@ -41,7 +41,7 @@ def start_tensorflow(threads: int) -> None:
 
 
 def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
-    """One update of `beambert pretrain`, metrics and input pipeline included."""
+    """Return a step of `beambert pretrain`, with metrics and input pipeline."""
     start_tensorflow(threads)
     import keras
     import tensorflow as tf
@@ -65,7 +65,7 @@ def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step
 
 
 def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
-    """`train_on_batch` of the library's masked language model."""
+    """Return `train_on_batch` of KerasHub's masked language model."""
     start_tensorflow(threads)
     import keras
     import keras_hub
@@ -96,7 +96,7 @@ def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -
 
 
 def hugging_face_step(size: str, threads: int, precision: str) -> Step:
-    """Forward, backward and AdamW of the library's model with both heads."""
+    """Return forward pass, backward pass and AdamW of Hugging Face's model with both heads."""
     import torch
     from transformers import BertConfig as HuggingFaceConfig
     from transformers import BertForPreTraining
@@ -117,7 +117,7 @@ def hugging_face_step(size: str, threads: int, precision: str) -> Step:
     ).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
     features = {name: torch.from_numpy(values) for name, values in random_features(*ROWS).items()}
-    labels = torch.full((BATCH_SIZE, LENGTH), -100)  # a position without a prediction
+    labels = torch.full((BATCH_SIZE, LENGTH), -100)  # position without prediction
     labels.scatter_(1, features["masked_lm_positions"].long(), features["masked_lm_ids"].long())
 
     def step() -> float:
@@ -138,7 +138,7 @@ def hugging_face_step(size: str, threads: int, precision: str) -> Step:
 
 
 def tensorflow_product(_: str, threads: int, precision: str) -> Step:
-    """One product of two square matrices."""
+    """Return a product of two square matrices in TensorFlow."""
     start_tensorflow(threads)
     import tensorflow as tf
 
@@ -147,7 +147,7 @@ def tensorflow_product(_: str, threads: int, precision: str) -> Step:
 
 
 def torch_product(_: str, threads: int, precision: str) -> Step:
-    """The same in PyTorch."""
+    """Return a product of two square matrices in PyTorch."""
     import torch
 
     torch.set_num_threads(threads)
@@ -167,8 +167,8 @@ WORKERS: dict[str, Callable[..., Step]] = {
 
 
 def serve(name: str, size: str, threads: int, precision: str) -> None:
-    """Of a worker: makes as many steps as each line of standard input says, and answers with their seconds."""
-    # What libraries print must not be taken for an answer.
+    """Run in a worker: for each number on standard input, run that many steps and print the seconds."""
+    # Output of the libraries must not be read as an answer.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     start = time.perf_counter()
@@ -183,7 +183,7 @@ def serve(name: str, size: str, threads: int, precision: str) -> None:
 
 
 class Worker:
-    """A process that makes steps when asked."""
+    """Process that runs steps on request."""
 
     def __init__(self, name: str, size: str, threads: int, precision: str) -> None:
         arguments = [sys.executable, __file__, "--worker", name, "--threads", str(threads), "--precision", precision]
@@ -200,7 +200,7 @@ class Worker:
         self.name = name
 
     def seconds(self, steps: int) -> float:
-        """Of so many steps, together."""
+        """Return the seconds of N steps."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(f"{steps}\n")
@@ -208,7 +208,7 @@ class Worker:
         return self._answer(self.name)
 
     def stop(self) -> None:
-        """Ends the process."""
+        """Stop the process."""
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -225,7 +225,7 @@ class Worker:
 
 
 def flops_of_a_step(size: str) -> float:
-    """Of the matrix products that our step makes."""
+    """Return the FLOPs of the matrix products in a step of beambert."""
     from bert_model.config import BertConfig
     from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
 
@@ -234,10 +234,10 @@ def flops_of_a_step(size: str) -> float:
 
 
 def compare(size: str, names: list[str], rounds: int, seconds: float, threads: int, precision: str) -> None:
-    """Measures one model and prints a table."""
+    """Measure one model and print a table."""
     workers = [Worker(name, size, threads, precision) for name in names]
     try:
-        # As many steps a turn as fit into the seconds asked for.
+        # Steps per turn that fit into the requested seconds.
         steps = [max(1, round(seconds / worker.seconds(1))) for worker in workers]
         turns = [[worker.seconds(n) / n for worker, n in zip(workers, steps, strict=True)] for _ in range(rounds)]
     finally:
@@ -246,7 +246,7 @@ def compare(size: str, names: list[str], rounds: int, seconds: float, threads: i
     by_name = {worker.name: [turn[index] for turn in turns] for index, worker in enumerate(workers)}
     ours = by_name["beambert"]
     print(f"\nBERT {size}, {precision}, {threads} threads, {rounds} rounds of {seconds:g} s in turns")
-    print(f"{'':<24}{'first step':>12}{'s a step':>11}{'sequences/s':>13}{'we are':>9}")
+    print(f"{'':<24}{'first step':>12}{'s/step':>11}{'sequences/s':>13}{'we are':>9}")
     for worker in workers:
         times = by_name[worker.name]
         median = statistics.median(times)
@@ -254,7 +254,7 @@ def compare(size: str, names: list[str], rounds: int, seconds: float, threads: i
             rate = 2 * MATRIX**3 / median
             ideal = [flops_of_a_step(size) / (2 * MATRIX**3) * other for other in times]
             share = statistics.median(best / mine for best, mine in zip(ideal, ours, strict=True))
-            print(f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s, of which our step reaches {share:.0%}")
+            print(f"{worker.name:<24}{rate / 1e9:>8.0f} GFLOP/s, beambert reaches {share:.0%}")
             continue
         ratios = [other / mine for mine, other in zip(ours, times, strict=True)]
         print(
@@ -264,20 +264,20 @@ def compare(size: str, names: list[str], rounds: int, seconds: float, threads: i
 
 
 def main() -> None:
-    """Measures the models named on the command line."""
+    """Measure the models named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="+", help="presets: mini, small, base")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of every library")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of every library")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each library in a round")
-    parser.add_argument("--only", nargs="+", choices=list(WORKERS), help="compare beambert with these alone")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each library in a round")
+    parser.add_argument("--only", nargs="+", choices=list(WORKERS), help="libraries to compare beambert with")
     parser.add_argument("--worker", choices=list(WORKERS), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         serve(options.worker, options.sizes[0], options.threads, options.precision)
         return
-    print(f"batch {BATCH_SIZE} x {LENGTH}, {PREDICTIONS} predictions, {VOCAB_SIZE:,} pieces, dropout 0.1")
+    print(f"batch {BATCH_SIZE} x {LENGTH}, {PREDICTIONS} predictions, {VOCAB_SIZE:,} tokens, dropout 0.1")
     for size in options.sizes:
         if options.only:
             together = [options.only]

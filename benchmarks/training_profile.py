@@ -1,8 +1,8 @@
-"""Where the time of a training step goes, by kind of operation, as TensorFlow's own profiler sees it on a CPU.
+"""Profile a training step on a CPU by kind of operation, with TensorFlow's profiler.
 
-The step is that of `benchmarks/training.py`: random rows, 32 x 128, both heads, dropout, determinism, clipping, BERT's
-optimizer. Operations run side by side in several threads, so that their times are added up over threads and shown as
-shares; what an operation does within another counts for the inner one alone.
+The step is that of `benchmarks/training.py`: random examples, 32 x 128, both heads, dropout, determinism, clipping,
+BERT's optimizer. Operations run in parallel threads, so times are summed over threads and printed as shares. Time of a
+nested operation counts for the inner operation only.
 
     PYTHONPATH=. python benchmarks/training_profile.py small
     PYTHONPATH=. python benchmarks/training_profile.py small --precision bfloat16
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.training import BATCH_SIZE, LENGTH, our_step
 
-# What kinds of operations are for, by TensorFlow's names of them; the first that fits counts.
+# Purpose by TensorFlow's operation names; the first match counts.
 GROUPS = {
     "matrix products": ("MatMul", "Einsum", "Conv"),
     "dropout": ("Random", "Bernoulli", "Philox"),
@@ -30,7 +30,7 @@ GROUPS = {
 
 
 def self_seconds(trace: Path) -> dict[str, float]:
-    """Seconds by kind of operation, over all threads, without what is inside each."""
+    """Return seconds by kind of operation over all threads, without nested operations."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     space = xplane_pb2.XSpace()
@@ -55,24 +55,24 @@ def self_seconds(trace: Path) -> dict[str, float]:
 
 
 def kind_of(name: str) -> str | None:
-    """The kind of the operation that an event is about, of an event named "kind" or "name:kind"; None for others."""
+    """Return the kind of operation of an event named "kind" or "name:kind"; None for other events."""
     _, colon, kind = name.rpartition(":")
     return kind if colon and kind.isidentifier() and "::" not in name else None
 
 
 def group_of(kind: str) -> str:
-    """What a kind of operation is for."""
+    """Return the purpose of a kind of operation."""
     return next((group for group, parts in GROUPS.items() if any(part in kind for part in parts)), "arithmetic, rest")
 
 
 def main() -> None:
-    """Measures the model named on the command line."""
+    """Profile the model named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", help="preset: mini, small, base")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--operations", type=int, default=4, help="shown of each group, at most")
+    parser.add_argument("--operations", type=int, default=4, help="maximum number of operations shown per group")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     step = our_step(options.size, options.threads, options.precision)

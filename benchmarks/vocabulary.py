@@ -1,16 +1,16 @@
-"""Time and fit of the vocabulary learner beside others, on the same words and the same held-out words.
+"""Measure time and fit of the vocabulary learner and others, on the same words and the same validation words.
 
     python benchmarks/vocabulary.py ../shared/data [--skip_slow]        or: make bench-vocab
 
-Two sets of text, of which a second half of a Wikipedia file is no part; it is the held-out text of both:
+There are two sets of text. The validation text of both is the second half of a Wikipedia file, which neither contains:
 
 - 30 MB: three files of extracted English Wikipedia.
-- 100 MB: all the text there is: the rest of these files, 53 books (a tenth of it German), the raw XML of two
-  Wikipedia dumps, GLUE's tables and SQuAD's contexts and questions.
+- 100 MB: all available text: the rest of these files, 53 books (a tenth of it German), the raw XML of two Wikipedia
+  dumps, GLUE's tables and SQuAD's contexts and questions.
 
-Others: tensorflow_text's learner (on the counts alone, four minutes for the 30 MB, not run on the 100; --skip_slow
-leaves it out), Hugging Face's WordPieceTrainer, byte-pair encoding alone (our first stage), and the released English
-vocabulary, which was learnt from other text.
+The others are tensorflow_text's learner (on counts, four minutes for 30 MB, not run on 100 MB; --skip_slow skips it),
+Hugging Face's WordPieceTrainer, byte-pair encoding alone (the first stage of beambert's learner), and the released
+English vocabulary, which was learned from other text.
 """
 
 import argparse
@@ -34,13 +34,13 @@ ALPHABET_LIMIT = 1000
 
 
 def wikipedia(data: Path, number: int) -> list[str]:
-    """The lines of text of one file of extracted English Wikipedia, about 10 MB."""
+    """Return the lines of one file of extracted English Wikipedia, about 10 MB."""
     with bz2.open(data / f"wiki-extracted/enwiki-2015-0{number}.bz2", "rt", encoding="utf-8") as file:
         return [line for line in file.read().split("\n") if line and not line.startswith("<")]
 
 
 def other_text(data: Path) -> list[str]:
-    """Books, dumps, GLUE and SQuAD, line by line."""
+    """Yield the lines of books, dumps, GLUE and SQuAD."""
     lines = []
     for path in sorted(data.glob("gutenberg/*.txt")) + sorted(data.glob("glue/*/*.tsv")):
         content = path.read_bytes()
@@ -58,7 +58,7 @@ def other_text(data: Path) -> list[str]:
 
 
 def merged_only(word_counts: Counter[str], vocab_size: int) -> list[str]:
-    """Byte-pair encoding alone, on the alphabet of our learner."""
+    """Learn by byte-pair encoding alone, on the alphabet of beambert's learner."""
     characters: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
@@ -76,14 +76,14 @@ def merged_only(word_counts: Counter[str], vocab_size: int) -> list[str]:
 
 
 def tensorflow_text(word_counts: Counter[str], vocab_size: int) -> list[str]:
-    """tensorflow_text's learner on counted words."""
+    """Learn with tensorflow_text from word counts."""
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
     return learner.learn(word_counts, vocab_size, list(SPECIAL_TOKENS), max_unique_chars=ALPHABET_LIMIT)
 
 
 def hugging_face(lines: list[str], vocab_size: int) -> list[str]:
-    """Hugging Face's trainer, which counts the words of the text itself."""
+    """Learn with Hugging Face's trainer, which counts the words of the text."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -101,13 +101,13 @@ def hugging_face(lines: list[str], vocab_size: int) -> list[str]:
 
 @contextmanager
 def sign_of_life(name: str) -> Iterator[None]:
-    """Prints the time every half minute while the body runs."""
+    """Print the time every 30 seconds while the body runs."""
     stop = threading.Event()
     start = time.monotonic()
 
     def report() -> None:
         while not stop.wait(30):
-            print(f"    {name} at work for {time.monotonic() - start:.0f} s ...", flush=True)
+            print(f"    {name} running for {time.monotonic() - start:.0f} s ...", flush=True)
 
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
@@ -121,7 +121,7 @@ def sign_of_life(name: str) -> Iterator[None]:
 def measure(
     name: str, learn: Callable[[], list[str]], held_out: Counter[str], before: tuple[float, float] = (0.0, 0.0)
 ) -> None:
-    """Prints a row: wall clock and CPU seconds (all threads; with those spent `before`), size, fit."""
+    """Print a row: wall-clock and CPU seconds (all threads, plus those spent `before`), size, fit."""
     wall, cpu = time.monotonic(), time.process_time()
     try:
         with sign_of_life(name):
@@ -134,13 +134,13 @@ def measure(
 
 
 def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, slow: bool) -> None:
-    """Prints the table of one set of text."""
+    """Print the table of one set of text."""
     size = sum(len(line.encode()) + 1 for line in lines) / 1e6
     wall, cpu = time.monotonic(), time.process_time()
     word_counts = count_words(lines, do_lower_case=True)
     wall, cpu = time.monotonic() - wall, time.process_time() - cpu
     print(f"\n{title}: {size:.1f} MB, {word_counts.total():,} words, {len(word_counts):,} distinct", flush=True)
-    print(f"  {'':38}{'wall clock':>9} {'CPU':>8} {'pieces':>8}   on held-out words (counting took {wall:.1f} s)")
+    print(f"  {'':38}{'wall clock':>9} {'CPU':>8} {'tokens':>8}   on validation words (counting took {wall:.1f} s)")
     measure(
         "beambert, counting included",
         lambda: learn_vocabulary(word_counts, VOCAB_SIZE, alphabet_limit=ALPHABET_LIMIT),
@@ -159,13 +159,13 @@ def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, sl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="the folder of real data")
-    parser.add_argument("--skip_slow", action="store_true", help="without tensorflow_text's learner")
+    parser.add_argument("data", type=Path, help="folder of real data")
+    parser.add_argument("--skip_slow", action="store_true", help="skip tensorflow_text's learner")
     args = parser.parse_args()
     files = [wikipedia(args.data, number) for number in range(6)]
     half = len(files[5]) // 2
     held_out = count_words(files[5][half:], do_lower_case=True)
-    print(f"{VOCAB_SIZE:,} pieces; held out: {held_out.total():,} words of enwiki-2015-05", flush=True)
+    print(f"{VOCAB_SIZE:,} tokens; validation: {held_out.total():,} words of enwiki-2015-05", flush=True)
     compare("30 MB", [line for lines in files[:3] for line in lines], held_out, args.data, not args.skip_slow)
     everything = [line for lines in [*files[:5], files[5][:half], other_text(args.data)] for line in lines]
     compare("100 MB", everything, held_out, args.data, slow=False)

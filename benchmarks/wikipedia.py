@@ -1,11 +1,10 @@
-"""How much of Wikipedia's prose survives, how much markup does, and how fast a dump is read.
+"""Measure the share of Wikipedia's prose that is kept, the remaining markup, and the speed of reading a dump.
 
     python benchmarks/wikipedia.py ../shared/data [--templates]
 
-The measure of words needs mwparserfromhell (MIT), which beambert itself does not: `pip install mwparserfromhell`. It
-shares no code with the cleaner: another parser, another notion of prose (below); of a
-template that it does not know it expects every parameter to be seen. Times are CPU seconds,
-but for the comparison of one and two processes.
+The measure of words needs mwparserfromhell (MIT), which beambert does not: `pip install mwparserfromhell`. It shares no
+code with the cleaner: it has another parser and another definition of prose (below). It expects every parameter of an
+unknown template to be visible. Times are CPU seconds, except in the comparison of one and two processes.
 """
 
 import bz2
@@ -43,7 +42,7 @@ HIDDEN_SECTIONS = (
     "endnotes", "primary sources", "secondary sources", "selected bibliography",
     "bibliography and further reading", "references and further reading",
 )  # fmt: skip
-# Notes, and tags for editors: shown small and raised, or not at all.
+# Notes and tags for editors: superscript or hidden.
 HIDDEN_TEMPLATES = re.compile(
     r"(sfn|sfnp|sfnm|snf|harv.*|rp|r|ref|refn|efn.*|notetag|note|ref label|cref2|cref|cite.*|citation.*|fact|cn|qn"
     r"|clarify|when"
@@ -73,7 +72,7 @@ LOST = " lostword "
 
 
 def template_words(template, visible) -> str:
-    """The words a reader sees of a template in a line of prose."""
+    """Return the words of a template that are visible within prose."""
     name = str(template.name).strip().lower().replace("_", " ")
     if name in CHARACTERS:
         return CHARACTERS[name]
@@ -110,9 +109,9 @@ def template_words(template, visible) -> str:
 
 
 def visible_paragraphs(wikitext: str) -> list[str]:
-    """Lines of prose as a reader sees them: not headings, list items, tables, captions, notes, or sections of sources.
+    """Return the visible lines of prose, without headings, lists, tables, captions, notes and sections of sources.
 
-    Indented lines count from ten words on.
+    Indented lines count from ten words.
     """
     import mwparserfromhell
     from mwparserfromhell import nodes
@@ -182,7 +181,7 @@ def pages(path: Path) -> list[str]:
 
 
 def articles(data: Path) -> list[tuple[str, str]]:
-    """(title, wikitext) of what the reader takes for articles in both samples."""
+    """Return (title, wikitext) of the pages that the reader classifies as articles, in both samples."""
     result = []
     for name in SAMPLES:
         path = data / "wiki-dump" / name
@@ -210,8 +209,8 @@ def measure_words(texts: list[tuple[str, str]]) -> None:
         missing.update(expected - found)
         worst.append((both.total() / max(expected.total(), 1), title))
         markup_seen.update(RESIDUE.findall(html.unescape(" ".join(paragraphs))))
-    print(f"words a reader sees: {expected_total:,}; of them survive {survived / expected_total:.2%}")
-    print(f"words written: {written:,}; of them a reader sees {survived / written:.2%}")
+    print(f"words a reader sees: {expected_total:,}; kept {survived / expected_total:.2%}")
+    print(f"words written: {written:,}; visible to a reader {survived / written:.2%}")
     print("  most missed:", ", ".join(f"{word} {count}" for word, count in missing.most_common(25)))
     print("  worst pages:", ", ".join(f"{title} {share:.1%}" for share, title in sorted(worst)[:8]))
 
@@ -233,7 +232,7 @@ def measure_residue(texts: list[tuple[str, str]]) -> None:
 
 
 def list_templates(texts: list[tuple[str, str]]) -> None:
-    """Templates between words of prose that the cleaner shows nothing of, most frequent first."""
+    """Print the templates between words of prose that the cleaner drops, most frequent first."""
     from pipelines.sources.wikipedia.templates import has_rule
 
     counts: Counter[str] = Counter()
@@ -249,7 +248,7 @@ def list_templates(texts: list[tuple[str, str]]) -> None:
 
 
 def write_multistream(data: Path, target: Path) -> int:
-    """A multistream dump of both samples again and again; returns its bytes before compression."""
+    """Write a multistream dump that repeats both samples; return its bytes before compression."""
     blocks = [page for name in SAMPLES for page in pages(data / "wiki-dump" / name)] * REPEATS
     streams = ["".join(blocks[start : start + PAGES_A_STREAM]) for start in range(0, len(blocks), PAGES_A_STREAM)]
     head = '<mediawiki xml:lang="en">\n  <siteinfo>\n  </siteinfo>\n'
@@ -270,12 +269,12 @@ def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
     start = time.process_time()
     for title, text in texts:
         to_paragraphs(text, title)
-    print(f"cleaning alone: {size / (time.process_time() - start):.1f} MB of wikitext a second a core ({size:.1f} MB)")
+    print(f"cleaning alone: {size / (time.process_time() - start):.1f} MB of wikitext per CPU second ({size:.1f} MB)")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pages-articles-multistream.xml.bz2"
         size = write_multistream(data, path) / 1e6
         parts = split_file(str(path), path.stat().st_size, ReadOptions())
-        print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} parts")
+        print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} splits")
         seconds: dict[int, list[float]] = {}
         for processes in (1, 2, 1, 2):
             with multiprocessing.get_context("fork").Pool(processes) as pool:
@@ -291,8 +290,8 @@ def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
                 f"pages, {size / cpu:.1f} MB a CPU second; all CPU seconds / those of the busiest process: "
                 f"{cpu / max(by_process.values()):.2f}"
             )
-        print(f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one, by the clock")
-        print(f"  load of this machine meanwhile: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        print(f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one (wall clock)")
+        print(f"  load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def main(data: Path) -> None:
@@ -303,7 +302,7 @@ def main(data: Path) -> None:
     try:
         measure_words(texts)
     except ImportError:
-        print("no measure of words: pip install mwparserfromhell")
+        print("words are not measured: pip install mwparserfromhell")
     measure_residue(texts)
     measure_speed(data, texts)
 

@@ -1,7 +1,7 @@
-"""Define BERT in Keras 3 operations: its configuration, the encoder, the heads and whole models.
+"""BERT in Keras 3: configuration, encoder, heads and complete models.
 
-`bert_model.checkpoints` reads and writes its weights. A name is imported when it is first used, so that
-`bert_model.config` does not need Keras.
+`bert_model.checkpoints` reads and writes the weights. Names are imported on first use, so that `bert_model.config` does
+not need Keras.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Self-attention and the masks that say who attends to whom (paper, section 3; `attention_layer` of modeling.py).
+"""Self-attention and attention masks (paper, section 3; `attention_layer` of the released modeling.py).
 
 Letters in shapes: B examples, S positions, Q query positions, H hidden size, A heads, D = H / A.
 """
@@ -16,23 +16,23 @@ from bert_model.parameters import dense
 
 Tensor = Any
 
-# What the released code adds to the score of a position that is not to be attended to.
+# Added to the attention scores of masked positions, as in the released code.
 MASKED_SCORE = -10000.0
 
 
 def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, causal_attention: bool = False) -> Tensor:
-    """Return what is added to attention scores: 0 where a position may attend to another, -10000 where not.
+    """Return the bias of the attention scores: 0 where a position may attend to another, -10000 elsewhere.
 
     Args:
-        input_mask: int [B, S], 1 for real positions, 0 for padding, which no position attends to.
-        sequence_ids: int [B, S], for rows of several instances: attention only within equal ids.
-        causal_attention: whether a position attends to itself and those before it alone, as in the ablation "LTR" of
+        input_mask: int [B, S], 1 for tokens, 0 for padding, which is masked.
+        sequence_ids: int [B, S], for packed rows: positions attend only to positions with the same id.
+        causal_attention: whether a position attends only to itself and earlier positions, as in the ablation "LTR" of
             the paper (section 5.1).
 
     Returns:
         float32 [B, 1, 1, S], or [B, 1, S, S] with `sequence_ids` or `causal_attention`.
     """
-    # An operation of its own rather than an index with None: LiteRT converts only that.
+    # LiteRT converts expand_dims, but not an index with None.
     visible = ops.expand_dims(ops.cast(input_mask, "bool"), 1)  # [B, 1, S]
     if sequence_ids is not None:
         visible = ops.logical_and(visible, _same_sequence(sequence_ids))  # [B, S, S]
@@ -43,7 +43,7 @@ def attention_bias(input_mask: Tensor, sequence_ids: Tensor | None = None, causa
 
 
 def positions_in_sequence(sequence_ids: Tensor) -> Tensor:
-    """Return position ids that restart at every instance of a row: the count of earlier positions of equal id.
+    """Return position ids that restart at every instance of a packed row.
 
     Args:
         sequence_ids: int [B, S].
@@ -61,16 +61,16 @@ def _same_sequence(sequence_ids: Tensor) -> Tensor:
 
 
 class SelfAttention(keras.layers.Layer):
-    """Multi-head self-attention without its output projection.
+    """Multi-head self-attention without the output projection.
 
     Args:
-        config: shape of the model.
-        fused_attention: whether to use the backend's own attention where no dropout and no map is asked for; None,
-            the default, uses it under JAX on a GPU, where Keras picks a fused kernel if dtype and shapes allow.
+        config: configuration of the model.
+        fused_attention: whether to use the backend's fused attention, where neither dropout nor attention maps are
+            needed; None, the default, uses it under JAX on a GPU, where Keras selects a kernel by dtype and shapes.
 
     Attributes:
-        wrap_mixing: None, or what to wrap the step from queries, keys and values to their mixture in, before it is
-            called with positional tensors; its tensors of size B A Q S are the ones that grow with the square of S.
+        wrap_mixing: None, or a wrapper of the attention computation from queries, keys and values, called with
+            positional tensors. Its tensors of size B A Q S grow with the square of S.
     """
 
     def __init__(self, config: BertConfig, fused_attention: bool | None = None, **kwargs: Any) -> None:
@@ -81,7 +81,7 @@ class SelfAttention(keras.layers.Layer):
             device.startswith("gpu") for device in keras.distribution.list_devices()
         )
         self.fused_attention = has_kernel if fused_attention is None else fused_attention
-        # None lets Keras choose. On a TPU it would choose a kernel that it gives no bias, so that padding took part.
+        # None lets Keras choose. On a TPU it chooses a kernel without bias, which would not mask padding.
         self.flash_attention = None if has_kernel else False
         self.wrap_mixing: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] | None = None
         hidden = config.hidden_size
@@ -93,17 +93,17 @@ class SelfAttention(keras.layers.Layer):
     def call(
         self, queries: Tensor, hidden: Tensor, attention_bias: Tensor, seed: Tensor | None = None, *, maps: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the positions of each example.
+        """Compute attention for the query positions.
 
         Args:
-            queries: float [B, Q, H], the positions that attend.
-            hidden: float [B, S, H], the positions attended to.
+            queries: float [B, Q, H], query positions.
+            hidden: float [B, S, H], key and value positions.
             attention_bias: float [B, 1, 1 or Q, S], added to the scores.
-            seed: int32 [2] of the dropout of the attention probabilities, or None.
-            maps: whether the probabilities are wanted.
+            seed: int32 [2], seed of the attention dropout, or None.
+            maps: whether to return the attention probabilities.
 
         Returns:
-            float [B, Q, H], and the probabilities before dropout, float32 [B, A, Q, S], or None if not wanted.
+            float [B, Q, H], and the probabilities before dropout, float32 [B, A, Q, S], or None without `maps`.
         """
         batch, query_length, size = ops.shape(queries)
         head_size = size // self.heads
@@ -111,13 +111,13 @@ class SelfAttention(keras.layers.Layer):
         def split_heads(projected: Tensor, length: Any) -> Tensor:
             return ops.reshape(projected, (batch, length, self.heads, head_size))  # [B, length, A, D]
 
-        # Scaling the queries instead of the scores is the same product, on a far smaller tensor.
+        # Scaling the queries instead of the scores gives the same product on a smaller tensor.
         query = split_heads(self.query(queries) * (1.0 / math.sqrt(head_size)), query_length)  # [B, Q, A, D]
         key = split_heads(self.key(hidden), ops.shape(hidden)[1])  # [B, S, A, D]
         value = split_heads(self.value(hidden), ops.shape(hidden)[1])  # [B, S, A, D]
 
         if self.fused_attention and not maps and (seed is None or self.dropout_rate == 0):
-            # cuDNN's kernel wants a bias with a row for every query.
+            # cuDNN's kernel needs a bias with a row per query.
             bias = ops.broadcast_to(attention_bias, (batch, 1, query_length, ops.shape(hidden)[1]))
             context = ops.dot_product_attention(
                 query, key, value, bias, scale=1.0, flash_attention=self.flash_attention
@@ -139,7 +139,7 @@ class SelfAttention(keras.layers.Layer):
         *,
         maps: bool = False,
     ) -> Any:
-        """Return values mixed by attention, [B, Q, H]; with `maps` the probabilities [B, A, Q, S] too."""
+        """Return the attention output, [B, Q, H]; with `maps` also the probabilities [B, A, Q, S]."""
         batch, query_length, heads, head_size = ops.shape(query)
         query = ops.transpose(query, (0, 2, 1, 3))  # [B, A, Q, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # [B, A, Q, S]

@@ -1,6 +1,6 @@
-"""`bert_config.json`: the shape of a model, with the keys of the released BERT.
+"""`bert_config.json`: the configuration of a model, with the keys of the released BERT.
 
-This file imports neither Keras nor TensorFlow, so that checking a command's options stays instant.
+This file imports neither Keras nor TensorFlow, so that commands validate their options quickly.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ PRESETS: dict[str, tuple[int, int]] = {
     "base": (12, 768),
     "large": (24, 1024),
 }
-# The 24 compact models of Turc et al. 2019, by the names of their archives; five of them are presets too.
+# The 24 compact models of Turc et al. 2019, by the names of their archives; five of them are also presets.
 COMPACT_MODELS: dict[str, tuple[int, int]] = {
     f"L-{layers}_H-{hidden}": (layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)
 }
@@ -29,13 +29,13 @@ HIDDEN_PER_HEAD = 64
 
 
 class ReleasedVocabulary(NamedTuple):
-    """A vocabulary of a released model: its tokens, and whether text is lower-cased and stripped of accents first."""
+    """A vocabulary of a released model: its size, and whether text is lower-cased and stripped of accents."""
 
     vocab_size: int
     do_lower_case: bool
 
 
-# Sizes of the released vocab.txt files; case after `validate_case_matches_checkpoint` of the released tokenization.py.
+# Sizes of the released vocab.txt files; casing from `validate_case_matches_checkpoint` of the released tokenization.py.
 RELEASED_VOCABULARIES: dict[str, ReleasedVocabulary] = {
     "uncased": ReleasedVocabulary(30_522, True),
     "cased": ReleasedVocabulary(28_996, False),
@@ -45,14 +45,14 @@ RELEASED_VOCABULARIES: dict[str, ReleasedVocabulary] = {
 }
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu")
-# What Hugging Face calls the tanh form.
+# Names of the tanh form in Hugging Face.
 _TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 LAYER_NORM_EPS = 1e-12
-# Far above every published model; a number above it is a mistake that would exhaust the memory.
+# Far above every published model; a larger number is a mistake that would exhaust the memory.
 _MOST = {"vocab_size": 2**31 - 1, "num_hidden_layers": 1_000}
 _MOST_OF_OTHERS = 1 << 20
 
-# Keys that released bert_config.json files carry and that change nothing in the model built here.
+# Keys of released bert_config.json files without effect on the model.
 _IGNORED_KEYS = frozenset(
     {
         "directionality",
@@ -63,36 +63,36 @@ _IGNORED_KEYS = frozenset(
         "pooler_type",
     }
 )
-# Keys that tell Hugging Face's config.json, where some of the same keys mean something else.
+# Keys that identify Hugging Face's config.json, where some keys have another meaning.
 _HUGGING_FACE_KEYS = frozenset({"architectures", "model_type", "transformers_version"})
 
 
 class ConfigError(ValueError):
-    """A model configuration or an option that cannot work; the message is one line that says what to change."""
+    """A model configuration or an option is invalid; the message is one line with a remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Shape and regularization of a BERT; field names are the keys of the released `bert_config.json`.
+    """Architecture and regularization of a BERT; field names are the keys of the released `bert_config.json`.
 
     Attributes:
         vocab_size: number of WordPiece tokens.
-        hidden_size: width H of the encoder; a multiple of num_attention_heads.
-        num_hidden_layers: Transformer layers L.
-        num_attention_heads: attention heads A of each layer.
-        intermediate_size: width of the feed-forward layer, 4 * H in every published model.
-        hidden_act: "gelu", the tanh form that the released code computes and Hugging Face calls "gelu_new" or
-            "gelu_pytorch_tanh", which are read as "gelu"; "gelu_erf", the exact form, which Hugging Face calls "gelu"
-            and the released code does not have; "relu".
-        hidden_dropout_prob: dropout of embeddings and sublayer outputs, in [0, 1).
-        attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1).
-        max_position_embeddings: longest sequence the model can read.
+        hidden_size: hidden size H; a multiple of num_attention_heads.
+        num_hidden_layers: number of Transformer layers, L.
+        num_attention_heads: number of attention heads per layer, A.
+        intermediate_size: size of the feed-forward layer, 4 * H in all published models.
+        hidden_act: activation. "gelu" is the tanh form of the released code, which Hugging Face calls "gelu_new" or
+            "gelu_pytorch_tanh"; both names are read as "gelu". "gelu_erf" is the exact form, which Hugging Face calls
+            "gelu" and the released code does not have. "relu" is the third option.
+        hidden_dropout_prob: dropout rate of embeddings and sublayer outputs, in [0, 1).
+        attention_probs_dropout_prob: dropout rate of attention probabilities, in [0, 1).
+        max_position_embeddings: maximum sequence length.
         type_vocab_size: number of segment ids.
-        initializer_range: standard deviation of the truncated normal that weights start from.
-        layer_norm_eps: added to variances; 1e-12 in BERT, whose own file has no such key.
+        initializer_range: standard deviation of the truncated normal initializer.
+        layer_norm_eps: epsilon of layer normalization; 1e-12 in BERT, whose file has no such key.
 
     Raises:
-        ConfigError: a value out of range.
+        ConfigError: a value is out of range.
     """
 
     vocab_size: int
@@ -112,44 +112,46 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a whole number of at least 1")
+                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be an integer of at least 1")
             if field.type is int and value > _MOST.get(field.name, _MOST_OF_OTHERS):
                 most = _MOST.get(field.name, _MOST_OF_OTHERS)
-                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a whole number of at most {most:,}")
+                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be at most {most:,}")
             if field.type is float and (not isinstance(value, int | float) or isinstance(value, bool)):
-                raise ConfigError(f"{field.name} is {shortened(repr(value))}; give a number")
+                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be a number")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a probability of at least 0 and below 1")
+                raise ConfigError(f"invalid {name} {getattr(self, name)}: must be at least 0 and less than 1")
         for name, example in (("initializer_range", 0.02), ("layer_norm_eps", LAYER_NORM_EPS)):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a number above 0, such as {example}")
+                raise ConfigError(f"invalid {name} {getattr(self, name)}: must be greater than 0, such as {example}")
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}; "
-                f"published models have one head to {HIDDEN_PER_HEAD} of hidden_size"
+                f"published models have a head size of {HIDDEN_PER_HEAD}"
             )
         if self.hidden_act in _TANH_GELU:
             object.__setattr__(self, "hidden_act", "gelu")
         if self.hidden_act not in ACTIVATIONS:
-            raise ConfigError(f"hidden_act is {shortened(repr(self.hidden_act))}; choose from {', '.join(ACTIVATIONS)}")
+            raise ConfigError(
+                f"unknown hidden_act {shortened(repr(self.hidden_act))}; use one of {', '.join(ACTIVATIONS)}"
+            )
 
     @classmethod
     def preset(cls, name: str, vocab_size: int) -> "BertConfig":
-        """Return the published model of that name, for a vocabulary of `vocab_size` tokens.
+        """Return the configuration of a published model, for a vocabulary of `vocab_size` tokens.
 
         Args:
-            name: of `PRESETS`, or of `COMPACT_MODELS`, such as "L-4_H-256".
-            vocab_size: tokens; `RELEASED_VOCABULARIES` has those of the released models.
+            name: key of `PRESETS` or `COMPACT_MODELS`, such as "base" or "L-4_H-256".
+            vocab_size: number of tokens; `RELEASED_VOCABULARIES` has those of the released models.
 
         Raises:
-            ConfigError: no published model has that name.
+            ConfigError: the name is unknown.
         """
         sizes = PRESETS | COMPACT_MODELS
         if name not in sizes:
             known = f"{', '.join(PRESETS)}, {next(iter(COMPACT_MODELS))} and the other compact models"
             raise ConfigError(
-                f"no model is called {name!r}{_nearest(name, sizes)}; choose from {known}, or give a FILE.json"
+                f"unknown model {name!r}{_nearest(name, sizes)}; choose from {known}, or give a FILE.json"
             )
         layers, hidden = sizes[name]
         return cls(
@@ -161,9 +163,9 @@ class BertConfig:
         )
 
     def to_json(self) -> str:
-        """Serialize to the text of a `bert_config.json`, keys sorted.
+        """Serialize to the text of a `bert_config.json`, with sorted keys.
 
-        The keys are those of the released files; layer_norm_eps joins them where it is not BERT's.
+        The keys are those of the released files, and layer_norm_eps where it differs from BERT's.
         """
         content = dataclasses.asdict(self)
         if self.layer_norm_eps == LAYER_NORM_EPS:
@@ -176,15 +178,15 @@ class BertConfig:
 
         Args:
             text: the JSON text.
-            origin: the file it came from, for messages.
+            origin: path of the file, for messages.
 
         Raises:
-            ConfigError: not JSON, a key that is missing or not known, or a value out of range.
+            ConfigError: the text is not JSON, a key is missing or unknown, or a value is out of range.
         """
         try:
             content = decode(text.encode() if isinstance(text, str) else text, dict[str, Any])
         except JsonError as error:
-            raise ConfigError(f"{origin}: {error}; give a bert_config.json") from error
+            raise ConfigError(f"{origin}: {error}; use a bert_config.json") from error
         if content.keys() & _HUGGING_FACE_KEYS:
             raise ConfigError(
                 f"{origin} is Hugging Face's config.json, whose hidden_act has another meaning; "
@@ -192,11 +194,9 @@ class BertConfig:
             )
         known = {field.name for field in dataclasses.fields(cls)}
         for key in sorted(content.keys() - known - _IGNORED_KEYS):
-            raise ConfigError(
-                f"{origin} has a key {shortened(repr(key))} that BERT does not know{_nearest(key, known)}; remove it"
-            )
+            raise ConfigError(f"{origin} has the unknown key {shortened(repr(key))}{_nearest(key, known)}; remove it")
         if "vocab_size" not in content:
-            raise ConfigError(f"{origin} has no vocab_size; add the number of pieces of the vocabulary")
+            raise ConfigError(f"{origin} has no vocab_size; add the number of tokens in the vocabulary")
         try:
             return cls(**{key: value for key, value in content.items() if key in known})
         except ConfigError as error:
@@ -204,10 +204,13 @@ class BertConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> "BertConfig":
-        """Read a `bert_config.json`.
+        """Load a `bert_config.json`.
+
+        Args:
+            path: path of the file.
 
         Raises:
-            ConfigError: the file cannot be read or is not a configuration of BERT.
+            ConfigError: the file cannot be read, or is not a valid configuration.
         """
         try:
             text = Path(path).read_bytes()
@@ -218,21 +221,21 @@ class BertConfig:
 
 
 def resolve(model: str, vocab_size: int) -> BertConfig:
-    """Return the configuration that `--model` names: a preset, or a file whose name ends in `.json`.
+    """Return the configuration of `--model`: a preset, or a file whose name ends in `.json`.
 
     Args:
-        model: a name of `BertConfig.preset`, or the path of a `bert_config.json`.
+        model: name for `BertConfig.preset`, or path of a `bert_config.json`.
         vocab_size: number of tokens in the vocabulary of the data.
 
     Raises:
-        ConfigError: no such preset or file, or the file's vocab_size is not that of the data.
+        ConfigError: the preset or file does not exist, or the vocab_size of the file is not that of the data.
     """
     if not model.endswith(".json"):
         return BertConfig.preset(model, vocab_size)
     config = BertConfig.load(model)
     if config.vocab_size != vocab_size:
         raise ConfigError(
-            f"{model} has vocab_size {config.vocab_size}, the data's vocab.txt has {vocab_size} pieces; "
+            f"{model} has vocab_size {config.vocab_size}, but vocab.txt of the data has {vocab_size} tokens; "
             f"set vocab_size to {vocab_size} in {model}, or build the data with the model's vocabulary"
         )
     return config

@@ -1,7 +1,7 @@
-"""Dropout from stateless seeds: the mask is a pure function of a seed pair and the number of the call site.
+"""Stateless dropout: the mask is a pure function of a seed pair and the number of the call site.
 
-Nothing is kept between calls, so a recomputed layer, a resumed run or another replica draws exactly the masks
-that its seed says.
+There is no state between calls, so activation checkpointing, resumed runs and other replicas reproduce the masks of
+their seeds.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ Tensor = Any
 
 
 def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
-    """Return the seed of one call site.
+    """Return the seed of a call site.
 
-    Sites are numbered consecutively through a model: fold_in(fold_in(seed, a), b) is fold_in(seed, a + b).
+    Sites are numbered consecutively through a model: fold_in(fold_in(seed, a), b) equals fold_in(seed, a + b).
 
     Args:
         seed: int32 [2], or None for no dropout.
-        site: number of the call site, or of the first of a layer.
+        site: number of the call site, or of the first call site of a layer.
 
     Returns:
         int32 [2], or None if `seed` is None.
@@ -30,25 +30,25 @@ def fold_in(seed: Tensor | None, site: int) -> Tensor | None:
 
 
 def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
-    """Set a share `rate` of the elements to 0 and scale the others by 1 / (1 - rate).
+    """Set elements to 0 with probability `rate`, and scale the others by 1 / (1 - rate).
 
     Args:
         inputs: float tensor of any shape.
-        rate: share of elements dropped, in [0, 1).
-        seed: int32 [2]; None, as in evaluation, returns the inputs as they are.
+        rate: dropout rate, in [0, 1).
+        seed: int32 [2]; None, as in evaluation, for unchanged inputs.
 
     Returns:
         Tensor of the shape and dtype of `inputs`.
     """
     if seed is None or rate == 0:
         return inputs
-    # 16 random bits an element are half the generator's work of a float; the rate is met to 8e-6.
+    # 16 random bits per element cost half of a random float; the rate is accurate to 8e-6.
     kept = _random_bits(ops.shape(inputs), seed) >= ops.cast(round(rate * 2**16), "uint16")
     return inputs * (ops.cast(kept, inputs.dtype) * ops.cast(1.0 / (1.0 - rate), inputs.dtype))
 
 
 def _random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
-    """Return uniform uint16 of a shape."""
+    """Return uniformly distributed uint16 of a shape."""
     length = shape[-1]
     halves = _halves_of_random_words((*shape[:-1], (length + 1) // 2), seed)  # [..., ceil(length / 2), 2]
     bits = ops.reshape(halves, (*shape[:-1], (length + 1) // 2 * 2))  # [..., length or length + 1]
@@ -56,11 +56,11 @@ def _random_bits(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
 
 
 def _halves_of_random_words(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
-    """Return the halves of uniform words of 32 bits, uint16 [*shape, 2]; Keras has no function for random bits."""
+    """Return the halves of uniform 32-bit words, uint16 [*shape, 2]; Keras has no function for random bits."""
     if keras.backend.backend() == "jax":
         import jax
 
-        # JAX's default generator hashes a counter for every element, at several times the price of this one.
+        # JAX's default generator hashes a counter per element, which is several times slower than this one.
         pair = ops.cast(seed, "uint32")
         key = jax.random.wrap_key_data(ops.concatenate([pair, pair]), impl="rbg")
         return jax.lax.bitcast_convert_type(jax.random.bits(key, shape, "uint32"), "uint16")

@@ -1,4 +1,4 @@
-"""The BERT encoder: embeddings, a stack of Transformer layers, the pooler (`BertModel` of the released modeling.py).
+"""The BERT encoder: embeddings, Transformer layers and pooler (`BertModel` of the released modeling.py).
 
 Letters in shapes: B examples, S positions, Q positions of the output, K instances of a row, H hidden size, A heads.
 """
@@ -19,10 +19,10 @@ Tensor = Any
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, normalized, with dropout (paper, figure 2); float32 throughout.
+    """Sum of word, position and segment embeddings, with layer normalization and dropout, in float32 (paper, figure 2).
 
     Args:
-        config: shape of the model.
+        config: configuration of the model.
         vocabulary_rows: rows of the word embeddings, at least vocab_size.
     """
 
@@ -47,15 +47,15 @@ class Embeddings(keras.layers.Layer):
         Args:
             input_ids: int [B, S], in [0, vocab_size).
             segment_ids: int [B, S], in [0, type_vocab_size).
-            seed: int32 [2] of the dropout, or None.
-            position_ids: int [B, S], in [0, max_position_embeddings); None for 0, 1, 2 and so on.
+            seed: int32 [2], seed of the dropout, or None.
+            position_ids: int [B, S], in [0, max_position_embeddings); None for 0, 1, 2, ...
 
         Returns:
             float32 [B, S, H].
         """
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
-        # Two rows looked up by a product with one-hot vectors, as the released code does: its gradient is a matrix
-        # product too, where that of a gather would scatter every position into the same few rows.
+        # Look-up by a product with one-hot vectors, as in the released code: its gradient is a matrix product too,
+        # while that of a gather would scatter all positions into the same few rows.
         one_hot = ops.one_hot(segment_ids, self.token_type_embeddings.shape[0], dtype="float32")  # [B, S, 2]
         segments = ops.matmul(one_hot, self.token_type_embeddings)  # [B, S, H]
         if position_ids is None:
@@ -66,15 +66,15 @@ class Embeddings(keras.layers.Layer):
 
 
 class EncoderOutput(NamedTuple):
-    """The encoder's output beyond its last layer.
+    """The complete output of the encoder.
 
     Attributes:
-        hidden: float32 [B, S or Q, H], of the last layer.
-        pooled: float [B, H] or [B, K, H].
-        all_hidden: the embeddings and then every layer's hidden states, L + 1 of float32 [B, S, H], the last of them
-            `hidden`; None if not asked for.
-        attention_maps: every layer's attention probabilities, L of float32 [B, A, S, S], the last [B, A, Q, S] where
-            only Q positions were computed; None if not asked for.
+        hidden: float32 [B, S or Q, H], hidden states of the last layer.
+        pooled: float [B, H] or [B, K, H], pooled output.
+        all_hidden: L + 1 tensors float32 [B, S, H]: the embeddings and the hidden states of all layers, ending with
+            `hidden`; None unless requested.
+        attention_maps: L tensors float32 [B, A, S, S], attention probabilities of all layers, the last one
+            [B, A, Q, S] for Q output positions; None unless requested.
     """
 
     hidden: Tensor
@@ -86,18 +86,18 @@ class EncoderOutput(NamedTuple):
 class BertEncoder(keras.layers.Layer):
     """BERT without a head.
 
-    Uses `dropout_sites` consecutive dropout seeds; a head that needs more begins after them.
+    Uses `dropout_sites` consecutive dropout seeds; heads use the seeds after them.
 
     Args:
-        config: shape of the model.
+        config: configuration of the model.
         vocabulary_rows: rows of the word embeddings, where they are padded (`vocabulary_padding.py`).
-        fused_attention: as of `SelfAttention`.
+        fused_attention: as in `SelfAttention`.
 
     Attributes:
-        wrap_layer: None, or what to wrap each layer in before it is called with positional tensors, for instance
-            `tf.recompute_grad`.
+        wrap_layer: None, or a wrapper of each layer, such as `tf.recompute_grad`, called with positional tensors.
 
-    Example:
+    Example::
+
         encoder = BertEncoder(BertConfig.preset("tiny", vocab_size=30522))
         hidden, pooled = encoder(input_ids, input_mask, segment_ids)
     """
@@ -141,29 +141,29 @@ class BertEncoder(keras.layers.Layer):
         """Encode a batch.
 
         Args:
-            input_ids: int [B, S], in [0, vocab_size); S at most max_position_embeddings unless rows are packed.
-            input_mask: int [B, S], 1 for real positions, 0 for padding.
+            input_ids: int [B, S], in [0, vocab_size); S is at most max_position_embeddings unless rows are packed.
+            input_mask: int [B, S], 1 for tokens, 0 for padding.
             segment_ids: int [B, S], 0 for segment A, 1 for segment B.
             seed: int32 [2] for training with dropout; None, as in evaluation, for none.
-            sequence_ids: int [B, S] for packed rows: 1, 2, 3... for the instances of a row, 0 for padding. Attention
-                stays within an instance, and positions are counted from its start.
+            sequence_ids: int [B, S] for packed rows: 1, 2, 3, ... for the instances of a row, 0 for padding. Attention
+                is restricted to an instance, and positions are counted from its start.
             position_ids: int [B, S], instead of positions counted from the start.
-            causal_attention: whether a position attends to those before it alone.
-            pooled_positions: int [B, K], the [CLS] of each instance of a packed row; None for position 0.
-            output_positions: int [B, Q], the positions wanted from the last layer, which computes no others.
-            output_range: the same for the first N positions; 0 if only the pooled output is wanted.
-            all_hidden: whether the hidden states of all layers are wanted.
-            attention_maps: whether the attention probabilities of all layers are wanted.
+            causal_attention: whether a position attends only to itself and earlier positions.
+            pooled_positions: int [B, K], position of [CLS] of each instance of a packed row; None for position 0.
+            output_positions: int [B, Q], positions that the last layer computes; None for all.
+            output_range: number of first positions that the last layer computes; 0 for the pooled output only.
+            all_hidden: whether to return the hidden states of all layers.
+            attention_maps: whether to return the attention probabilities of all layers.
 
         Returns:
-            The last layer's hidden states, float32 [B, S, H] or [B, Q, H], and the pooled output, float [B, H] or
-            [B, K, H]: a dense layer with tanh over [CLS]. With `all_hidden` or `attention_maps`, an `EncoderOutput`.
+            The hidden states of the last layer, float32 [B, S, H] or [B, Q, H], and the pooled output, float [B, H] or
+            [B, K, H]: a dense layer with tanh on [CLS]. With `all_hidden` or `attention_maps`, an `EncoderOutput`.
 
         Raises:
-            ValueError: both `output_positions` and `output_range` are given.
+            ValueError: both `output_positions` and `output_range` are set.
         """
         if output_positions is not None and output_range is not None:
-            raise ValueError("output_positions and output_range are both given; give one")
+            raise ValueError("output_positions and output_range are mutually exclusive")
         batch = ops.shape(input_ids)[0]
         if position_ids is None and sequence_ids is not None:
             position_ids = positions_in_sequence(sequence_ids)

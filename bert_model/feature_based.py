@@ -1,7 +1,7 @@
-"""The paper's feature-based route (section 5.3): BERT as it is, and a bidirectional LSTM trained on its hidden states.
+"""The feature-based approach of the paper (section 5.3): a BiLSTM on the hidden states of a frozen BERT.
 
-The paper says "two-layer 768-dimensional" of the base model. Here each direction has as many units as the encoder's
-hidden size, 768 in base. It reads every token in order; what is predicted of a word is what stands at its first.
+The paper has a "two-layer 768-dimensional" BiLSTM for base. Here each direction has as many units as the hidden size of
+the encoder, 768 in base. The BiLSTM reads all tokens; the prediction at the first token of a word is that of the word.
 
 Letters in shapes: B examples, S positions, H hidden size, I size of an input, U units of a direction.
 """
@@ -22,14 +22,14 @@ Tensor = Any
 def frozen_features(
     encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, causal_attention: bool = False
 ) -> Tensor:
-    """Return the hidden states of the last four layers side by side, the first of the four first.
+    """Return the concatenated hidden states of the last four layers, lowest layer first.
 
-    Nothing of the encoder is dropped out, and no gradient reaches it.
+    The encoder has neither dropout nor gradients.
 
     Args:
-        encoder: with four layers or more; of a smaller one, those that there are.
+        encoder: the encoder; with fewer than four layers, all of them are used.
         input_ids, input_mask, segment_ids: int [B, S].
-        causal_attention: as of the encoder.
+        causal_attention: as in the encoder.
 
     Returns:
         float32 [B, S, 4 H].
@@ -40,14 +40,14 @@ def frozen_features(
 
 
 class LstmDirection(keras.layers.Layer):
-    """The parameters of one direction, the four gates side by side: input, forget, candidate, output.
+    """The parameters of one direction, with the concatenated gates: input, forget, candidate, output.
 
-    Initial values as is usual: kernels with Glorot's bounds, orthogonal recurrent kernels, and biases of zero but of
-    one for the forget gate.
+    Kernels have the Glorot initializer and recurrent kernels the orthogonal one; biases are 0, and 1 for the forget
+    gate.
 
     Args:
-        input_size: I.
-        units: U.
+        input_size: size of the inputs, I.
+        units: number of units, U.
     """
 
     def __init__(self, input_size: int, units: int, **kwargs: Any) -> None:
@@ -59,11 +59,11 @@ class LstmDirection(keras.layers.Layer):
 
 
 class BidirectionalLstm(keras.layers.Layer):
-    """One layer, in float32 whatever the policy (Hochreiter and Schmidhuber, 1997; with forget gates).
+    """A bidirectional LSTM layer, in float32 under every policy (Hochreiter and Schmidhuber, 1997; with forget gates).
 
     Args:
-        input_size: I.
-        units: of each direction, U.
+        input_size: size of the inputs, I.
+        units: number of units per direction, U.
     """
 
     def __init__(self, input_size: int, units: int, **kwargs: Any) -> None:
@@ -74,18 +74,17 @@ class BidirectionalLstm(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, input_mask: Tensor) -> Tensor:
-        """Run over every example in both directions at once.
+        """Run both directions.
 
         Args:
             inputs: float32 [B, S, I].
-            input_mask: int [B, S], 1 for real positions; at the others the state stays what it is, so that those of
-                the padding change nothing.
+            input_mask: int [B, S], 1 for tokens, 0 for padding, which leaves the state unchanged.
 
         Returns:
             float32 [B, S, 2 U], forward and backward.
         """
         batch = ops.shape(inputs)[0]
-        # What a step needs as one tensor: Keras's scan needs the length of two tensors in advance.
+        # One tensor per step: Keras's scan needs a static length for several tensors.
         real = ops.expand_dims(ops.cast(input_mask, "float32"), -1)  # [B, S, 1]
         steps = [
             ops.concatenate([ops.matmul(inputs, direction.kernel) + direction.bias, real], axis=-1)
@@ -114,10 +113,10 @@ class BidirectionalLstm(keras.layers.Layer):
 class FeatureBasedLayers(keras.layers.Layer):
     """The layers between the encoder and the head: two bidirectional layers, with dropout before each.
 
-    Uses `BILSTM_LAYERS` consecutive dropout seeds. The paper does not state its dropout; this is the encoder's.
+    Uses `BILSTM_LAYERS` consecutive dropout seeds. The paper states no dropout rate; the encoder's is used.
 
     Args:
-        config: shape of the encoder.
+        config: configuration of the encoder.
     """
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
@@ -133,9 +132,9 @@ class FeatureBasedLayers(keras.layers.Layer):
         """Run the layers.
 
         Args:
-            features: float32 [B, S, 4 H], of `frozen_features`.
-            input_mask: int [B, S], 1 for real positions.
-            seed: int32 [2], the first of the dropout seeds, or None.
+            features: float32 [B, S, 4 H], from `frozen_features`.
+            input_mask: int [B, S], 1 for tokens, 0 for padding.
+            seed: int32 [2], first dropout seed, or None.
 
         Returns:
             float32 [B, S, 2 H].

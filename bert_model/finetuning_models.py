@@ -1,6 +1,6 @@
-"""BERT as it is fine-tuned: the encoder with one linear head (paper, section 4; run_classifier.py and run_squad.py).
+"""BERT for fine-tuning: the encoder with a linear head (paper, section 4; run_classifier.py and run_squad.py).
 
-One task leaves the encoder as it is and has a BiLSTM under its head (`feature_based.py`; paper, section 5.3).
+One task freezes the encoder and has a BiLSTM before the head (`feature_based.py`; paper, section 5.3).
 
 Letters in shapes: B examples, C choices, S positions, H hidden size, n labels.
 """
@@ -22,28 +22,29 @@ Features = dict[str, Tensor]
 
 
 class BertForTask(keras.layers.Layer):
-    """Encoder and the head of one task.
+    """The encoder with the head of a task.
 
-    | task | logits |
-    |---|---|
-    | classification | [B, n], from the pooled output |
-    | regression | [B], from the pooled output |
-    | span | start and end, [B, S] each, from every position |
-    | token_classification | [B, S, n], from every position |
-    | token_classification_bilstm | [B, S, n], from every position; the encoder has neither gradient nor dropout |
-    | multiple_choice | [B, C], from the pooled output of every choice; features of shape [B, C, S] |
+    The logits of each task:
+
+    - classification: [B, n], from the pooled output
+    - regression: [B], from the pooled output
+    - span: start and end, [B, S] each, from every position
+    - token_classification: [B, S, n], from every position
+    - token_classification_bilstm: [B, S, n], from every position; the encoder has neither gradient nor dropout
+    - multiple_choice: [B, C], from the pooled output of every choice; features of shape [B, C, S]
 
     Args:
-        config: shape of the model.
-        task: one of these.
-        num_labels: n; may be left out where the task decides it.
-        causal_attention: as of the encoder.
-        fused_attention: as of `SelfAttention`.
+        config: configuration of the model.
+        task: a task of the list.
+        num_labels: number of labels, n; None where the task has a fixed number.
+        causal_attention: as in the encoder.
+        fused_attention: as in `SelfAttention`.
 
     Raises:
-        ConfigError: no such task, or a number of labels that it cannot have.
+        ConfigError: the task is unknown, or num_labels is not valid for it.
 
-    Example:
+    Example::
+
         model = BertForTask(BertConfig.preset("tiny", vocab_size=30522), "classification", num_labels=3)
         logits = model(features)
     """
@@ -64,7 +65,7 @@ class BertForTask(keras.layers.Layer):
         self.num_labels = label_count(task, num_labels)
         self.causal_attention = causal_attention
         self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
-        # Dropout before the head as in the released code, which has none for spans.
+        # As in the released code, which has no dropout before the span head.
         rate = 0.0 if task == "span" else config.hidden_dropout_prob
         self.bilstm = FeatureBasedLayers(config, name="bilstm") if task == FEATURE_BASED else None
         input_size = 2 * config.hidden_size if task == FEATURE_BASED else None
@@ -75,8 +76,8 @@ class BertForTask(keras.layers.Layer):
         """Predict the logits of a batch.
 
         Args:
-            features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; others are not
-                read.
+            features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; other features
+                are ignored.
             seed: int32 [2] for training with dropout; None, as in evaluation, for none.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The heads on the encoder: the masked-LM head, the linear head of every other task, and text embeddings.
+"""The heads of the encoder: masked-LM head, linear head of all other tasks, and text embeddings.
 
 Letters in shapes: B examples, S positions, P masked positions, H hidden size, V rows of the vocabulary, n labels.
 """
@@ -16,18 +16,18 @@ from bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
 
-# The logit of a row that pads the vocabulary: no share of any softmax, and finite, so that 0 times it is 0.
+# Logit of vocabulary padding: softmax probability 0, but finite, so that its product with 0 is 0.
 PADDED_LOGIT = -1e9
 
 
 class MaskedLanguageModelHead(keras.layers.Layer):
     """The masked-LM head (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
 
-    Its output matrix is the word embedding matrix (tied).
+    The output matrix is tied to the word embeddings.
 
     Args:
-        config: shape of the model.
-        vocabulary_rows: rows of the word embeddings; those from vocab_size on are never predicted.
+        config: configuration of the model.
+        vocabulary_rows: rows of the word embeddings; rows from vocab_size on are never predicted.
     """
 
     def __init__(self, config: BertConfig, vocabulary_rows: int, **kwargs: Any) -> None:
@@ -41,10 +41,10 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Return the logit of every token of the vocabulary.
+        """Return the logits over the vocabulary.
 
         Args:
-            hidden: float [B, P, H], the encoder's output at the masked positions alone.
+            hidden: float [B, P, H], hidden states of the masked positions.
             word_embeddings: float [V, H].
 
         Returns:
@@ -61,13 +61,13 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
 
 class LinearHead(keras.layers.Layer):
-    """Dropout and one linear layer, in float32 whatever the policy: every head but the masked-LM one.
+    """Dropout and a linear layer, in float32 under every policy: every head except the masked-LM head.
 
     Args:
-        config: shape of the model.
-        num_labels: logits of each input, n.
-        dropout_rate: of the inputs in training.
-        input_size: of the inputs, where it is not the hidden size.
+        config: configuration of the model.
+        num_labels: number of logits, n.
+        dropout_rate: dropout rate of the inputs in training.
+        input_size: size of the inputs; None for the hidden size.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LinearHead(keras.layers.Layer):
     ) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.dropout_rate = dropout_rate
-        # Labels first, as in the released code.
+        # Shape [labels, inputs], as in the released code.
         self.output_weights = self.add_weight(
             (num_labels, input_size or config.hidden_size), truncated_normal(config), name="output_weights"
         )
@@ -91,8 +91,8 @@ class LinearHead(keras.layers.Layer):
         """Return the logits of the labels.
 
         Args:
-            inputs: float [..., H], or of the other input size.
-            seed: int32 [2] of the dropout, or None.
+            inputs: float [..., H], or [..., input_size].
+            seed: int32 [2], seed of the dropout, or None.
 
         Returns:
             float32 [..., n], logits.
@@ -102,21 +102,28 @@ class LinearHead(keras.layers.Layer):
 
 
 def mean_embedding(hidden: Tensor, input_mask: Tensor) -> Tensor:
-    """Return the embedding of a text as the mean of its hidden states, [CLS] and [SEP] among them, without padding.
+    """Return the mean of the hidden states of a text, including [CLS] and [SEP], without padding.
 
     Args:
         hidden: float [B, S, H].
-        input_mask: int [B, S], 1 for real positions.
+        input_mask: int [B, S], 1 for tokens, 0 for padding.
 
     Returns:
-        float32 [B, H]; zeros for an example without real positions.
+        float32 [B, H]; zeros for an example without tokens.
     """
-    # Not an index with None, which LiteRT does not convert.
+    # LiteRT converts expand_dims, but not an index with None.
     mask = ops.expand_dims(ops.cast(input_mask, "float32"), -1)  # [B, S, 1]
     total = ops.sum(ops.cast(hidden, "float32") * mask, axis=1)  # [B, H]
     return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
 
 def cls_embedding(hidden: Tensor) -> Tensor:
-    """Return the embedding of a text as the hidden state of [CLS], float32 [B, H], from hidden states [B, S, H]."""
+    """Return the hidden state of [CLS].
+
+    Args:
+        hidden: float [B, S, H].
+
+    Returns:
+        float32 [B, H].
+    """
     return ops.cast(hidden[:, 0], "float32")

@@ -1,6 +1,6 @@
-"""One Transformer layer of BERT (paper, section 3; `transformer_model` of the released modeling.py).
+"""The Transformer layer of BERT (paper, section 3; `transformer_model` of the released modeling.py).
 
-Keras layers hold the parameters; the arithmetic is keras.ops alone, so that it runs under every backend.
+Keras layers contain the parameters; all arithmetic uses keras.ops, so that it runs under every backend.
 Letters in shapes: B examples, S positions, Q query positions, H hidden size, A heads, I intermediate size.
 """
 
@@ -20,9 +20,9 @@ Tensor = Any
 
 
 def gelu(inputs: Tensor) -> Tensor:
-    """Return GELU by the released code's tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
-    # The same function by way of (1 + tanh(z)) / 2 = sigmoid(2z), and without the power that makes the library's own
-    # form five times slower on a CPU. The gradient by hand keeps one tensor for the backward pass instead of four.
+    """Return GELU in the tanh form of the released code: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
+    # Computed with (1 + tanh(z)) / 2 = sigmoid(2z), without the power that makes the library's form five times slower
+    # on a CPU. The custom gradient saves one tensor for the backward pass instead of four.
     scale = 2.0 * math.sqrt(2.0 / math.pi)
 
     @ops.custom_gradient
@@ -45,18 +45,18 @@ def gelu_erf(inputs: Tensor) -> Tensor:
 
 
 def activation(config: BertConfig) -> Callable[[Tensor], Tensor]:
-    """Return the function that `hidden_act` names."""
+    """Return the activation function of `hidden_act`."""
     return {"gelu": gelu, "gelu_erf": gelu_erf, "relu": ops.relu}[config.hidden_act]
 
 
 class TransformerLayer(keras.layers.Layer):
-    """Self-attention and feed-forward, each followed by dropout, the residual and layer normalization (post-LN).
+    """Self-attention and feed-forward, each followed by dropout, residual and layer normalization (post-LN).
 
-    Uses `DROPOUT_SITES` consecutive dropout seeds. A call keeps no state, so that it may be recomputed.
+    Uses `DROPOUT_SITES` consecutive dropout seeds. A call has no state, as activation checkpointing requires.
 
     Args:
-        config: shape of the model.
-        fused_attention: as of `SelfAttention`.
+        config: configuration of the model.
+        fused_attention: as in `SelfAttention`.
     """
 
     DROPOUT_SITES = 3
@@ -88,9 +88,9 @@ class TransformerLayer(keras.layers.Layer):
         Args:
             hidden: float [B, S, H].
             attention_bias: float [B, 1, 1 or Q, S], added to attention scores.
-            seed: int32 [2], the first of the layer's dropout seeds, or None for no dropout.
-            queries: float [B, Q, H], the positions of `hidden` to compute; None for all of them, Q = S.
-            maps: whether the attention probabilities are wanted.
+            seed: int32 [2], first dropout seed of the layer, or None for no dropout.
+            queries: float [B, Q, H], positions of `hidden` to compute; None for all, Q = S.
+            maps: whether to return the attention probabilities.
 
         Returns:
             float [B, Q, H]; with `maps`, a pair of it and the attention probabilities, float32 [B, A, Q, S].
@@ -107,7 +107,7 @@ class TransformerLayer(keras.layers.Layer):
 
 
 def gather_positions(values: Tensor, positions: Tensor) -> Tensor:
-    """Return the rows of each example at its positions.
+    """Return the vectors of each example at its positions.
 
     Args:
         values: [B, S, H].

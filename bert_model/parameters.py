@@ -1,4 +1,4 @@
-"""Layers of parameters that several modules share, with BERT's initial values."""
+"""Parameter layers that several modules share, with BERT's initializers."""
 
 import keras
 
@@ -6,7 +6,7 @@ from bert_model.config import BertConfig
 
 
 def truncated_normal(config: BertConfig) -> keras.initializers.Initializer:
-    """Return the initializer of every weight matrix: normal, redrawn beyond two standard deviations."""
+    """Return the initializer of all weight matrices: a normal distribution truncated at two standard deviations."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 

@@ -1,4 +1,4 @@
-"""BERT as it is pretrained: the encoder with both heads, and the two losses.
+"""BERT for pretraining: the encoder with both heads, and the two losses.
 
 Letters in shapes: B examples, S positions, P masked positions, K instances of a packed row, V rows of the vocabulary.
 """
@@ -20,18 +20,18 @@ Features = dict[str, Tensor]
 
 
 class PretrainingLogits(NamedTuple):
-    """The logits of pretraining: `masked_lm` float32 [B, P, V], `next_sentence` float32 [B, 2] or [B, K, 2]."""
+    """The pretraining logits: `masked_lm` float32 [B, P, V], `next_sentence` float32 [B, 2] or [B, K, 2]."""
 
     masked_lm: Tensor
     next_sentence: Tensor
 
 
 class PretrainingLosses(NamedTuple):
-    """The losses of pretraining in nats, float32.
+    """The pretraining losses, float32, in nats.
 
-    `total` is the scalar that training descends, the other two its terms; `masked_lm_per_position` [B, P] and
-    `next_sentence_per_example` [B] or [B, K] are not yet weighted or averaged. Without next_sentence_labels the
-    latter is None and `next_sentence` 0.
+    `total` is the training loss, the sum of `masked_lm` and `next_sentence`. `masked_lm_per_position` [B, P] and
+    `next_sentence_per_example` [B] or [B, K] are unweighted. Without next_sentence_labels, the latter is None and
+    `next_sentence` is 0.
     """
 
     total: Tensor
@@ -42,20 +42,21 @@ class PretrainingLosses(NamedTuple):
 
 
 class BertForPretraining(keras.layers.Layer):
-    """Encoder, masked-LM head and next-sentence head.
+    """The encoder with masked-LM head and next-sentence head.
 
-    The last layer computes [CLS] and the masked positions alone: nothing else is predicted from.
+    The last layer computes only [CLS] and the masked positions, which the heads read.
 
     Args:
-        config: shape of the model.
-        pad_vocabulary: whether the word embeddings and the output bias get rows up to a multiple of 128, which are
-            never predicted; `vocabulary_padding.py` takes them off in checkpoints.
-        causal_attention: as of the encoder.
-        fused_attention: as of `SelfAttention`.
+        config: configuration of the model.
+        pad_vocabulary: whether to pad word embeddings and output bias to a multiple of 128 rows, which are never
+            predicted; `vocabulary_padding.py` removes them in checkpoints.
+        causal_attention: as in the encoder.
+        fused_attention: as in `SelfAttention`.
 
-    Initial weights follow `keras.utils.set_random_seed`, called before.
+    Call `keras.utils.set_random_seed` before for reproducible initial weights.
 
-    Example:
+    Example::
+
         model = BertForPretraining(BertConfig.preset("tiny", vocab_size=30522))
         losses = pretraining_losses(model(features), features)
     """
@@ -82,13 +83,16 @@ class BertForPretraining(keras.layers.Layer):
         self.built = True
 
     def call(self, features: Features, seed: Tensor | None = None) -> PretrainingLogits:
-        """Predict masked tokens and whether B follows A.
+        """Predict masked tokens and whether segment B follows segment A.
 
         Args:
             features: input_ids, input_mask, segment_ids int [B, S] and masked_lm_positions int [B, P]; for packed
-                rows sequence_ids int [B, S] and next_sentence_positions int [B, K] too. The labels (masked_lm_ids,
-                masked_lm_weights, next_sentence_labels, next_sentence_weights) may be there and are not read.
+                rows also sequence_ids int [B, S] and next_sentence_positions int [B, K]. Labels (masked_lm_ids,
+                masked_lm_weights, next_sentence_labels, next_sentence_weights) are ignored.
             seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+
+        Returns:
+            The logits of both heads.
         """
         hidden, pooled = self.encoder(
             features["input_ids"],
@@ -107,16 +111,19 @@ class BertForPretraining(keras.layers.Layer):
 
 
 def pretraining_losses(logits: PretrainingLogits, features: Features) -> PretrainingLosses:
-    """Return the pretraining losses, as the released `get_masked_lm_output` and `get_next_sentence_output` do.
+    """Return the pretraining losses of the released `get_masked_lm_output` and `get_next_sentence_output`.
 
     masked_lm = sum(weights * cross entropy) / (sum(weights) + 1e-5), next_sentence = mean cross entropy,
     total = their sum.
 
     Args:
-        logits: what the model predicts.
+        logits: logits of the model.
         features: masked_lm_ids int [B, P] and masked_lm_weights float [B, P] (0 for unused predictions);
             next_sentence_labels int [B, 1] (0 = B follows A), or [B, K] with next_sentence_weights float [B, K] (0
             where a packed row has fewer instances), or neither, for data without the next-sentence task.
+
+    Returns:
+        The losses.
     """
     weights = ops.cast(features["masked_lm_weights"], "float32")  # [B, P]
     per_position = cross_entropy(logits.masked_lm, features["masked_lm_ids"])  # [B, P]
@@ -147,20 +154,20 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """
     labels = ops.cast(labels, "int32")
 
-    # Derived by hand: backward through log-sum-exp step by step takes a CPU twice as long, and the library's sparse
-    # form, whose deterministic gradient scatters into the logits, three times.
+    # With a custom gradient: automatic differentiation of log-sum-exp takes twice as long on a CPU, and the library's
+    # sparse form, whose deterministic gradient scatters into the logits, three times.
     @ops.custom_gradient
     def with_gradient(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         probabilities = ops.softmax(logits, axis=-1)  # [..., C]
-        # The greatest probability is exp(0) / sum(exp(logits - greatest)), at least 1 / C.
-        log_sum = -ops.log(ops.max(probabilities, axis=-1))  # [...], of exp(logits - greatest)
+        # The maximum probability is exp(0) / sum(exp(logits - maximum)), at least 1 / C.
+        log_sum = -ops.log(ops.max(probabilities, axis=-1))  # [...], of exp(logits - maximum)
         of_label = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]  # [...]
 
         def gradient(upstream: Tensor) -> Tensor:
             one_hot = ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
             return (probabilities - one_hot) * ops.expand_dims(upstream, -1)
 
-        # Large logits are subtracted from each other first, so that the sum is not lost beside them.
+        # The logits are subtracted first, so that large logits do not cancel the sum.
         return (ops.max(logits, axis=-1) - of_label) + log_sum, gradient
 
     return with_gradient(logits)

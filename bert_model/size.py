@@ -1,4 +1,4 @@
-"""The size and FLOPs of a model, computed from its configuration alone.
+"""Compute parameter counts and FLOPs of a model from its configuration.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -13,14 +13,15 @@ from bert_model.config import BertConfig
 class ParameterCounts(NamedTuple):
     """The number of parameters of each part of a model.
 
-    The published 110 and 340 million of base and large are rounded from encoder and heads together: 110,106,428 and
-    336,226,108 with 30,522 tokens.
+    The published 110 and 340 million of base and large include the pretraining heads: 110,106,428 and 336,226,108 with
+    30,522 tokens.
 
     Attributes:
-        embeddings: of words, segments and positions, with their layer normalization.
-        layers: of all Transformer layers.
-        pooler: of the dense layer over [CLS].
-        heads: of the task; the masked-LM head's output matrix is the word embeddings and not counted again.
+        embeddings: word, segment and position embeddings with layer normalization.
+        layers: all Transformer layers.
+        pooler: the dense layer on [CLS].
+        heads: the heads of the task, without the output matrix of the masked-LM head, which is tied to the word
+            embeddings.
     """
 
     embeddings: int
@@ -30,12 +31,12 @@ class ParameterCounts(NamedTuple):
 
     @property
     def encoder(self) -> int:
-        """Return the model without heads."""
+        """Return the number of parameters without heads."""
         return self.embeddings + self.layers + self.pooler
 
     @property
     def total(self) -> int:
-        """Return the model with its heads."""
+        """Return the number of parameters with heads."""
         return self.encoder + self.heads
 
 
@@ -43,12 +44,12 @@ def parameter_counts(config: BertConfig, task: str = PRETRAINING, num_labels: in
     """Count the parameters of a model.
 
     Args:
-        config: shape of the model.
-        task: "pretraining", or a task of fine-tuning.
-        num_labels: of the task; None where the task decides it.
+        config: configuration of the model.
+        task: "pretraining", or a fine-tuning task.
+        num_labels: number of labels; None where the task has a fixed number.
 
     Raises:
-        ConfigError: no such task, or a number of labels that it cannot have.
+        ConfigError: the task is unknown, or num_labels is not valid for it.
     """
     counts = dict.fromkeys(ParameterCounts._fields, 0)
     for name in variable_names(config, task, num_labels):
@@ -58,19 +59,21 @@ def parameter_counts(config: BertConfig, task: str = PRETRAINING, num_labels: in
 
 
 def forward_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int = 0) -> float:
-    """Return the floating-point operations of a forward pass, divided by the positions of a sequence.
+    """Return the FLOPs of a forward pass per position of a sequence.
 
-    2 for each weight of a matrix product, and 4 S H a layer for attention scores and their product with the values:
+    Each weight of a matrix product counts 2, and attention scores and their product with the values count 4 S H per
+    layer:
 
         L (8 H^2 + 4 H I + 4 S H) + 2 H^2 / S + (P / S) (2 H^2 + 2 H V)
 
-    the terms being the layers, the pooler and the masked-LM head. As is usual, every layer counts with all positions,
-    though pretraining here spares the last layer those it predicts nothing from; elementwise operations are left out.
+    The terms are the layers, the pooler and the masked-LM head. By convention every layer counts all positions,
+    although the last layer of pretraining computes only the positions that the heads read. Elementwise operations are
+    not counted.
 
     Args:
-        config: shape of the model.
-        sequence_length: positions of a sequence, S.
-        predictions_per_sequence: masked positions, P; 0 for a model without the masked-LM head.
+        config: configuration of the model.
+        sequence_length: sequence length, S.
+        predictions_per_sequence: number of masked positions, P; 0 for a model without the masked-LM head.
     """
     hidden, intermediate = config.hidden_size, config.intermediate_size
     layer = 8 * hidden**2 + 4 * hidden * intermediate + 4 * sequence_length * hidden
@@ -81,14 +84,14 @@ def forward_flops_per_token(config: BertConfig, sequence_length: int, prediction
 
 
 def training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int = 0) -> float:
-    """Return three times the forward pass: the backward pass has two products for each of its products."""
+    """Return the FLOPs of a training step per position: three forward passes, since backward has twice the products."""
     return 3 * forward_flops_per_token(config, sequence_length, predictions_per_sequence)
 
 
 def skipped_training_flops_per_token(config: BertConfig, sequence_length: int, predictions_per_sequence: int) -> float:
-    """Return the part of `training_flops_per_token` that pretraining here does not compute.
+    """Return the part of `training_flops_per_token` that pretraining skips.
 
-    The last layer has keys and values at all positions, everything else at [CLS] and the masked positions alone:
+    The last layer computes keys and values at all positions, everything else only at [CLS] and the masked positions:
 
         3 (1 - (1 + P) / S) (4 H^2 + 4 H I + 4 S H)
     """

@@ -1,7 +1,7 @@
-"""Rows that round a vocabulary up to a multiple of 128, for the matrix units of accelerators.
+"""Vocabulary padding to a multiple of 128 rows, for the matrix units of accelerators.
 
-They exist in a running model alone: checkpoints and exports hold vocab_size rows, which `without_padding` and
-`with_padding` see to. This file imports neither Keras nor TensorFlow.
+Only running models have the padding: `without_padding` removes it for checkpoints and exports, which have vocab_size
+rows, and `with_padding` adds it. This file imports neither Keras nor TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -10,44 +10,44 @@ from typing import Any
 import numpy as np
 
 MULTIPLE = 128
-# TF1 names of the variables with a row for every token; optimizer slots are named after them.
+# TF1 names of the variables with one row per token; optimizer slots have these names as prefixes.
 PADDED_VARIABLES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
 
 
 def padded_size(vocab_size: int) -> int:
-    """Return the smallest multiple of 128 that holds `vocab_size` rows."""
+    """Return the smallest multiple of 128 that is at least `vocab_size`."""
     return -(-vocab_size // MULTIPLE) * MULTIPLE
 
 
 def is_padded(tf1_name: str) -> bool:
-    """Return whether a variable, or its slot `adam_m` or `adam_v`, has a row for every token."""
+    """Return whether a variable, or its slot `adam_m` or `adam_v`, has one row per token."""
     return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in PADDED_VARIABLES
 
 
 def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:
-    """Return the value as it is stored in checkpoints.
+    """Return a value without vocabulary padding, as in checkpoints.
 
     Args:
-        tf1_name: of the variable or slot.
-        value: array or tensor, of a running model.
-        vocab_size: tokens of the vocabulary; None for no padding.
+        tf1_name: TF1 name of the variable or slot.
+        value: array or tensor of a running model.
+        vocab_size: number of tokens; None for no padding.
 
     Returns:
-        The first vocab_size rows of a variable with a row for every token; any other value as it is.
+        The first vocab_size rows of a variable with one row per token; other values unchanged.
     """
     return value[:vocab_size] if is_padded(tf1_name) else value
 
 
 def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Return the value as a running model has it.
+    """Return a value with vocabulary padding, as in a running model.
 
     Args:
-        tf1_name: of the variable or slot.
-        value: from a checkpoint.
-        shape: of the variable in the model.
+        tf1_name: TF1 name of the variable or slot.
+        value: value from a checkpoint.
+        shape: shape of the variable in the model.
 
     Returns:
-        A variable with a row for every token, filled up to the rows of `shape` with zeros; any other value as it is.
+        A variable with one row per token, padded with zeros to the rows of `shape`; other values unchanged.
     """
     if not is_padded(tf1_name) or len(value) == shape[0]:
         return value

@@ -1,7 +1,7 @@
 """Build pretraining data with Apache Beam: raw text to a corpus, a corpus to shards of masked examples.
 
-The two jobs are the modules `pipelines.build_corpus` and `pipelines.build_pretraining_data`. The other public names
-are imported when they are first used, so that `pipelines.dataset`, which trainers read, does not need Beam.
+The two jobs are the modules `pipelines.build_corpus` and `pipelines.build_pretraining_data`. The public names are
+imported on first use, so that `pipelines.dataset`, which trainers use, does not require Beam.
 """
 
 from typing import TYPE_CHECKING

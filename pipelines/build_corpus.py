@@ -1,8 +1,8 @@
-"""Job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
+"""Compose job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
 
-This file only composes. The rules are in `sources/`, `cleaning/`, `corpus/segmentation.py` and the `tokenizer` package;
-the steps are in `reading.py`, `deduplication_transforms.py`, `write_shards.py` of `corpus/`, and in `vocabulary/`.
-Counts come from the data that is written, never from Beam's counters, which count retried work twice.
+The rules are in `sources/`, `cleaning/`, `corpus/segmentation.py` and the package `tokenizer`. The steps are in
+`reading.py`, `deduplication_transforms.py` and `write_shards.py` of `corpus/`, and in `vocabulary/`. Counts come from
+the written data, never from Beam's counters, which count retried work twice.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from tokenizer.normalization import split_words
 
 
 class WriteCorpusManifest(beam.DoFn):
-    """Everything is on disk: checks that no document got lost, then writes corpus.json."""
+    """Check that no document was lost, and write corpus.json, after all other files are written."""
 
     def __init__(self, output: str, options: dict[str, Any], files: list[list[Any]]) -> None:
         self._output = output
@@ -58,16 +58,17 @@ class WriteCorpusManifest(beam.DoFn):
         counts["files_mostly_rejected"] = losses_of_files(losses)
         documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
         if sum(documents.values()) + rejected != counts["documents_read"]:
-            raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept, {rejected} rejected")
+            raise RuntimeError(
+                f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected"
+            )
         if not documents["train"]:
             raise SourceError(
-                f"--input holds no document to train on ({documents['validation']} held out, {rejected} rejected); "
-                "give more files, see in rejected/*.jsonl of the output which rules left documents out, or lower "
-                "--validation_fraction"
+                f"--input has no training documents ({documents['validation']} in the validation split, {rejected} "
+                "rejected); add files, see the rules in rejected/*.jsonl of the output, or lower --validation_fraction"
             )
         require_written(self._output, sizes_of_corpus(written))
         for path, size, changed, *weight in self._files:
-            # Those with a weight are inputs, checked when they had been read; the others are read until here.
+            # Files with a weight are inputs, checked after they were read; the others are in use until now.
             if not weight and path != f"{self._output}/vocab.txt":
                 require_unchanged(path, size, changed)
         require_languages(counts["languages"], self._options["language_sampling_exponent"])
@@ -85,7 +86,7 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dic
         "documents_reported": _sum_counts(shard["reported"] for shard in counts),
         "paragraphs_cleaned": _sum_counts(shard["cleaned"] for shard in counts),
     }
-    # The shards of cased text do not count them.
+    # Shards of cased text have no such counts.
     diacritics = [shard["diacritics"] for shard in counts if "diacritics" in shard]
     if diacritics:
         total["diacritics"] = total_marks(
@@ -107,7 +108,7 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dic
 
 
 def total_marks(counts: Iterable[MarkCounts]) -> dict[str, Any]:
-    """Add up the letters that lose a mark, for `corpus.json`: numbers, and an example with what becomes of it."""
+    """Add up the letters that lose a mark, for `corpus.json`, with an example word and its uncased form."""
     total = MarkCounts()
     for count in counts:
         total.merge(count)
@@ -130,23 +131,23 @@ def build_corpus(
     output: str,
     work: str = "",
 ) -> None:
-    """Compose job 1.
+    """Add the steps of job 1 to a pipeline.
 
     Args:
-        pipeline: the pipeline that gets the steps.
-        splits: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
-        files: [path, bytes, time last changed, ...] of every file that the result depends on, for the manifest.
-        options: options of the job.
-        output: the corpus directory, on any Beam filesystem.
-        work: work directory, from which a job that was killed resumes. For an engine
-            that would hold a shuffle in memory; otherwise "".
+        pipeline: The pipeline.
+        splits: File splits to read, from `pipelines.corpus.reading.split_inputs`.
+        files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
+        options: Options of the job.
+        output: The corpus directory, on any Beam filesystem.
+        work: Work directory, from which a killed job resumes, for a runner that shuffles in memory. "" for other
+            runners.
     """
     partitions, read, losses = _read_into_partitions(pipeline, splits, options, work)
     shards = partitions | "WriteCorpusShard" >> beam.ParDo(WriteCorpusShard(output, options, work)).with_outputs(
         WriteCorpusShard.WORDS, main="shards"
     )
     start = pipeline | "Start" >> beam.Create([None])
-    # Where workers make a deleted directory again, a vocab.txt in it may be somebody else's by then.
+    # Workers create a deleted directory again, but by then a vocab.txt in it may be a user's file.
     mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if work else ""
     vocab = make_vocabulary(
         start, shards.words, options, num_word_groups(options.num_partitions), f"{output}/vocab.txt", mark
@@ -163,15 +164,15 @@ def build_corpus(
 def build_vocabulary(
     pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
 ) -> None:
-    """Compose the part of job 1 that makes vocab.txt, with the same bytes, and writes nothing else.
+    """Add the steps of job 1 that write vocab.txt, with the same bytes, and no other output.
 
     Args:
-        pipeline: the pipeline that gets the steps.
-        splits: splits of files to read, from `pipelines.corpus.reading.split_inputs`.
-        options: options of the job.
-        output: the vocabulary file, on any Beam filesystem.
-        report: file for what `corpus.json` would have as "vocab", "documents_rejected" and "diacritics", as JSON.
-        work: see `build_corpus`.
+        pipeline: The pipeline.
+        splits: File splits to read, from `pipelines.corpus.reading.split_inputs`.
+        options: Options of the job.
+        output: The vocabulary file, on any Beam filesystem.
+        report: JSON file for the fields "vocab", "documents_rejected" and "diacritics" of `corpus.json`.
+        work: As for `build_corpus`.
     """
     partitions, _, _ = _read_into_partitions(pipeline, splits, options, work)
     shards = partitions | "CountPartition" >> beam.ParDo(CountPartition(options)).with_outputs(
@@ -194,10 +195,10 @@ def _write_summary(
 def _read_into_partitions(
     pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
-    """Return (partition, grouped blocks), the number of documents of each file split, and the bytes lost in each."""
+    """Return (partition, blocks), and the number of documents and the bytes lost of each file split."""
     read = (
         pipeline
-        | "Units" >> beam.Create(splits)
+        | "FileSplits" >> beam.Create(splits)
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks")
     )

@@ -1,6 +1,6 @@
-"""Job 2: a corpus and a vocabulary -> tokens -> pairs -> masks -> shards, report.html, dataset.json last.
+"""Compose job 2: a corpus and a vocabulary -> tokens -> pairs -> masks -> shards, report.html and dataset.json.
 
-This file only composes. The rules are in `examples/make_shards.py` and what it calls, the work items in
+The rules are in `examples/make_shards.py` and the modules that it calls; the work items are in
 `examples/work_items.py`. A shard of the corpus is a partition.
 """
 
@@ -37,17 +37,17 @@ from tokenizer.vocabulary import Vocabulary
 
 
 class WriteShards(beam.DoFn):
-    """Write the shard files of a `WorkItem`; yields `ShardResult`.
+    """Write the shards of a `WorkItem`, and yield a `ShardResult` per copy.
 
     Args:
-        corpus: what to read.
-        output: the directory of `shards/`.
-        vocab_file: the vocabulary.
-        options: options of the job.
-        work: directory of completion markers, or "".
+        corpus: Reader of the corpus.
+        output: Parent directory of `shards/`.
+        vocab_file: Path of the vocabulary.
+        options: Options of the job.
+        work: Directory of completion markers, or "".
     """
 
-    _SO_FAR = Metrics.counter("beambert", "examples_written")
+    _EXAMPLES = Metrics.counter("beambert", "examples_written")
 
     def __init__(
         self, corpus: CorpusReader, output: str, vocab_file: str, options: PretrainingDataOptions, work: str
@@ -81,22 +81,22 @@ class WriteShards(beam.DoFn):
                 finished = ShardResult(corpus_shard.split, shards, statistics)
                 if self._work:
                     write_completion_marker(marker, finished)
-            self._SO_FAR.inc(sum(shard.examples for shard in finished.shards))
+            self._EXAMPLES.inc(sum(shard.examples for shard in finished.shards))
             yield finished
 
 
 class RestoreShards(beam.DoFn):
-    """Shards made again elsewhere -> those that the dataset lacks in their place; yields their names.
+    """Move rebuilt shards to the places of missing ones, and yield their names.
 
     Args:
-        made: the directory they were made in.
-        manifest: of the dataset.
-        output: its directory.
-        missing: names of the shards that it lacks.
+        rebuilt: The directory of the rebuilt shards.
+        manifest: Manifest of the dataset.
+        output: Directory of the dataset.
+        missing: Names of the missing shards.
     """
 
-    def __init__(self, made: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
-        self._made = made
+    def __init__(self, rebuilt: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
+        self._rebuilt = rebuilt
         self._recorded = {current_name(shard.name): shard for shard in manifest.shards}
         self._versions = manifest.versions
         self._output = output
@@ -111,13 +111,13 @@ class RestoreShards(beam.DoFn):
             if shard.sha256 != recorded.sha256:
                 here = versions()
                 differences = [
-                    f"{n} {v} then, {here.get(n)} now" for n, v in self._versions.items() if here.get(n) != v
+                    f"{n} {v} recorded, {here.get(n)} installed" for n, v in self._versions.items() if here.get(n) != v
                 ]
                 raise DatasetError(
-                    f"{recorded.name} made again is another file than {self._output}/{dataset.FILE_NAME} says "
+                    f"{recorded.name} was rebuilt, but its checksum differs from {self._output}/{dataset.FILE_NAME} "
                     f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
                 )
-            FileSystems.rename([f"{self._made}/{shard.name}"], [f"{self._output}/{recorded.name}"])
+            FileSystems.rename([f"{self._rebuilt}/{shard.name}"], [f"{self._output}/{recorded.name}"])
             yield recorded.name
 
 
@@ -132,18 +132,18 @@ def build_pretraining_data(
     output: str,
     work: str,
 ) -> None:
-    """Compose job 2.
+    """Add the steps of job 2 to a pipeline.
 
     Args:
-        pipeline: the pipeline that gets the steps.
-        corpus: the manifest of job 1.
-        reader: reader of the corpus.
-        work_items: all work items, from `pipelines.examples.work_items.deal_work_items`.
-        options: options of the job.
-        recorded_options: the options in `dataset.json`: these and those of the corpus.
+        pipeline: The pipeline.
+        corpus: Manifest of the corpus.
+        reader: Reader of the corpus.
+        work_items: All work items, from `pipelines.examples.work_items.deal_work_items`.
+        options: Options of the job.
+        recorded_options: The field "options" of `dataset.json`: these options and those of the corpus.
         vocab: "size" and "sha256" of vocab.txt, which exists in `output`.
-        output: the dataset directory, on any Beam filesystem.
-        work: work directory of completion markers, from which a job that was stopped resumes.
+        output: The dataset directory, on any Beam filesystem.
+        work: Work directory of completion markers, from which a stopped job resumes.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
     written = _write_shards(pipeline, work_items, WriteShards(reader, output, vocab_file, options, work))
@@ -155,8 +155,8 @@ def build_pretraining_data(
     overlap = (
         pipeline
         | "CorpusShards" >> beam.Create([_without_checksum(corpus_shard) for corpus_shard in corpus.shards])
-        | "FindHeldOut" >> beam.ParDo(FindOverlap(reader, corpus.shards))
-        | "UnionOfFound" >> beam.CombineGlobally(train_eval_overlap.union)
+        | "FindOverlap" >> beam.ParDo(FindOverlap(reader, corpus.shards))
+        | "UnionOfOverlaps" >> beam.CombineGlobally(train_eval_overlap.union)
     )
     _ = (
         pipeline
@@ -181,28 +181,28 @@ def rebuild_shards(
     missing: frozenset[str],
     work: str,
 ) -> None:
-    """Compose the repair of a finished dataset.
+    """Add the steps that repair a complete dataset to a pipeline.
 
     Args:
-        pipeline: the pipeline that gets the steps.
-        reader: reader of the corpus.
-        work_items: the work items with missing shards.
-        options: the options of the dataset.
-        manifest: the manifest of the dataset.
-        output: the dataset directory.
-        missing: names of the missing shards.
-        work: directory where they are made, so that no file is replaced by a different one.
+        pipeline: The pipeline.
+        reader: Reader of the corpus.
+        work_items: The work items with missing shards.
+        options: Options of the dataset.
+        manifest: Manifest of the dataset.
+        output: The dataset directory.
+        missing: Names of the missing shards.
+        work: Directory of the rebuilt shards, so that no file is replaced by a different one.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
     written = _write_shards(pipeline, work_items, WriteShards(reader, work, vocab_file, options, ""))
-    _ = written | "PutBack" >> beam.ParDo(RestoreShards(work, manifest, output, missing))
+    _ = written | "RestoreShards" >> beam.ParDo(RestoreShards(work, manifest, output, missing))
 
 
 def _write_shards(pipeline: beam.Pipeline, work_items: list[WorkItem], write: WriteShards) -> beam.PCollection:
-    # Without the reshuffle inside Create, which would lose the order of the work items.
+    # Without the reshuffle of Create, which would change the order of the work items.
     return (
         pipeline
-        | "Passes"
+        | "WorkItems"
         >> beam.Create(
             [item._replace(corpus_shard=_without_checksum(item.corpus_shard)) for item in work_items], reshuffle=False
         )
@@ -212,5 +212,5 @@ def _write_shards(pipeline: beam.Pipeline, work_items: list[WorkItem], write: Wr
 
 
 def _without_checksum(corpus_shard: CorpusShard) -> CorpusShard:
-    """Return a corpus shard without its checksum, most of a large job's bytes; `CorpusReader` finds it."""
+    """Return a corpus shard without its checksum, most of the size of a large job; `CorpusReader` looks it up."""
     return dataclasses.replace(corpus_shard, sha256="")

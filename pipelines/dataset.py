@@ -1,7 +1,7 @@
-"""`dataset.json`: what a directory of pretraining data holds, and all that a trainer needs to know of it.
+"""Read and write `dataset.json`, the manifest of a directory of pretraining data.
 
-This file imports neither Beam nor TensorFlow, so that a training host reads it without the data extra.
-The manifest is written last: a directory without it is not a dataset.
+The manifest contains everything that a trainer needs to know about the data. It is written last, so a directory without
+it is not a dataset. This module imports neither Beam nor TensorFlow: a training host does not need the extra [data].
 """
 
 import dataclasses
@@ -47,18 +47,17 @@ _REMEDY = "restore it from a copy, or build the data again"
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of examples.
+    """One shard: a file of examples.
 
     Attributes:
-        name: path relative to the dataset's directory, with forward slashes.
+        name: Path relative to the dataset directory, with forward slashes.
         split: "train" or "validation".
-        copy: which of the `dupe_factor` copies of the corpus it belongs to, from 0; one copy of all
-            train shards of one copy is one epoch.
-        examples: number of records.
-        bytes: file size.
-        sha256: hex digest of the file.
-        max_seq_length: length of its rows.
-        max_predictions_per_seq: room for masked tokens in its rows.
+        copy: Index of its copy of the data, from 0 to `dupe_factor` - 1. The training shards of one copy are one epoch.
+        examples: Number of records.
+        bytes: File size in bytes.
+        sha256: Hex digest of the file.
+        max_seq_length: Length of its rows in tokens.
+        max_predictions_per_seq: Maximum number of masked tokens per row.
     """
 
     name: RelativeName
@@ -76,22 +75,23 @@ class Dataset:
     """The content of `dataset.json`.
 
     Attributes:
-        max_seq_length: length of the longest rows.
-        max_predictions_per_seq: room for masked tokens in them.
-        instances_per_row: room for instances in a row, 1 where rows are not packed.
-        features: name in the files of every feature there is (`PretrainingDataOptions.names_of_features`).
+        max_seq_length: Length of the longest rows in tokens.
+        max_predictions_per_seq: Maximum number of masked tokens in these rows.
+        instances_per_row: Maximum number of instances per row; 1 if rows are not packed.
+        features: Names of the features in the shards, by their names in google-research/bert
+            (`PretrainingDataOptions.names_of_features`).
         file_format: "tfrecord" or "parquet".
         compression: "none" or "gzip".
-        ragged: whether padding is left out of the records.
-        vocab_size: number of tokens in `vocab.txt` beside the manifest.
-        vocab_sha256: hex digest of that file.
-        do_lower_case: whether the text was lower-cased and stripped of accents before WordPiece.
-        options: every option the data was built with, the random seed among them.
-        counts: the counts of corpus.json; "train" and "validation", the numbers of
-            `pipelines.examples.statistics.Statistics`; "overlap", validation text in the training text
-            (`pipelines.examples.train_eval_overlap.Overlap`); "warnings", a line each, as report.html has them.
-        shards: every file of examples.
-        versions: packages and Unicode data the build ran with.
+        ragged: Whether the records contain no padding.
+        vocab_size: Number of tokens in `vocab.txt` in the same directory.
+        vocab_sha256: Hex digest of that file.
+        do_lower_case: Whether the text was lowercased and stripped of accents before WordPiece.
+        options: All options of the build, including the random seed.
+        counts: The counts of corpus.json; under "train" and "validation", the numbers of
+            `pipelines.examples.statistics.Statistics`; under "overlap", the validation text that occurs in the training
+            text (`pipelines.examples.train_eval_overlap.Overlap`); under "warnings", the warnings of report.html.
+        shards: All shards.
+        versions: Versions of the packages and of the Unicode data of the build.
     """
 
     max_seq_length: Positive
@@ -110,16 +110,34 @@ class Dataset:
     versions: dict[str, str]
 
     def shards_of(self, split: str) -> list[Shard]:
-        """Return the shards of "train" or "validation", by copy, then name."""
+        """Return the shards of a split.
+
+        Args:
+            split: "train" or "validation".
+
+        Returns:
+            The shards, sorted by copy, then by name.
+        """
         chosen = [shard for shard in self.shards if shard.split == split]
         return sorted(chosen, key=lambda shard: (shard.copy, shard.name))
 
     def num_examples(self, split: str) -> int:
-        """Return the number of records in all shards of a split, over all copies."""
+        """Return the number of records of a split in all copies.
+
+        Args:
+            split: "train" or "validation".
+
+        Returns:
+            The number of records.
+        """
         return sum(shard.examples for shard in self.shards_of(split))
 
     def to_json(self) -> str:
-        """Serialize to the text of `dataset.json`, keys sorted."""
+        """Serialize the manifest.
+
+        Returns:
+            The text of `dataset.json`, with sorted keys.
+        """
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -128,22 +146,27 @@ class Dataset:
         """Parse the text of a manifest.
 
         Args:
-            text: the JSON text.
-            origin: the file it came from, for messages.
-            remedy: the end of the message about a corrupt manifest.
+            text: The JSON text.
+            origin: Path of the file, for messages.
+            remedy: The remedy in the message about a corrupt manifest.
+
+        Returns:
+            The manifest. Fields of older format versions have their current names.
 
         Raises:
-            DatasetError: not JSON, not a manifest of pretraining data, or of a version this code cannot read.
+            DatasetError: The text is not JSON, not a manifest of pretraining data, or of an unsupported version.
         """
         content = text.encode() if isinstance(text, str) else text
         names: dict[str, str] = {}
         try:
             header = header_of(content)
             if header.format != FORMAT:
-                raise DatasetError(f"{origin} is not a manifest of pretraining data; give what `beambert build` made")
+                raise DatasetError(
+                    f"{origin} is not a manifest of pretraining data; give a directory written by beambert build"
+                )
             if header.format_version not in (FORMAT_VERSION, *RENAMED_DATASET_FIELDS):
                 raise DatasetError(
-                    f"{origin} has format_version {shown(header.format_version)}, this beambert reads "
+                    f"{origin} has format_version {shown(header.format_version)}, but this version of beambert reads "
                     f"{FORMAT_VERSION}; build the data again"
                 )
             names = RENAMED_DATASET_FIELDS.get(header.format_version, {})
@@ -160,8 +183,8 @@ class Dataset:
 
 
 def _require_features(manifest: Dataset) -> None:
-    """Raise JsonError where the features are not those of the options, which a trainer relies on."""
-    # It imports this file, for the errors.
+    """Raise JsonError if the features are not those of the options, on which trainers rely."""
+    # Imported late: it imports NumPy and the tokenizer, which this module otherwise does not need.
     from pipelines.instances.options import PretrainingDataOptions
 
     expected = convert(manifest.options, PretrainingDataOptions, "options").names_of_features()
@@ -175,22 +198,28 @@ def _require_features(manifest: Dataset) -> None:
 
 
 def _require_shards(manifest: Dataset) -> None:
-    """Raise JsonError where shards occur twice, or do not add up to the counts."""
+    """Raise JsonError if a shard is listed twice, or the shards do not add up to the counts."""
     if len({shard.name for shard in manifest.shards}) != len(manifest.shards):
         raise JsonError("a shard is listed twice")
     for split in SPLITS:
         rows = manifest.counts.get(split, {}).get("rows")
         if rows is not None and rows != manifest.num_examples(split):
             raise JsonError(
-                f"counts.{split}.rows is {rows}, the sum of examples over the shards is {manifest.num_examples(split)}"
+                f"counts.{split}.rows is {rows}, but the shards have {manifest.num_examples(split)} examples"
             )
 
 
 def load(directory: str | Path) -> Dataset:
     """Read the manifest of a local dataset directory.
 
+    Args:
+        directory: The directory.
+
+    Returns:
+        The manifest.
+
     Raises:
-        DatasetError: the directory holds no readable manifest.
+        DatasetError: The manifest is missing, unreadable or invalid.
     """
     path = Path(directory) / FILE_NAME
     try:
@@ -199,27 +228,27 @@ def load(directory: str | Path) -> Dataset:
         raise DatasetError(_missing(Path(directory))) from error
     except OSError as error:
         reason = error.strerror or error
-        raise DatasetError(f"{path} cannot be read ({reason}); give a directory made by `beambert build`") from error
+        raise DatasetError(f"{path} cannot be read ({reason}); give a directory written by beambert build") from error
     return Dataset.from_json(content, origin=str(path))
 
 
 def _missing(directory: Path) -> str:
-    """Return what to do about a directory without a manifest of its own."""
+    """Return the message about a directory without a manifest, with the remedy."""
     entries = entries_of(directory)
     kind = kind_of(entries)
     if CORPUS_MANIFEST in entries or any(name.startswith(f"{WORK_NAME}/") for name in entries):
         return (
             f"{directory / FILE_NAME} is missing: its build has not finished, or only the corpus was built; run the "
-            "same beambert build again, or beambert pretraining-data"
+            "same beambert build command again, or beambert pretraining-data"
         )
     if kind:
-        return f"{directory} holds {kind}, not a dataset; give a directory made by `beambert build`"
+        return f"{directory} contains {kind}, not a dataset; give a directory written by beambert build"
     if entries:
-        return f"{directory} is not a dataset ({FILE_NAME} is missing); give a directory made by `beambert build`"
-    there = "is empty" if directory.is_dir() else "does not exist"
-    return f"{directory} {there}; build a dataset there with `beambert build --output {directory}`"
+        return f"{directory} is not a dataset ({FILE_NAME} is missing); give a directory written by beambert build"
+    state = "is empty" if directory.is_dir() else "does not exist"
+    return f"{directory} {state}; build a dataset there with beambert build --output {directory}"
 
 
 def sizes_of_dataset(shards: Iterable[Shard]) -> dict[str, int | None]:
-    """Return what `require_written` checks of pretraining data: its shards and its vocabulary."""
+    """Return the sizes of the shards and the vocabulary by file name, for `require_written`."""
     return {VOCAB_FILE_NAME: None, **{shard.name: shard.bytes for shard in shards}}

@@ -1,29 +1,29 @@
-"""Errors of the data pipelines that a user can fix; the message says how."""
+"""Define the errors of the data pipelines that a user can fix; their messages contain the remedy."""
 
 
 class SourceError(ValueError):
-    """Input that cannot be read, or options that do not fit it."""
+    """The input cannot be read, or an option does not apply to it."""
 
 
 class DatasetError(ValueError):
-    """A dataset that is missing, incomplete, or not what was asked for."""
+    """A dataset is missing, incomplete or invalid, or differs from the requested one."""
 
 
 class OutputError(ValueError):
-    """An output directory that holds something else."""
+    """An output directory contains other files, is in use, or is not writable."""
 
 
 class OutputFileError(ValueError):
-    """An output file that cannot or must not be written."""
+    """An output file cannot or must not be written."""
 
 
 class SubmitError(ValueError):
-    """A mistake in the flags, or a service that refuses; the message says what and what to do."""
+    """A flag of a submission is invalid, or a service rejects the request."""
 
 
 class AccessError(ValueError):
-    """A bucket, file system or service that is unreachable or rejects a request; the message says what to do."""
+    """A bucket, filesystem or service cannot be reached, or rejects a request."""
 
 
 class EngineError(ValueError):
-    """A runner of Beam's that fails before, or beside, the pipeline; the message says why and what to do."""
+    """A Beam runner fails outside the pipeline, for example because its server does not answer."""

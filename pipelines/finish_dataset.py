@@ -1,4 +1,4 @@
-"""The end of job 2: every shard is on disk, the statistics are summed; writes report.html and, last, dataset.json."""
+"""Finish job 2: write report.html and then dataset.json, after all shards are written."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ from tokenizer.vocabulary import Vocabulary
 
 
 class WriteManifest(beam.DoFn):
-    """Every shard is on disk: writes report.html, then dataset.json."""
+    """Write report.html, then dataset.json, after all shards are written."""
 
     def __init__(
         self,
@@ -48,12 +48,14 @@ class WriteManifest(beam.DoFn):
         statistics: dict[str, Statistics],
         overlap: np.ndarray,
     ) -> Iterator[str]:
-        """Write both and yield the manifest's path."""
-        # Read here rather than sent along: that of a corpus of terabytes would make the job too large to be sent.
+        """Write both files and yield the path of the manifest."""
+        # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
         corpus = self._reader.read_manifest()
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
         if not by_split["train"].instances:
-            raise DatasetError("the corpus gives no training instance: its documents are too short; add longer ones")
+            raise DatasetError(
+                "the corpus has no training instances: its documents are too short; add longer documents"
+            )
         validation = train_eval_overlap.read_validation_sentences(self._reader, corpus.shards)
         common = train_eval_overlap.overlap_of(validation, overlap)
         alphabet: list[str] = []

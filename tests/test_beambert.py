@@ -48,8 +48,8 @@ def test_submit_says_where_to(capsys):
         (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
         (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
-        (["submit"], "submit needs a destination first: flink, dataflow or tpu"),
-        (["submit", "spark", "build"], "unknown destination 'spark': give flink, dataflow or tpu"),
+        (["submit"], "submit requires a destination (flink, dataflow or tpu)"),
+        (["submit", "spark", "build"], "unknown destination 'spark': use flink, dataflow or tpu"),
         (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
         (["submit", "flink", "--flink_master", "h:1", "build", "--vocab_sze", "9"], "did you mean --vocab_size?"),
         (

@@ -90,8 +90,8 @@ def test_the_end_by_a_signal_that_was_sent_is_no_fault(number):
     ],
 )
 def test_what_a_user_should_not_see_is_seen(text):
-    assert len(judgement.output_errors(f"Corpus: 2 input(s)\n{text}")) >= 1
-    assert judgement.output_errors("Corpus: 2 input(s)\n") == []
+    assert len(judgement.output_errors(f"Corpus: 2 input files\n{text}")) >= 1
+    assert judgement.output_errors("Corpus: 2 input files\n") == []
 
 
 def test_a_difference_of_the_results_is_seen():

@@ -59,7 +59,7 @@ def test_help_alone_and_help_with_submit_list_commands(capsys):
     ("argv", "says"),
     [
         (["help", "bulid"], "unknown command 'bulid'; did you mean build?"),
-        (["help", "submit", "tpus"], "unknown destination 'tpus': give flink, dataflow or tpu; did you mean tpu?"),
+        (["help", "submit", "tpus"], "unknown destination 'tpus': use flink, dataflow or tpu; did you mean tpu?"),
         (["help", "build", "corpus"], "unexpected argument 'corpus' after build"),
     ],
 )
@@ -77,12 +77,12 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["BUILD"], "unknown command 'BUILD'; did you mean build?"),
         (["pretraining_data"], "did you mean pretraining-data?"),
         ([""], "unknown command ''"),
-        (["--output", "x", "build"], "--output is before the command; flags follow it: beambert build --output"),
-        (["--project", "p", "submit", "tpu"], "flags follow it: beambert submit --project"),
+        (["--output", "x", "build"], "--output precedes the command; put flags after it: beambert build --output"),
+        (["--project", "p", "submit", "tpu"], "put flags after it: beambert submit --project"),
         (["--verison"], "unknown argument --verison; did you mean --version?"),
         (["build", "--inptu", "x"], "unknown argument --inptu; did you mean --input?"),
         (["build", "--max-seq-length", "9"], "did you mean --max_seq_length?"),
-        (["build", "foo"], "unexpected argument 'foo'; build takes flags only, and a value follows its flag"),
+        (["build", "foo"], "unexpected argument 'foo'; build takes flags only, each followed by its value"),
         (["build", "--output", "x", "--", "foo"], "unexpected argument 'foo'"),
         (["convert", "a", "b", "c", "--to", "native"], "unexpected argument 'c'; convert takes SRC DST and flags"),
         (["pretrain", "--data"], "--data: expected at least one argument"),
@@ -96,8 +96,8 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         # As a word processor writes two hyphens.
         (["build", "\u2013output", "x"], "unknown argument \u2013output; did you mean --output?"),
         (["build", "\u2014input=x", "--output", "x"], "unknown argument \u2014input; did you mean --input?"),
-        (["submit", "flnk", "build"], "unknown destination 'flnk': give flink, dataflow or tpu; did you mean flink?"),
-        (["submit", "--project", "p", "tpu", "pretrain"], "submit needs a destination first: flink, dataflow or tpu"),
+        (["submit", "flnk", "build"], "unknown destination 'flnk': use flink, dataflow or tpu; did you mean flink?"),
+        (["submit", "--project", "p", "tpu", "pretrain"], "submit requires a destination (flink, dataflow or tpu)"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_type(capsys, argv, says):
@@ -107,9 +107,9 @@ def test_a_mistake_is_one_line_that_says_what_to_type(capsys, argv, says):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["build", "--output", "a", "--output", "b"], "--output is given twice, as 'a' and 'b'; give it once"),
+        (["build", "--output", "a", "--output", "b"], "--output is given twice, as 'a' and 'b'; use it once"),
         (["build", "--output=a", "--input", "t", "--output=a"], "--output is given twice, as 'a' and 'a'"),
-        (["pretrain", "--data", "a", "b", "--data", "c"], "as 'a b' and 'c'; give all values after one --data"),
+        (["pretrain", "--data", "a", "b", "--data", "c"], "as 'a b' and 'c'; put all values after one --data"),
         (["pretrain", "--recipe", "tiny-cpu", "--model", "a.json", "--model", "b.json"], "--model is given twice"),
         (["submit", "tpu", *TPU, "--wheel", "a", "--wheel", "b", *PRETRAIN], "--wheel is given twice"),
     ],
@@ -199,7 +199,7 @@ def test_values_named_like_commands_are_values_for_every_destination():
 def test_a_wrong_value_named_like_a_command_is_named_as_a_value(capsys):
     argv = ["--project", "my-project", "--region", "build", "--temp_location", "gs://bkt/t"]
     err = fails(capsys, "submit", "dataflow", *argv, "corpus", "--input", "gs://b/i", "--output", "gs://b/o")
-    assert "argument --region: 'build' is no region" in err
+    assert "argument --region: 'build' is not a region" in err
 
 
 @pytest.mark.parametrize(

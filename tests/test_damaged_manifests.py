@@ -149,7 +149,7 @@ def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_pat
     renamed["shards"][0]["partitions"] = 3
     twice = {**content, "shards": [*content["shards"], content["shards"][0]]}
     problems = {
-        "counts.documents.validation is 8, the sum over the shards is 0": fewer,
+        "counts.documents.validation is 8, but the shards sum to 0": fewer,
         "shards[0].name is": renamed,
         "listed twice": twice,
     }

@@ -90,7 +90,7 @@ def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
         (tmp_path / "unit.json").write_text(json.dumps(shifted))
         assert records.read_block_file(path) is None
     (tmp_path / "unit").write_bytes(b"noise" * 200)
-    with pytest.raises(SourceError, match="unit is damaged; delete it and run the same command again"):
+    with pytest.raises(SourceError, match="unit is corrupt; delete it and run the same command again"):
         list(records.read_blocks(place for _, place in places))
 
 
@@ -137,7 +137,7 @@ def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
     outcome = {"options": {}, "metrics": {"eval_f1": 0.5}, "problem": None}
     for name in ("../other", "/other", "a/b", "."):
         (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
-        with pytest.raises(TrainingError, match=r"runs\.json: .* is not the name of a run; move it"):
+        with pytest.raises(TrainingError, match=r"runs\.json: .* is not a valid run name; move"):
             sweep._recorded_outcomes(tmp_path)
 
 
@@ -198,7 +198,7 @@ def test_a_damaged_index_of_weights_is_named(tmp_path):
 
 def test_a_configuration_far_above_every_model_is_refused():
     for name, value in (("num_hidden_layers", 10**18), ("hidden_size", 10**9), ("vocab_size", 2**31)):
-        with pytest.raises(ConfigError, match=f"{name} is {value}; give a whole number of at most"):
+        with pytest.raises(ConfigError, match=f"invalid {name} {value}: must be at most"):
             BertConfig.from_json(json.dumps({"vocab_size": 9, name: value}))
 
 

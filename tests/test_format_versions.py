@@ -220,7 +220,7 @@ def test_other_versions_are_refused(tmp_path, version):
         if name.startswith("beambert") and version in (1, 2):
             continue
         (tmp_path / file).write_text(json.dumps({**stored(name), "format_version": other}), encoding="utf-8")
-        with pytest.raises(ValueError, match="was not written by this version"):
+        with pytest.raises(ValueError, match="was written by an incompatible version"):
             load(tmp_path)
 
 

@@ -30,11 +30,11 @@ def hostile(tmp_path_factory) -> dict[str, tuple[str, str]]:
         "socket": (f"{folder}/socket.json", "is a socket, not a file"),
         "device": ("/dev/zero", "is a device, not a file"),
         "link to a device": (_link(folder), "is a device, not a file"),
-        "directory with a pipe": (f"{folder}/with_pipe", "holds config.json, a named pipe (FIFO)"),
-        "long name": (f"{folder}/{'n' * 300}.json", "has a name of 305 bytes, and 255 is the most"),
-        "long path": (f"{folder}/{'d/' * 3000}a.json", "and 4,095 is the most"),
+        "directory with a pipe": (f"{folder}/with_pipe", "contains config.json, a named pipe (FIFO)"),
+        "long name": (f"{folder}/{'n' * 300}.json", "has a name of 305 bytes, more than 255"),
+        "long path": (f"{folder}/{'d/' * 3000}a.json", "more than 4,095 bytes"),
         "not UTF-8": (os.fsdecode(b"/tmp/\xff.json"), "is not valid UTF-8; rename the file or directory"),
-        "NUL": (f"{folder}/a\0.json", "holds a NUL character"),
+        "NUL": (f"{folder}/a\0.json", "contains a NUL character"),
     }
 
 
@@ -112,7 +112,7 @@ def test_a_pattern_that_matches_a_name_that_is_not_utf8_is_refused(tmp_path, cap
 def test_text_that_is_not_utf8_as_an_argument_is_refused(capsys):
     with pytest.raises(SystemExit):
         beambert.read_command("corpus", ["--text_field", os.fsdecode(b"\xff")])
-    assert "--text_field \\udcff is not valid UTF-8; give it in UTF-8" in capsys.readouterr().err
+    assert "--text_field \\udcff is not valid UTF-8; use UTF-8" in capsys.readouterr().err
 
 
 def test_a_long_pattern_and_standard_input_are_no_mistake():
@@ -133,10 +133,10 @@ SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--compare_vocab", "{0}"], "--compare_vocab {0} is a directory; name the vocab.txt in it"),
-        (["--vocab_file", "{0}"], "--vocab_file {0} is a directory; name the vocab.txt in it"),
-        (["--vocab_file", "{0}/vocab.txt"], "{0}/vocab.txt holds only special tokens"),
-        (["--compare_vocab", "{0}/vocab.txt"], "{0}/vocab.txt holds only special tokens"),
+        (["--compare_vocab", "{0}"], "--compare_vocab {0} is a directory; give the vocab.txt in it"),
+        (["--vocab_file", "{0}"], "--vocab_file {0} is a directory; give the vocab.txt in it"),
+        (["--vocab_file", "{0}/vocab.txt"], "{0}/vocab.txt contains special tokens only"),
+        (["--compare_vocab", "{0}/vocab.txt"], "{0}/vocab.txt contains special tokens only"),
     ],
 )
 def test_directories_and_vocabularies_without_text_are_refused(tmp_path, capsys, argv, message):

@@ -174,7 +174,7 @@ def test_one_file_of_a_person_is_enough(command, name, outputs, tmp_path, capsys
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(FOREIGN[name], encoding="utf-8")
     assert beambert.main(command_of(command, outputs, tmp_path)) == 1
-    assert f"holds {name.partition('/')[0]}, which beambert" in capsys.readouterr().err
+    assert f"contains {name.partition('/')[0]}, which beambert" in capsys.readouterr().err
     assert tree_of(tmp_path) == {name: hashlib.sha256(FOREIGN[name].encode()).hexdigest()}
 
 
@@ -187,7 +187,9 @@ def test_a_file_of_a_person_in_a_corpus_is_not_replaced_by_its_dataset(name, out
     before = tree_of(corpus)
     command = ["pretraining-data", "--input", str(corpus), "--output", str(corpus), "--dupe_factor", "1"]
     assert beambert.main(command) == 1
-    assert f"holds {name.partition('/')[0]}, which beambert pretraining-data did not write" in capsys.readouterr().err
+    assert (
+        f"contains {name.partition('/')[0]}, which beambert pretraining-data did not write" in capsys.readouterr().err
+    )
     assert tree_of(corpus) == before
     shutil.rmtree((corpus / name).parent) if "/" in name else (corpus / name).unlink()
     # Without it, the corpus becomes a dataset; a file that no command writes does no harm.
@@ -209,7 +211,7 @@ def test_a_pattern_is_no_output(outputs, tmp_path, capsys):
     before = tree_of(tmp_path)
     for command in ("build", "corpus", "pretraining-data"):
         assert beambert.main(command_of(command, outputs, tmp_path / "data?")) == 1
-        assert "is a pattern; give a directory without the characters" in capsys.readouterr().err
+        assert "a glob pattern; give a directory without the characters" in capsys.readouterr().err
     assert tree_of(tmp_path) == before
 
 
@@ -234,7 +236,7 @@ def test_an_error_about_a_model_in_place_of_data_does_not_advise_to_build_there(
     command = ["pretrain", "--data", str(run), "--output", str(tmp_path / "new"), "--num_train_steps", "2"]
     assert beambert.main(command) == 1
     said = capsys.readouterr().err
-    assert f"{run} holds a training run (run.json), not a dataset" in said
+    assert f"{run} contains a training run (run.json), not a dataset" in said
     assert "--output" not in said
 
 
@@ -269,4 +271,4 @@ def test_the_current_directory_is_not_replaced(outputs, tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     for command in ("convert tf1", "export"):
         assert beambert.main([*command_of(command, outputs, tmp_path)[:-1], "."]) == 1
-        assert ". is the current directory; give a new directory" in capsys.readouterr().err
+        assert ". is the current directory; use a new directory" in capsys.readouterr().err

@@ -51,7 +51,9 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     "tokenizer.tokenizer.__init__": (
         "split",
         lambda: [
-            Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a")), do_lower_case=True, never_split=never_split)._whole
+            Tokenizer(
+                Vocabulary((*SPECIAL_TOKENS, "a")), do_lower_case=True, never_split=never_split
+            )._never_split_pattern
             for never_split in ((), ("[MASK]", "a"))
         ],
     ),

@@ -198,7 +198,7 @@ def test_a_number_is_read_as_python_reads_it(value):
 )
 def test_a_schedule_of_huge_numbers_is_refused_at_once(schedule):
     began = time.process_time()
-    with pytest.raises(TrainingError, match=r"--schedule: .*is not LENGTHxSHARE") as error:
+    with pytest.raises(TrainingError, match=r"invalid --schedule phase .*must be LENGTHxFRACTION") as error:
         scheduled_lengths(schedule)
     assert len(str(error.value)) < 300
     assert time.process_time() - began < 1
@@ -208,13 +208,13 @@ def test_a_schedule_of_huge_numbers_is_refused_at_once(schedule):
 
 @pytest.mark.parametrize("layers", ["9" * 5000, "\u0661", "1_0", "", "1,,2"])
 def test_layers_are_plain_numbers(layers):
-    with pytest.raises(TrainingError, match="--layers is"):
+    with pytest.raises(TrainingError, match="invalid --layers"):
         parse_layers(layers)
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 5000, "[", "(?P<a>x)(?P<a>y)"])
 def test_a_pattern_that_is_none_is_refused(pattern):
-    assert "is not a regular expression" in read("pretrain", "--lr_multiplier", f"{pattern}=0.5")
+    assert "is not a valid regular expression" in read("pretrain", "--lr_multiplier", f"{pattern}=0.5")
 
 
 # Flags of Apache Beam
@@ -246,22 +246,22 @@ def test_wrong_values_of_every_flag_of_beam_are_one_line():
         (["--environment_type", "foo"], "--environment_type: 'foo' is not one of DOCKER, PROCESS, EXTERNAL, LOOPBACK"),
         (["--job_endpoint", "localhost"], "--job_endpoint: 'localhost' is not HOST:PORT of a Beam job server"),
         (["--job_endpoint", "localhost:70000"], "--job_endpoint: 'localhost:70000' is not HOST:PORT"),
-        (["--runner", "PortableRunner"], "--runner PortableRunner needs --job_endpoint HOST:PORT"),
-        (["--runner", "portablerunner"], "--runner PortableRunner needs --job_endpoint HOST:PORT"),
-        (["--runner", "FlinkRunner"], "--runner FlinkRunner needs --flink_master HOST:8081"),
-        (["--runner", "SparkRunner"], "--runner SparkRunner needs --spark_master_url spark://HOST:7077"),
-        (["--runner", "DataflowRunner"], "--runner DataflowRunner needs --project ID --region us-central1"),
-        (["--runner", "Nowhere"], "--runner 'Nowhere' is not a runner of Beam's; leave it out"),
-        (["--runner", "no.such.Runner"], "--runner 'no.such.Runner' is not a runner of Beam's"),
-        (["--runner", "InteractiveRunner"], "--runner 'InteractiveRunner' is not a runner of Beam's"),
+        (["--runner", "PortableRunner"], "--runner PortableRunner requires --job_endpoint HOST:PORT"),
+        (["--runner", "portablerunner"], "--runner PortableRunner requires --job_endpoint HOST:PORT"),
+        (["--runner", "FlinkRunner"], "--runner FlinkRunner requires --flink_master HOST:8081"),
+        (["--runner", "SparkRunner"], "--runner SparkRunner requires --spark_master_url spark://HOST:7077"),
+        (["--runner", "DataflowRunner"], "--runner DataflowRunner requires --project ID --region us-central1"),
+        (["--runner", "Nowhere"], "invalid --runner 'Nowhere': not a Beam runner; leave it out"),
+        (["--runner", "no.such.Runner"], "invalid --runner 'no.such.Runner': not a Beam runner"),
+        (["--runner", "InteractiveRunner"], "invalid --runner 'InteractiveRunner': not a Beam runner"),
         (
             ["--runner", "PortableRunner", "--job_endpoint", "h:1", "--environment_type", "PROCESS"],
-            "--environment_type PROCESS needs --environment_config",
+            "--environment_type PROCESS requires --environment_config",
         ),
         (["--type_check_additional", "foo"], "Unrecognized --type_check_additional feature: foo"),
         (
             ["--runner", "FlinkRunner", "--flink_master", "[local]", "--job_server_java_launcher", "/nowhere/java"],
-            "there is no Java at /nowhere/java; install Java 17",
+            "/nowhere/java is not found; install Java 17",
         ),
     ],
 )
@@ -281,4 +281,4 @@ def test_docker_that_is_not_installed_is_named(capsys, tmp_path, monkeypatch):
     flags = ["--runner", "PortableRunner", "--job_endpoint", "embed"]
     code, _, err = run(capsys, "build", "--input", "x", "--output", f"{tmp_path}/out", *flags)
     assert code == 2
-    assert "docker is not installed; install it, or give --environment_type LOOPBACK" in err
+    assert "docker is not installed; install it, or use --environment_type LOOPBACK" in err

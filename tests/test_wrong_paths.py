@@ -73,7 +73,7 @@ def models(folder: Path) -> list[tuple[list[str], str]]:
         "empty": "is an empty directory",
         "nowhere": "does not exist",
         "text.txt": "is a file",
-        "bad.zip": "is no whole zip archive",
+        "bad.zip": "is not a complete zip archive",
     }
     return [
         ([word.format(f"{folder}/{name}") for word in command], f"{folder}/{name}|{says}")
@@ -88,8 +88,8 @@ def others(folder: Path) -> list[tuple[list[str], str]]:
     features = ["features", "--output_file", f"{folder}/f.npz", "--init_checkpoint", str(MASKED)]
     tuned = ["--init_checkpoint", model, "--output", new]
     cases = [
-        (["fill-mask", str(MASKED), "no mask here"], "'no mask here' has no [MASK]"),
-        (["fill-mask", str(MASKED), "a [MASK]", "no mask here"], "'no mask here' has no [MASK]"),
+        (["fill-mask", str(MASKED), "no mask here"], "invalid TEXT 'no mask here': [MASK] is missing"),
+        (["fill-mask", str(MASKED), "a [MASK]", "no mask here"], "invalid TEXT 'no mask here': [MASK] is missing"),
         (["predict", model, "--input_file", f"{folder}/nowhere"], "--input_file|does not exist"),
         (["predict", model, "--input_file", f"{folder}/corpus"], "--input_file|is a corpus (corpus.json)"),
         ([*features, "--input_file", f"{folder}/nowhere"], "--input_file|does not exist"),

@@ -1,6 +1,6 @@
-"""Split text into tokens of a WordPiece vocabulary, and learn such a vocabulary from text.
+"""WordPiece tokenization compatible with google-research/bert, and WordPiece vocabulary learning.
 
-Only numpy is needed, except for `in_graph.py`, the tokenizer as a TensorFlow graph.
+The package requires numpy only. `in_graph.py`, the tokenizer as a TensorFlow graph, also requires TensorFlow.
 """
 
 from tokenizer.tokenizer import Tokenizer

@@ -1,9 +1,9 @@
-/* BERT's tokenizer in one pass over the text: characters -> words -> pieces.
+/* BERT's tokenizer in one pass over the text: characters -> words -> tokens.
 
-   The rules are not here. What becomes of a character is asked of Python once, when the character is first met
-   (`tokenizer.normalization.replace_character`), and remembered in a table; a chunk with a character whose neighbours
-   decide is split by Python as a whole. WordPiece (longest match first) walks a trie of the vocabulary.
-   tests/tokenizer/test_every_character.py holds this file to the published rules. */
+   This file does not implement the character rules. The first time a character occurs, its replacement is requested
+   from Python (`tokenizer.normalization.replace_character`) and cached in a table. Python also splits every chunk that
+   contains a context-dependent character. WordPiece (longest match first) descends a trie of the vocabulary.
+   tests/tokenizer/test_every_character.py checks this file against the published rules. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,8 +13,8 @@
 #define CODE_POINTS 0x110000
 #define MAX_WORD_CHARACTERS 200
 
-/* An entry of the table: what to do (high byte), and a code point or a place in `sequences` (low 24 bits). */
-enum { APPEND, ALONE, REMOVED, ACCENT, SPACE, SEQUENCE, NEIGHBOURS_DECIDE, UNSEEN = 0xFF };
+/* A table entry: the action (high byte), and a code point or an index in `sequences` (low 24 bits). */
+enum { APPEND, ALONE, REMOVED, ACCENT, SPACE, SEQUENCE, CONTEXT_DEPENDENT, UNSEEN = 0xFF };
 #define ENTRY(action, value) (((uint32_t)(action) << 24) | (uint32_t)(value))
 #define ACTION(entry) ((entry) >> 24)
 #define VALUE(entry) ((entry) & 0xFFFFFF)
@@ -31,27 +31,27 @@ typedef struct {
     PyObject *replace_character; /* code point -> (replacement or None, whether it is an accent) */
     PyObject *split_chunk;       /* chunk -> [(word, index in the chunk of each of its characters)] */
     uint32_t *table;             /* [CODE_POINTS] */
-    uint32_t *sequences;         /* a length, then so many entries, again and again */
+    uint32_t *sequences;         /* repeated: a length N, then N entries */
     size_t sequences_used, sequences_size;
     Slot *slots; /* open addressing, a power of two */
     uint64_t slot_mask;
-    int32_t *piece_ids; /* of each node of the trie, -1 if no piece ends there */
+    int32_t *token_ids; /* by node of the trie, -1 if no token ends there */
     int32_t nodes;
     int32_t unknown_id;
 } Encoder;
 
 typedef struct {
     int32_t *ids;
-    int32_t *offsets; /* two a piece; NULL if nobody asked */
+    int32_t *offsets; /* two per token; NULL without offsets */
     size_t used, size;
     int with_offsets;
-} Pieces;
+} Tokens;
 
 typedef struct {
     uint32_t characters[MAX_WORD_CHARACTERS];
-    Py_ssize_t sources[MAX_WORD_CHARACTERS]; /* index in the text that each came from */
-    Py_ssize_t first_source, last_source;    /* the least and the greatest of them, of a word too long as well */
-    size_t length;                           /* true length, also where it is more than MAX_WORD_CHARACTERS */
+    Py_ssize_t sources[MAX_WORD_CHARACTERS]; /* index in the text of the source of each character */
+    Py_ssize_t first_source, last_source;    /* minimum and maximum source, also beyond MAX_WORD_CHARACTERS */
+    size_t length;                           /* may exceed MAX_WORD_CHARACTERS */
 } Word;
 
 typedef struct {
@@ -95,17 +95,17 @@ static int32_t add_child(Encoder *self, int32_t node, uint32_t code_point)
     return child;
 }
 
-static int build_trie(Encoder *self, PyObject *pieces)
+static int build_trie(Encoder *self, PyObject *tokens)
 {
-    Py_ssize_t count = PyList_GET_SIZE(pieces);
+    Py_ssize_t count = PyList_GET_SIZE(tokens);
     uint64_t characters = 2;
     for (Py_ssize_t id = 0; id < count; id++) {
-        PyObject *piece = PyList_GET_ITEM(pieces, id);
-        if (!PyUnicode_Check(piece)) {
-            PyErr_SetString(PyExc_TypeError, "pieces must be a list of str");
+        PyObject *token = PyList_GET_ITEM(tokens, id);
+        if (!PyUnicode_Check(token)) {
+            PyErr_SetString(PyExc_TypeError, "tokens must be a list of str");
             return -1;
         }
-        characters += (uint64_t)PyUnicode_GET_LENGTH(piece);
+        characters += (uint64_t)PyUnicode_GET_LENGTH(token);
     }
     if (count > INT32_MAX / 2 || characters > INT32_MAX / 2) {
         PyErr_SetString(PyExc_ValueError, "the vocabulary is too large");
@@ -116,58 +116,58 @@ static int build_trie(Encoder *self, PyObject *pieces)
         size *= 2;
     self->slot_mask = size - 1;
     self->slots = PyMem_Calloc(size, sizeof(Slot));
-    self->piece_ids = PyMem_Malloc(characters * sizeof(int32_t));
-    if (!self->slots || !self->piece_ids) {
+    self->token_ids = PyMem_Malloc(characters * sizeof(int32_t));
+    if (!self->slots || !self->token_ids) {
         PyErr_NoMemory();
         return -1;
     }
-    memset(self->piece_ids, 0xFF, characters * sizeof(int32_t));
+    memset(self->token_ids, 0xFF, characters * sizeof(int32_t));
     self->nodes = 2;
     for (Py_ssize_t id = 0; id < count; id++) {
-        PyObject *piece = PyList_GET_ITEM(pieces, id);
-        Py_ssize_t length = PyUnicode_GET_LENGTH(piece);
+        PyObject *token = PyList_GET_ITEM(tokens, id);
+        Py_ssize_t length = PyUnicode_GET_LENGTH(token);
         Py_ssize_t i = 0;
         int32_t node = WORD_START;
-        if (length > 2 && PyUnicode_READ_CHAR(piece, 0) == '#' && PyUnicode_READ_CHAR(piece, 1) == '#') {
+        if (length > 2 && PyUnicode_READ_CHAR(token, 0) == '#' && PyUnicode_READ_CHAR(token, 1) == '#') {
             node = CONTINUATION;
             i = 2;
         }
         for (; i < length; i++)
-            node = add_child(self, node, PyUnicode_READ_CHAR(piece, i));
-        self->piece_ids[node] = (int32_t)id;
+            node = add_child(self, node, PyUnicode_READ_CHAR(token, i));
+        self->token_ids[node] = (int32_t)id;
     }
     return 0;
 }
 
-/* ---- pieces ---- */
+/* ---- tokens ---- */
 
-static int add_piece(Encoder *self, Pieces *pieces, int32_t id, Py_ssize_t start, Py_ssize_t end, const Text *text)
+static int add_token(Encoder *self, Tokens *tokens, int32_t id, Py_ssize_t start, Py_ssize_t end, const Text *text)
 {
-    if (pieces->used == pieces->size) {
-        size_t size = pieces->size ? 2 * pieces->size : 4096;
-        int32_t *ids = PyMem_Realloc(pieces->ids, size * sizeof(int32_t));
+    if (tokens->used == tokens->size) {
+        size_t size = tokens->size ? 2 * tokens->size : 4096;
+        int32_t *ids = PyMem_Realloc(tokens->ids, size * sizeof(int32_t));
         if (!ids) {
             PyErr_NoMemory();
             return -1;
         }
-        pieces->ids = ids;
-        if (pieces->with_offsets) {
-            int32_t *offsets = PyMem_Realloc(pieces->offsets, 2 * size * sizeof(int32_t));
+        tokens->ids = ids;
+        if (tokens->with_offsets) {
+            int32_t *offsets = PyMem_Realloc(tokens->offsets, 2 * size * sizeof(int32_t));
             if (!offsets) {
                 PyErr_NoMemory();
                 return -1;
             }
-            pieces->offsets = offsets;
+            tokens->offsets = offsets;
         }
-        pieces->size = size;
+        tokens->size = size;
     }
-    if (pieces->with_offsets) {
+    if (tokens->with_offsets) {
         while (end < text->length && ACTION(self->table[PyUnicode_READ(text->kind, text->data, end)]) == ACCENT)
             end++;
-        pieces->offsets[2 * pieces->used] = (int32_t)start;
-        pieces->offsets[2 * pieces->used + 1] = (int32_t)end;
+        tokens->offsets[2 * tokens->used] = (int32_t)start;
+        tokens->offsets[2 * tokens->used + 1] = (int32_t)end;
     }
-    pieces->ids[pieces->used++] = id;
+    tokens->ids[tokens->used++] = id;
     return 0;
 }
 
@@ -186,50 +186,50 @@ static inline void append_character(Word *word, uint32_t character, Py_ssize_t s
     word->length++;
 }
 
-/* Adds the pieces of the word, or [UNK], and empties the word. */
-static int end_word(Encoder *self, Pieces *pieces, Word *word, const Text *text)
+/* Adds the tokens of the word, or [UNK], and clears the word. */
+static int end_word(Encoder *self, Tokens *tokens, Word *word, const Text *text)
 {
-    size_t length = word->length, start = 0, before = pieces->used;
+    size_t length = word->length, start = 0, before = tokens->used;
     int32_t root = WORD_START;
     word->length = 0;
     if (length <= MAX_WORD_CHARACTERS) {
         while (start < length) {
-            int32_t node = root, found = -1;
+            int32_t node = root, longest = -1;
             size_t end = start;
             for (size_t i = start; i < length; i++) {
                 node = find_child(self, node, word->characters[i]);
                 if (node < 0)
                     break;
-                if (self->piece_ids[node] >= 0) {
-                    found = self->piece_ids[node];
+                if (self->token_ids[node] >= 0) {
+                    longest = self->token_ids[node];
                     end = i + 1;
                 }
             }
-            if (found < 0)
+            if (longest < 0)
                 break;
             Py_ssize_t first = word->sources[start], last = first;
-            if (pieces->with_offsets)
+            if (tokens->with_offsets)
                 for (size_t i = start + 1; i < end; i++) {
                     first = word->sources[i] < first ? word->sources[i] : first;
                     last = word->sources[i] > last ? word->sources[i] : last;
                 }
-            if (add_piece(self, pieces, found, first, last + 1, text) < 0)
+            if (add_token(self, tokens, longest, first, last + 1, text) < 0)
                 return -1;
             start = end;
             root = CONTINUATION;
         }
     }
     if (start < length) {
-        pieces->used = before;
-        return add_piece(self, pieces, self->unknown_id, word->first_source, word->last_source + 1, text);
+        tokens->used = before;
+        return add_token(self, tokens, self->unknown_id, word->first_source, word->last_source + 1, text);
     }
     return 0;
 }
 
 /* ---- characters ---- */
 
-/* Asks Python what becomes of a character and writes the answer into the table. */
-static int learn_character(Encoder *self, uint32_t character)
+/* Requests the replacement of a character from Python and writes it into the table. */
+static int cache_character(Encoder *self, uint32_t character)
 {
     int accent;
     PyObject *replacement;
@@ -239,7 +239,7 @@ static int learn_character(Encoder *self, uint32_t character)
     if (!PyArg_ParseTuple(answer, "Op", &replacement, &accent))
         goto failed;
     if (replacement == Py_None) {
-        self->table[character] = ENTRY(NEIGHBOURS_DECIDE, 0);
+        self->table[character] = ENTRY(CONTEXT_DEPENDENT, 0);
         Py_DECREF(answer);
         return 0;
     }
@@ -284,8 +284,8 @@ failed:
     return -1;
 }
 
-/* Adds the pieces of text[start:end], which Python splits into words. */
-static int encode_chunk(Encoder *self, Pieces *pieces, Word *word, const Text *text, Py_ssize_t start, Py_ssize_t end)
+/* Adds the tokens of text[start:end], which Python splits into words. */
+static int encode_chunk(Encoder *self, Tokens *tokens, Word *word, const Text *text, Py_ssize_t start, Py_ssize_t end)
 {
     PyObject *chunk = PyUnicode_Substring(text->object, start, end);
     if (!chunk)
@@ -313,7 +313,7 @@ static int encode_chunk(Encoder *self, Pieces *pieces, Word *word, const Text *t
                 goto failed;
             append_character(word, PyUnicode_READ_CHAR(characters, i), start + source);
         }
-        if (word->length && end_word(self, pieces, word, text) < 0)
+        if (word->length && end_word(self, tokens, word, text) < 0)
             goto failed;
     }
     Py_DECREF(words);
@@ -323,21 +323,21 @@ failed:
     return -1;
 }
 
-static int encode_text(Encoder *self, Pieces *pieces, const Text *text)
+static int encode_text(Encoder *self, Tokens *tokens, const Text *text)
 {
     Word word;
     word.length = 0;
     Py_ssize_t chunk_start = 0;
-    size_t pieces_before_chunk = pieces->used;
-    if (pieces->with_offsets) {
+    size_t tokens_before_chunk = tokens->used;
+    if (tokens->with_offsets) {
         if (text->length > INT32_MAX) {
             PyErr_SetString(PyExc_OverflowError, "a text of more than 2**31 - 1 characters has no int32 offsets");
             return -1;
         }
-        /* add_piece looks ahead for accents. */
+        /* add_token reads the entries of following accents. */
         for (Py_ssize_t i = 0; i < text->length; i++) {
             uint32_t character = PyUnicode_READ(text->kind, text->data, i);
-            if (ACTION(self->table[character]) == UNSEEN && learn_character(self, character) < 0)
+            if (ACTION(self->table[character]) == UNSEEN && cache_character(self, character) < 0)
                 return -1;
         }
     }
@@ -345,7 +345,7 @@ static int encode_text(Encoder *self, Pieces *pieces, const Text *text)
         uint32_t character = PyUnicode_READ(text->kind, text->data, i);
         uint32_t entry = self->table[character];
         if (ACTION(entry) == UNSEEN) {
-            if (learn_character(self, character) < 0)
+            if (cache_character(self, character) < 0)
                 return -1;
             entry = self->table[character];
         }
@@ -354,42 +354,42 @@ static int encode_text(Encoder *self, Pieces *pieces, const Text *text)
             append_character(&word, VALUE(entry), i);
             break;
         case ALONE:
-            if (word.length && end_word(self, pieces, &word, text) < 0)
+            if (word.length && end_word(self, tokens, &word, text) < 0)
                 return -1;
             append_character(&word, VALUE(entry), i);
-            if (end_word(self, pieces, &word, text) < 0)
+            if (end_word(self, tokens, &word, text) < 0)
                 return -1;
             break;
         case SPACE:
-            if (word.length && end_word(self, pieces, &word, text) < 0)
+            if (word.length && end_word(self, tokens, &word, text) < 0)
                 return -1;
             chunk_start = i + 1;
-            pieces_before_chunk = pieces->used;
+            tokens_before_chunk = tokens->used;
             break;
         case SEQUENCE: {
             const uint32_t *sequence = self->sequences + VALUE(entry);
             for (uint32_t k = 1; k <= sequence[0]; k++) {
                 if (ACTION(sequence[k]) == APPEND)
                     append_character(&word, VALUE(sequence[k]), i);
-                else if (word.length && end_word(self, pieces, &word, text) < 0)
+                else if (word.length && end_word(self, tokens, &word, text) < 0)
                     return -1;
             }
             break;
         }
-        case NEIGHBOURS_DECIDE: {
+        case CONTEXT_DEPENDENT: {
             Py_ssize_t end = i + 1;
             for (; end < text->length; end++) {
                 uint32_t next = PyUnicode_READ(text->kind, text->data, end);
-                if (ACTION(self->table[next]) == UNSEEN && learn_character(self, next) < 0)
+                if (ACTION(self->table[next]) == UNSEEN && cache_character(self, next) < 0)
                     return -1;
                 if (ACTION(self->table[next]) == SPACE)
                     break;
             }
-            pieces->used = pieces_before_chunk;
-            if (encode_chunk(self, pieces, &word, text, chunk_start, end) < 0)
+            tokens->used = tokens_before_chunk;
+            if (encode_chunk(self, tokens, &word, text, chunk_start, end) < 0)
                 return -1;
             word.length = 0;
-            /* The space that ends the chunk, if there is one, comes next. */
+            /* The next character is the space that ends the chunk, if any. */
             i = end - 1;
             break;
         }
@@ -397,23 +397,23 @@ static int encode_text(Encoder *self, Pieces *pieces, const Text *text)
             break;
         }
     }
-    return word.length ? end_word(self, pieces, &word, text) : 0;
+    return word.length ? end_word(self, tokens, &word, text) : 0;
 }
 
 /* ---- the type ---- */
 
 PyDoc_STRVAR(encode_doc,
              "encode(texts: list[str], with_offsets: bool) -> (ids, row_splits, offsets)\n\n"
-             "int32 ids of all texts; int64 bounds of each text in them; int32 (start, end) of each piece in its text,\n"
-             "or None. All as bytearray.");
+             "Return ids (int32 [T]), row_splits (int64 [N + 1]) and offsets (int32 [T, 2], or None without offsets)\n"
+             "as bytearrays.");
 
 static PyObject *encode(Encoder *self, PyObject *args)
 {
     PyObject *texts, *ids = NULL, *row_splits = NULL, *offsets = NULL, *result = NULL;
-    Pieces pieces = {NULL, NULL, 0, 0, 0};
-    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &texts, &pieces.with_offsets))
+    Tokens tokens = {NULL, NULL, 0, 0, 0};
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &texts, &tokens.with_offsets))
         return NULL;
-    /* A tuple, so that no callback can change it meanwhile. */
+    /* A tuple, so that no callback can modify it during encoding. */
     texts = PyList_AsTuple(texts);
     if (!texts)
         return NULL;
@@ -433,22 +433,22 @@ static PyObject *encode(Encoder *self, PyObject *args)
         text.kind = PyUnicode_KIND(text.object);
         text.data = PyUnicode_DATA(text.object);
         text.length = PyUnicode_GET_LENGTH(text.object);
-        if (encode_text(self, &pieces, &text) < 0)
+        if (encode_text(self, &tokens, &text) < 0)
             goto done;
-        split = (int64_t)pieces.used;
+        split = (int64_t)tokens.used;
         memcpy(PyByteArray_AS_STRING(row_splits) + (i + 1) * (Py_ssize_t)sizeof split, &split, sizeof split);
     }
-    ids = PyByteArray_FromStringAndSize((const char *)pieces.ids, (Py_ssize_t)(pieces.used * sizeof(int32_t)));
-    if (pieces.with_offsets)
+    ids = PyByteArray_FromStringAndSize((const char *)tokens.ids, (Py_ssize_t)(tokens.used * sizeof(int32_t)));
+    if (tokens.with_offsets)
         offsets =
-            PyByteArray_FromStringAndSize((const char *)pieces.offsets, (Py_ssize_t)(2 * pieces.used * sizeof(int32_t)));
+            PyByteArray_FromStringAndSize((const char *)tokens.offsets, (Py_ssize_t)(2 * tokens.used * sizeof(int32_t)));
     else
         offsets = Py_NewRef(Py_None);
     if (ids && offsets)
         result = PyTuple_Pack(3, ids, row_splits, offsets);
 done:
-    PyMem_Free(pieces.ids);
-    PyMem_Free(pieces.offsets);
+    PyMem_Free(tokens.ids);
+    PyMem_Free(tokens.offsets);
     Py_XDECREF(ids);
     Py_XDECREF(row_splits);
     Py_XDECREF(offsets);
@@ -458,10 +458,10 @@ done:
 
 static PyObject *encoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *pieces, *replace_character, *split_chunk;
+    PyObject *tokens, *replace_character, *split_chunk;
     int unknown_id;
-    static char *names[] = {"pieces", "unknown_id", "replace_character", "split_chunk", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOO", names, &PyList_Type, &pieces, &unknown_id,
+    static char *names[] = {"tokens", "unknown_id", "replace_character", "split_chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOO", names, &PyList_Type, &tokens, &unknown_id,
                                      &replace_character, &split_chunk))
         return NULL;
     Encoder *self = (Encoder *)type->tp_alloc(type, 0);
@@ -476,7 +476,7 @@ static PyObject *encoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         return PyErr_NoMemory();
     }
     memset(self->table, 0xFF, CODE_POINTS * sizeof(uint32_t));
-    if (build_trie(self, pieces) < 0) {
+    if (build_trie(self, tokens) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -489,7 +489,7 @@ static void encoder_dealloc(Encoder *self)
     PyMem_Free(self->table);
     PyMem_Free(self->sequences);
     PyMem_Free(self->slots);
-    PyMem_Free(self->piece_ids);
+    PyMem_Free(self->token_ids);
     Py_XDECREF(self->replace_character);
     Py_XDECREF(self->split_chunk);
     type->tp_free((PyObject *)self);

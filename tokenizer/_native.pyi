@@ -3,7 +3,7 @@ from collections.abc import Callable
 class Encoder:
     def __init__(
         self,
-        pieces: list[str],
+        tokens: list[str],
         unknown_id: int,
         replace_character: Callable[[int], tuple[str | None, bool]],
         split_chunk: Callable[[str], list[tuple[str, list[int]]]],

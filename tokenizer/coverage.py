@@ -1,4 +1,4 @@
-"""The coverage of a text by a vocabulary."""
+"""Measure how a vocabulary covers a text."""
 
 import dataclasses
 from collections.abc import Container, Mapping
@@ -8,13 +8,13 @@ from tokenizer.wordpiece import UNKNOWN, split_word
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """Counts of how the running words of a text are spelled; coverages of parts of a text add up.
+    """Counts of how a vocabulary tokenizes the running words of a text; instances can be added.
 
     Attributes:
-        words: number of running words.
-        unknown: those that are "[UNK]".
-        whole_words: those that are one token of the vocabulary.
-        tokens: number of tokens of all words, one for each "[UNK]".
+        words: running words.
+        unknown: words that become "[UNK]".
+        whole_words: words that are a single token.
+        tokens: tokens of all words; "[UNK]" counts as one.
     """
 
     words: int = 0
@@ -28,20 +28,25 @@ class Coverage:
     def __str__(self) -> str:
         words = max(self.words, 1)
         return (
-            f"{self.tokens / words:.4f} tokens a word, {self.whole_words / words:.2%} of words one token, "
+            f"{self.tokens / words:.4f} tokens per word, {self.whole_words / words:.2%} of words are one token, "
             f"{self.unknown / words:.3%} [UNK]"
         )
 
 
-def coverage(word_counts: Mapping[str, int], pieces: Container[str]) -> Coverage:
-    """Spell counted words with a vocabulary's tokens (its dictionary of ids) and count the outcome."""
-    words = unknown = whole = spelled = 0
+def coverage(word_counts: Mapping[str, int], tokens: Container[str]) -> Coverage:
+    """Tokenize counted words and return the totals.
+
+    Args:
+        word_counts: occurrences of each word.
+        tokens: the tokens of the vocabulary, such as `Vocabulary.ids`.
+    """
+    words = unknown = whole_words = num_tokens = 0
     for word, count in word_counts.items():
-        spelling = split_word(word, pieces)
+        word_tokens = split_word(word, tokens)
         words += count
-        spelled += count * len(spelling)
-        if spelling == [UNKNOWN]:
+        num_tokens += count * len(word_tokens)
+        if word_tokens == [UNKNOWN]:
             unknown += count
-        elif len(spelling) == 1:
-            whole += count
-    return Coverage(words, unknown, whole, spelled)
+        elif len(word_tokens) == 1:
+            whole_words += count
+    return Coverage(words, unknown, whole_words, num_tokens)

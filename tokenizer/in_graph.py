@@ -1,7 +1,7 @@
-"""The tokenizer as core TensorFlow operations, for models that take raw strings; the one file here with TensorFlow.
+"""The tokenizer in core TensorFlow operations, for models with string inputs; the only module here with TensorFlow.
 
-A SavedModel of it loads with `tf.saved_model.load` alone: no tensorflow_text, no custom operation, no Python code. It
-has the Unicode version of the Python that made it.
+A SavedModel with this tokenizer loads with `tf.saved_model.load` alone: it requires no tensorflow_text, custom ops or
+Python code. Its Unicode version is that of the Python that created it.
 """
 
 import numpy as np
@@ -34,20 +34,20 @@ MASK = "[MASK]"
 
 
 class InGraphTokenizer(tf.Module):
-    """Tokenize inside a graph: the ids of `tokenizer.tokenizer.Tokenizer`, for every text in UTF-8.
+    """Tokenize in a TensorFlow graph, with the same ids as `tokenizer.tokenizer.Tokenizer` for every UTF-8 text.
 
-    The rules look beyond single characters twice, in uncased text, and both are followed: a capital sigma (U+03A3) at
-    the end of a word becomes U+03C2, and NFD sorts those combining marks that are no accents (U+302E, U+1D165, ...).
+    Two rules for uncased text depend on neighboring characters; both are implemented. A capital sigma (U+03A3) at the
+    end of a word becomes U+03C2. NFD sorts the combining marks that are not accents (U+302E, U+1D165, ...).
 
-    What remains is what UTF-8 cannot hold: the exact rules keep surrogates (U+D800 to U+DFFF), which a Python string
-    may contain. Here they cannot be given. Bytes that are not UTF-8 are read as U+FFFD, which the rules remove, as
-    after decoding with `errors="replace"`.
+    The only differences concern input that is not valid UTF-8. `Tokenizer` accepts surrogates (U+D800 to U+DFFF) in a
+    Python string, which UTF-8 cannot encode. Invalid bytes are decoded as U+FFFD and removed, as after decoding with
+    `errors="replace"`.
 
-    Construction applies the rules to every character and takes a second or two.
+    Construction applies the rules to every character, which takes one to two seconds.
 
     Args:
-        vocabulary: the tokens.
-        do_lower_case: True for uncased models: lower-case and strip accents.
+        vocabulary: The vocabulary.
+        do_lower_case: Whether to lower-case text and strip accents, as uncased models require.
     """
 
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool = True) -> None:
@@ -87,35 +87,38 @@ class InGraphTokenizer(tf.Module):
             texts: string [N], UTF-8.
 
         Returns:
-            int32 [N, (T)], row i as `Tokenizer.encode_batch` gives it for text i.
+            int32 [N, (T)]; row i equals the ids of text i from `Tokenizer.encode_batch`.
         """
-        # Small operations around strings: a GPU would only be waited for.
+        # Small string operations, for which transfers to a GPU would cost more than they save.
         with tf.device("CPU:0"):
             characters = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")  # [N, (C)]
             return self._tokens(self._kinds_of(characters))[0]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Return the token ids of N texts, and the place of each token in its text.
+        """Return the token ids of N texts and the byte offsets of each token in its text.
 
         Args:
             texts: string [N], UTF-8.
 
         Returns:
-            ids int32 [N, (T)], starts and ends int32 [N, (T)]: the offsets of `Tokenizer.encode_batch_with_offsets`,
-            counted in bytes, as `tf.strings.substr` counts them.
+            ids: int32 [N, (T)].
+            starts, ends: int32 [N, (T)]; the offsets of `Tokenizer.encode_batch_with_offsets`, in bytes, the default
+                unit of `tf.strings.substr`.
         """
         with tf.device("CPU:0"):
-            characters, places = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")  # [N, (C)]
-            kinds = self._kinds_of(characters)  # [C], with the end of every text
+            # [N, (C)]
+            characters, byte_offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+            kinds = self._kinds_of(characters)  # [C], including the end of every text
             lengths = tf.cast(tf.strings.length(texts), tf.int64)[:, None]
-            byte_of_character = tf.cast(tf.concat([places, lengths], axis=1).flat_values, tf.int32)  # [C]
+            byte_of_character = tf.cast(tf.concat([byte_offsets, lengths], axis=1).flat_values, tf.int32)  # [C]
             ids, is_token, sources = self._tokens(kinds)
-            # A token reaches to the next one or to the gap after its word; NFD may have changed the order within.
-            belongs = tf.boolean_mask(tf.cumsum(tf.cast(is_token, tf.int32)) - 1, sources >= 0)
+            # A token extends to the next token or to the end of its word; NFD may have reordered its characters.
+            token_of_symbol = tf.boolean_mask(tf.cumsum(tf.cast(is_token, tf.int32)) - 1, sources >= 0)
             sources = tf.boolean_mask(sources, sources >= 0)
-            first, last = tf.math.segment_min(sources, belongs), tf.math.segment_max(sources, belongs)  # [T]
-            # Accents that follow are the last character's.
+            first = tf.math.segment_min(sources, token_of_symbol)  # [T]
+            last = tf.math.segment_max(sources, token_of_symbol)  # [T]
+            # Accents after the last character are part of it.
             no_accents = tf.cast(tf.where(~tf.gather(self._is_accent, kinds))[:, 0], tf.int32)
             after = tf.gather(no_accents, tf.searchsorted(no_accents, last + 1))  # [T]
             starts, ends = tf.gather(byte_of_character, first), tf.gather(byte_of_character, after)
@@ -123,7 +126,7 @@ class InGraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Return ids as a call does, but keep a "[MASK]" in a text: `Tokenizer(never_split=["[MASK]"])`.
+        """Return the token ids of N texts, keeping "[MASK]" whole, as `Tokenizer(never_split=["[MASK]"])` does.
 
         Args:
             texts: string [N], UTF-8.
@@ -132,9 +135,9 @@ class InGraphTokenizer(tf.Module):
             int32 [N, (T)].
         """
         with tf.device("CPU:0"):
-            parts = tf.strings.split(texts, sep=MASK)  # [N, (P)], what stands before, between and after the masks
+            parts = tf.strings.split(texts, sep=MASK)  # [N, (P)], the text before, between and after masks
             tokens = self(parts.flat_values)  # [P, (T)]
-            # Every part is followed by a mask but the last of a text.
+            # A mask follows every part except the last of a text.
             last = parts.row_limits()[:, None] - 1  # [N, 1]
             followed = tf.tensor_scatter_nd_update(
                 tf.ones_like(parts.flat_values, tf.int64), last, tf.zeros_like(last[:, 0])
@@ -143,22 +146,22 @@ class InGraphTokenizer(tf.Module):
             return parts.with_flat_values(tf.concat([tokens, masks], axis=1)).merge_dims(1, 2)
 
     def _kinds_of(self, characters: tf.RaggedTensor) -> tf.Tensor:
-        """Return the kind of every character, one text after the other and each with its end; int32 [C]."""
+        """Return the kind of every character of all texts, each text followed by END_OF_TEXT: int32 [C]."""
         ends = tf.fill([characters.nrows(), 1], END_OF_TEXT)
         codes = tf.concat([characters, ends], axis=1).flat_values  # [C]
         page = tf.gather(self._page_starts, tf.bitwise.right_shift(codes, PAGE_BITS))
         return tf.gather(self._pages, page + tf.bitwise.bitwise_and(codes, 2**PAGE_BITS - 1))
 
     def _tokens(self, kinds: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Return the tokens that spell the texts.
+        """Return the tokens of N texts.
 
         Args:
-            kinds: int32 [C], of `_kinds_of`.
+            kinds: int32 [C], from `_kinds_of`.
 
         Returns:
             ids: int32 [N, (T)].
-            is_token: bool [S], whether a token starts with a symbol.
-            sources: int32 [S], the place in kinds that a symbol comes from; -1 between words.
+            is_token: bool [S], whether a token starts at a symbol.
+            sources: int32 [S], the index in kinds of the source of each symbol; -1 between words.
         """
         sources = tf.range(tf.size(kinds))
         if self._do_lower_case:
@@ -185,30 +188,30 @@ class InGraphTokenizer(tf.Module):
         *,
         keep_masks: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return N texts, or pairs of texts, as model inputs: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+        """Return N texts or text pairs as model inputs: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-        Cut, padded and marked as `Tokenizer.encode` does it.
+        Truncation, padding and segment ids are those of `Tokenizer.encode`.
 
         Args:
             texts: string [N], UTF-8.
             pairs: string [N], or None for single texts.
-            max_seq_length: S; None cuts nothing and takes the longest of the batch.
-            keep_masks: whether a "[MASK]" stands for itself, as of `with_masks`.
+            max_seq_length: Number of positions S. None disables truncation and pads to the longest row of the batch.
+            keep_masks: Whether to keep "[MASK]" whole, as `with_masks` does.
 
         Returns:
-            input_ids, input_mask and segment_ids, each int32 [N, S].
+            input_ids, input_mask, segment_ids: each int32 [N, S].
 
         Raises:
-            ValueError: max_seq_length leaves no room for [CLS] and [SEP]: less than 2, with pairs less than 3 (even
-                if all pairs are empty, which a graph cannot determine in advance).
-            tf.errors.InvalidArgumentError: not as many pairs as texts.
+            ValueError: max_seq_length is less than 2, or less than 3 with pairs (even if all pairs are empty, which is
+                unknown when the graph is built).
+            tf.errors.InvalidArgumentError: The numbers of texts and pairs differ.
         """
         special = 2 if pairs is None else 3
         if max_seq_length is not None and max_seq_length < special:
-            raise ValueError(f"max_seq_length {max_seq_length} has no room for [CLS] and [SEP]; use {special} or more")
+            raise ValueError(f"invalid max_seq_length {max_seq_length}: must be at least {special} ([CLS] and [SEP])")
         number = tf.size(texts)
         if pairs is not None:
-            tf.debugging.assert_equal(tf.size(pairs), number, "give as many pairs as texts")
+            tf.debugging.assert_equal(tf.size(pairs), number, "texts and pairs must have the same length")
         tokenize = self.with_masks if keep_masks else self
         tokens = tokenize(texts if pairs is None else tf.concat([texts, pairs], axis=0))
         starts = tf.cast(tokens.row_starts(), tf.int32)
@@ -219,91 +222,98 @@ class InGraphTokenizer(tf.Module):
         else:
             second_start, second = starts[number:, None], lengths[number:, None]
         if max_seq_length is not None:
-            # Taken from the longer, and from the pair of equals, until all fits: so a text keeps its half, the first
-            # the larger one, or what the other leaves.
+            # Truncating the longer text token by token (the pair on ties) leaves each text half of the room, the odd
+            # token to the first, or all that the other text does not use.
             room = max_seq_length - 2 - tf.cast(second > 0, tf.int32)
             first, second = (
                 tf.minimum(first, tf.maximum((room + 1) // 2, room - second)),
                 tf.minimum(second, tf.maximum(room // 2, room - first)),
             )
-        # Positions of the first [SEP], and of the second or again the first.
+        # Positions of the first and of the last [SEP], which are equal for a single text.
         separator = 1 + first
         last = separator + tf.where(second > 0, second + 1, 0)
         length = tf.reduce_max(tf.concat([last[:, 0] + 1, [2]], axis=0)) if max_seq_length is None else max_seq_length
-        place = tf.range(length)[None, :]  # [1, S]
-        source = tf.where(place < separator, first_start + place - 1, second_start + place - separator - 1)  # [N, S]
+        position = tf.range(length)[None, :]  # [1, S]
+        second_source = second_start + position - separator - 1
+        source = tf.where(position < separator, first_start + position - 1, second_source)  # [N, S]
         total = tf.size(tokens.flat_values)
-        source = tf.where(place == 0, total, source)
-        source = tf.where((place == separator) | (place == last), total + 1, source)
-        source = tf.where(place > last, total + 2, source)
+        source = tf.where(position == 0, total, source)
+        source = tf.where((position == separator) | (position == last), total + 1, source)
+        source = tf.where(position > last, total + 2, source)
         input_ids = tf.gather(tf.concat([tokens.flat_values, self._special_ids], axis=0), source)
-        input_mask = tf.cast(place <= last, tf.int32)
-        return input_ids, input_mask, tf.cast(place > separator, tf.int32) * input_mask
+        input_mask = tf.cast(position <= last, tf.int32)
+        return input_ids, input_mask, tf.cast(position > separator, tf.int32) * input_mask
 
     def _lower_sigmas(self, kinds: tf.Tensor) -> tf.Tensor:
-        """Make capital sigmas final where a cased letter precedes and none follows; int32 [C].
+        """Return the kinds with capital sigmas made final where a cased letter precedes and none follows: int32 [C].
 
-        As `str.lower` (Final_Sigma in The Unicode Standard, section 3.13): what is case-ignorable is skipped. So is
-        what the rules remove before they lower-case.
+        As in `str.lower` (Final_Sigma in The Unicode Standard, section 3.13), case-ignorable characters are skipped.
+        Characters that normalization removes before lower-casing are also skipped.
         """
         contexts = tf.gather(self._sigma_contexts, kinds)
         skipped = contexts == SKIPPED
         cased = tf.concat([[False], tf.boolean_mask(contexts, ~skipped) == CASED, [False]], axis=0)
-        # The sigma itself is the one at this place in `cased`.
-        place = tf.cumsum(tf.cast(~skipped, tf.int32))
+        # Index in `cased` of each character that is not skipped.
+        index = tf.cumsum(tf.cast(~skipped, tf.int32))
         sigmas = tf.where(kinds == SIGMA)
-        place = tf.gather_nd(place, sigmas)
-        final = tf.gather(cased, place - 1) & ~tf.gather(cased, place + 1)
+        index = tf.gather_nd(index, sigmas)
+        final = tf.gather(cased, index - 1) & ~tf.gather(cased, index + 1)
         return tf.tensor_scatter_nd_update(kinds, sigmas, tf.where(final, self._final_sigma, SIGMA))
 
     def _sort_marks(self, kinds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Decompose characters whose marks stay, and sort marks by combining class.
+        """Decompose characters whose marks are not accents, and sort marks by combining class, as NFD does.
+
+        This is the Canonical Ordering Algorithm of The Unicode Standard, section 3.11.
 
         Returns:
-            int32 [C'], C' >= C, and the place in `kinds` that each comes from, int32 [C'].
-
-        As NFD (Canonical Ordering Algorithm in The Unicode Standard, section 3.11).
+            kinds: int32 [C'], C' >= C.
+            sources: int32 [C'], the index in the argument of the source of each.
         """
         composed = (kinds >= self._first_composed) & (kinds < self._first_plain)
         parts = tf.gather(self._parts, tf.where(composed, kinds - self._first_composed, 0))  # [C, P]
-        itself = tf.pad(kinds[:, None], [[0, 0], [0, self._parts.shape[1] - 1]], constant_values=-1)
-        taken_apart = tf.where(composed[:, None], parts, itself)  # [C, P]
-        exists = taken_apart >= 0
-        kinds = tf.boolean_mask(taken_apart, exists)  # [C']
+        unchanged = tf.pad(kinds[:, None], [[0, 0], [0, self._parts.shape[1] - 1]], constant_values=-1)
+        decomposed = tf.where(composed[:, None], parts, unchanged)  # [C, P]
+        exists = decomposed >= 0
+        kinds = tf.boolean_mask(decomposed, exists)  # [C']
         sources = tf.cast(tf.where(exists)[:, 0], tf.int32)  # [C']
         classes = tf.cast(tf.gather(self._combining_classes, kinds), tf.int64)
-        # A run is a starter with the marks after it.
+        # A run is a starter and the marks after it.
         run = tf.cumsum(tf.cast(classes == STARTER, tf.int64))
         order = tf.argsort(run * 256 + classes, stable=True)
         return tf.gather(kinds, order), tf.gather(sources, order)
 
     def _spell(self, symbols: tf.Tensor) -> tf.Tensor:
-        """Return the id of each token where the token starts, a negative number elsewhere; int32 [S]."""
+        """Return the id of each token at its first symbol and a negative number elsewhere: int32 [S]."""
         gap = symbols < FOREIGN
         after_gap = tf.concat([[True], gap[:-1]], axis=0)
         starts = tf.where(~gap & after_gap)[:, 0]  # [W]
         stops = tf.where(gap & ~after_gap)[:, 0]  # [W]
 
-        # A walker a word, A of them alive, goes down the trie. Where there is no way on, the longest token it has
-        # passed is the one, and it starts again after that.
+        # One cursor per word, A of them active, descends the trie. At a dead end it emits the longest token on its
+        # path and restarts after that token.
         def step(
-            ids: tf.Tensor, node: tf.Tensor, place: tf.Tensor, token_start: tf.Tensor, token: tf.Tensor, stop: tf.Tensor
+            ids: tf.Tensor,
+            node: tf.Tensor,
+            position: tf.Tensor,
+            token_start: tf.Tensor,
+            token: tf.Tensor,
+            stop: tf.Tensor,
         ) -> tuple[tf.Tensor, ...]:
-            edge = node * self._symbol_count + tf.cast(tf.gather(symbols, place), tf.int64)
+            edge = node * self._symbol_count + tf.cast(tf.gather(symbols, position), tf.int64)
             child = self._children.lookup(edge)  # [A]
-            on = child >= 0
-            stuck = tf.where(~on)
-            ids = tf.tensor_scatter_nd_update(ids, tf.gather(token_start, stuck), tf.gather_nd(token, stuck))
-            alive = on | ((token >= 0) & ~tf.gather(gap, stop))
-            node = tf.where(on, child, CONTINUED)
-            place = tf.where(on, place + 1, stop)
-            token_start = tf.where(on, token_start, stop)
-            passed = tf.where(on, tf.gather(self._token_of_node, node), NO_SPELLING)
-            better = passed != NO_TOKEN
-            token = tf.where(better, passed, token)
-            stop = tf.where(better, place, stop)
-            chosen = tf.where(alive)[:, 0]
-            return ids, *(tf.gather(state, chosen) for state in (node, place, token_start, token, stop))
+            has_child = child >= 0
+            dead_end = tf.where(~has_child)
+            ids = tf.tensor_scatter_nd_update(ids, tf.gather(token_start, dead_end), tf.gather_nd(token, dead_end))
+            active = has_child | ((token >= 0) & ~tf.gather(gap, stop))
+            node = tf.where(has_child, child, CONTINUED)
+            position = tf.where(has_child, position + 1, stop)
+            token_start = tf.where(has_child, token_start, stop)
+            token_here = tf.where(has_child, tf.gather(self._token_of_node, node), NO_SPELLING)
+            is_longer = token_here != NO_TOKEN
+            token = tf.where(is_longer, token_here, token)
+            stop = tf.where(is_longer, position, stop)
+            remaining = tf.where(active)[:, 0]
+            return ids, *(tf.gather(state, remaining) for state in (node, position, token_start, token, stop))
 
         ids = tf.fill(tf.shape(symbols), NO_TOKEN)
         nodes = tf.where(stops - starts > MAX_WORD_CHARACTERS, tf.constant(NOWHERE, tf.int64), START)
@@ -315,7 +325,7 @@ class InGraphTokenizer(tf.Module):
             shape_invariants=(tf.TensorShape([None]),) * 6,
             parallel_iterations=1,
         )
-        # A word that cannot be spelled to its end is [UNK], without the tokens found before.
+        # A word that cannot be tokenized to its end becomes [UNK]; the tokens found so far are discarded.
         word = tf.searchsorted(starts, tf.where(ids == NO_SPELLING)[:, 0], side="right") - 1
         unknown_starts = tf.gather(starts, word)
         inside = tf.ragged.range(unknown_starts, tf.gather(stops, word)).flat_values[:, None]

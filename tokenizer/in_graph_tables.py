@@ -1,4 +1,4 @@
-"""Tables of `in_graph.py`: the kinds of characters and the trie of tokens, as numpy arrays; no TensorFlow here."""
+"""Compute the tables of `in_graph.py` with numpy: kinds of characters and the trie of tokens."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -12,48 +12,48 @@ from tokenizer.wordpiece import CONTINUATION
 
 CODE_POINTS = 0x110000
 PAGE_BITS = 8
-# In an array of code points, the end of one of the texts.
+# Marks the end of a text in an array of code points.
 END_OF_TEXT = CODE_POINTS
 CAPITAL_SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 # The kind of the capital sigma.
 SIGMA = 0
 
-# What a character is to a sigma near it.
+# Effect of a character on the lower case of a capital sigma nearby.
 OTHER, SKIPPED, CASED = 0, 1, 2
-# In place of a combining class: what NFD moves no mark across, and what the rules remove.
+# Pseudo combining classes: a character that NFD moves no mark across, and a character that normalization removes.
 STARTER, REMOVED = 0, 255
-# Symbols: the trie's numbers of characters. Those from FIRST_LETTER on are the characters of the tokens.
+# Symbols, the trie's numbering of characters. Symbols from FIRST_LETTER on are characters that occur in tokens.
 END, SPACE, FOREIGN, FIRST_LETTER = 0, 1, 2, 3
-# Nodes of the trie: before a token at the start of a word, before one that continues it, and one that leads nowhere.
+# Nodes of the trie: the root for word starts, the root for continuations, and a node without children.
 START, CONTINUED, NOWHERE = 0, 1, -1
-# In place of an id.
+# Pseudo token ids.
 NO_TOKEN, NO_SPELLING = -1, -2
 
 
 class CharacterRules(NamedTuple):
-    """The rules of each code point; one that a dictionary does not name has no rule."""
+    """Normalization rules by code point; a code point that a dictionary does not contain has no such rule."""
 
-    # What becomes of a character among others, with the spaces that set it apart, unless it stays as it is.
+    # Replacement of the character, including the spaces that separate it, if it changes.
     replacements: dict[int, str]
     # SKIPPED or CASED.
     sigma_contexts: dict[int, int]
-    # The combining class of a mark that is no accent, or REMOVED. Mn of class 0 is a starter to NFD.
+    # Combining class of a mark that is not an accent, or REMOVED. NFD treats Mn of class 0 as a starter.
     combining_classes: dict[int, int]
-    # The NFD of what is composed with such a mark.
+    # NFD of a character composed with such a mark.
     composed: dict[int, str]
-    # What belongs to the character before it.
+    # Characters that are part of the character before them.
     accents: set[int]
 
 
 @lru_cache(maxsize=2)
 def character_rules(do_lower_case: bool) -> CharacterRules:
-    """Compute the rules of every character from `split_words`; `unicodedata` gives only the order of marks."""
+    """Return the rules of all characters, derived from `split_words`; `unicodedata` gives combining classes only."""
     rules = CharacterRules({}, {}, {}, {}, set())
     for code in range(CODE_POINTS):
         character = chr(code)
         category = unicodedata.category(character)
         if category in ("Cn", "Co", "Cs") and not is_cjk(character):
-            # Unassigned, private or a surrogate: a letter without any property. Six of seven code points.
+            # Unassigned, private use or surrogate (six of seven code points): a letter without any rule.
             continue
         replacement = " ".join(split_words(f"a{character}b", do_lower_case))[1:-1]
         if replacement != character:
@@ -77,7 +77,7 @@ def character_rules(do_lower_case: bool) -> CharacterRules:
 
 
 class Kind(NamedTuple):
-    """A kind of code points: all those that the tables treat the same."""
+    """A class of code points that the tables treat the same way."""
 
     symbols: tuple[int, ...]
     sigma_context: int = OTHER
@@ -86,23 +86,23 @@ class Kind(NamedTuple):
 
 
 class CharacterKinds(NamedTuple):
-    """The kinds, by number, and where they are met.
+    """All kinds and the kind of each code point.
 
-    First come the kinds that depend on the characters around them, of one code point each: the capital sigma, then
-    the marks that NFD may move, then what is composed with them.
+    The first kinds are those whose result depends on neighboring characters, one code point each: the capital sigma,
+    the marks that NFD may move, then the characters composed with these marks.
     """
 
-    # int32 [code points and one page more, for END_OF_TEXT].
+    # int32 [CODE_POINTS + one page for END_OF_TEXT], the number of the kind.
     of_code: np.ndarray
     kinds: list[Kind]
-    # For each composed kind, the kinds it is composed of and -1 to fill up.
+    # For each composed kind, the kinds of its decomposition, padded with -1.
     parts: list[list[int]]
     first_composed: int
     first_plain: int
 
 
 def character_kinds(rules: CharacterRules, symbols: dict[str, int]) -> CharacterKinds:
-    """Return the kinds of all code points, for a trie of these symbols."""
+    """Return the kinds of all code points for a trie with these symbols."""
 
     def kind(code: int) -> Kind:
         replacement = rules.replacements.get(code, chr(code))
@@ -137,17 +137,17 @@ def character_kinds(rules: CharacterRules, symbols: dict[str, int]) -> Character
 
 
 class Trie(NamedTuple):
-    """The trie of a vocabulary's tokens, symbol by symbol."""
+    """The trie of a vocabulary's tokens."""
 
     symbols: dict[str, int]
-    # From (node, symbol) to the next node.
+    # (node, symbol) -> child node.
     children: dict[tuple[int, int], int]
-    # The id of the token that ends in a node, or NO_TOKEN; int32 [nodes].
+    # int32 [nodes], the id of the token that ends at the node, or NO_TOKEN.
     token_of_node: np.ndarray
 
 
 def build_trie(tokens: Sequence[str]) -> Trie:
-    """Return the trie of tokens in the order of their ids."""
+    """Return the trie of a vocabulary, given its tokens in id order."""
     symbols: dict[str, int] = {}
     children: dict[tuple[int, int], int] = {}
     token_of_node = [NO_TOKEN, NO_TOKEN]

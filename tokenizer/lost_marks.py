@@ -1,7 +1,8 @@
-"""Letters that lose a mark in uncased text, and the languages whose words this destroys.
+"""Detect text in which lower-casing strips marks that distinguish words, and the languages concerned.
 
-Uncased text is decomposed (NFD) and loses every mark of category Mn, as in google-research/bert. In French that is an
-accent; in Hindi, Thai and Japanese it is a vowel or the voicing of a consonant. docs/LANGUAGES.md has the figures.
+Uncased text is decomposed (NFD) and stripped of every mark of category Mn, as in google-research/bert. In French such a
+mark is an accent. In Hindi, Thai and Japanese it is a vowel or the voicing of a consonant. docs/reference/languages.md
+has the figures.
 """
 
 import dataclasses
@@ -14,8 +15,8 @@ from collections.abc import Iterable
 
 from tokenizer.normalization import split_words
 
-# Scripts that write vowels, tones or voicing with marks of category Mn: 10 to 50 % of their letters lose one, in
-# Japanese 4 to 9 %. Korean, Hebrew, Armenian, Georgian, Ethiopic and Chinese lose nothing.
+# Scripts that write vowels, tones or voicing with marks of category Mn. Uncased text loses a mark on 10 to 50 % of the
+# letters, in Japanese on 4 to 9 %. Korean, Hebrew, Armenian, Georgian, Ethiopic and Chinese lose no mark.
 _LANGUAGES_BY_SCRIPT = {
     "Beng": "as bn bpy",
     "Deva": "anp awa bh bho brx doi dty gom hi kok mag mai mr mwr ne new npi pi sa",
@@ -35,7 +36,7 @@ _LANGUAGES_BY_SCRIPT = {
     "Thai": "th",
     "Tibt": "bo dz",
 }
-# In Latin letters, but 8 % or more of the running words become another word.
+# Languages in Latin script in which 8 % or more of the running words become another word.
 _TONES = frozenset(["nv", "vi", "yo"])
 _DESTROYED = frozenset(" ".join(_LANGUAGES_BY_SCRIPT.values()).split())
 _SCRIPTS = frozenset(script.lower() for script in _LANGUAGES_BY_SCRIPT) | {"hira", "kana", "cakm", "java", "bali"}
@@ -45,10 +46,10 @@ _SAMPLE_CHARACTERS = 100_000
 
 
 def default_do_lower_case(language: str) -> bool:
-    """Return whether text is uncased unless asked for: not where that destroys the words of the language.
+    """Return the default of --do_lower_case: False for languages in which marks distinguish words.
 
     Args:
-        language: a code such as "hi" or "pa-Arab"; a script that it names counts before the language.
+        language: Language code such as "hi" or "pa-Arab". A script subtag has precedence over the language.
     """
     code, *subtags = re.split("[-_]", language.lower())
     script = next((tag for tag in subtags if len(tag) == 4 and tag.isalpha()), "")
@@ -59,7 +60,7 @@ def default_do_lower_case(language: str) -> bool:
 
 @functools.cache
 def _kind(character: str) -> tuple[bool, bool]:
-    """Return whether a character is a letter or a mark, and whether uncased text loses a mark of it."""
+    """Return whether a character is a letter or a mark, and whether it loses a mark in uncased text."""
     is_letter = unicodedata.category(character)[0] in "LM"
     decomposed = unicodedata.normalize("NFD", character.lower())
     return is_letter, is_letter and any(unicodedata.category(part) == "Mn" for part in decomposed)
@@ -72,11 +73,11 @@ def loses_mark(word: str) -> bool:
 
 @dataclasses.dataclass
 class MarkCounts:
-    """Counts of a text's letters and lost marks; those of parts of a text add up.
+    """Counts of letters and lost marks of a text; counts of parts of a text can be merged.
 
     Attributes:
         letters: letters and marks.
-        lost: those that lose a mark, or are one that is lost.
+        lost: letters that lose a mark, and marks that are stripped.
         words: frequent words that lose a mark, with their counts in a sample of the text.
     """
 
@@ -86,16 +87,16 @@ class MarkCounts:
 
     @property
     def example(self) -> str:
-        """Return the most frequent word, the first by code point among equals; "" if there is none."""
+        """Return the most frequent word (ties: order of code points), or "" without words."""
         return min(self.words, key=lambda word: (-self.words[word], word), default="")
 
     @property
     def share(self) -> float:
-        """Return the share of the letters that lose a mark."""
+        """Return the fraction of the letters that lose a mark."""
         return self.lost / max(self.letters, 1)
 
     def merge(self, other: "MarkCounts") -> None:
-        """Add the numbers of another text."""
+        """Add the counts of another text."""
         self.letters += other.letters
         self.lost += other.lost
         self.words.update(other.words)
@@ -106,7 +107,7 @@ _NO_ASCII_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha()
 
 
 def count_marks(texts: Iterable[str]) -> MarkCounts:
-    """Count the letters of texts that lose a mark; most of the time of ASCII text is spent at the speed of memory."""
+    """Count the letters of texts that lose a mark. ASCII text takes a fast path over its bytes."""
     counts = MarkCounts()
     sampled: list[str] = []
     room = _SAMPLE_CHARACTERS
@@ -134,6 +135,6 @@ def count_marks(texts: Iterable[str]) -> MarkCounts:
 
 
 def is_accent(word: str) -> bool:
-    """Return whether the marks that a word loses stand on Latin, Greek or Cyrillic letters."""
+    """Return whether all marks that a word loses are on Latin, Greek or Cyrillic letters."""
     names = [unicodedata.name(character, "") for character in word if _kind(character)[1]]
     return all(name.startswith(("LATIN", "GREEK", "CYRILLIC", "COMBINING")) for name in names)

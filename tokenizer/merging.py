@@ -1,6 +1,6 @@
-"""Byte-pair encoding (Sennrich et al. 2016, section 3.2) over words that are spelled with "##" tokens.
+"""Byte-pair encoding (Sennrich et al. 2016, section 3.2) with "##" tokens: the first stage of `tokenizer.learner`.
 
-The first of the two stages of `tokenizer.learner`: it proposes tokens.
+It proposes candidate tokens.
 """
 
 import heapq
@@ -14,26 +14,26 @@ Pair = tuple[str, str]
 
 
 def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterator[str]:
-    """Merge the most frequent pair of neighboring tokens, again and again, until every word is one token.
+    """Merge the most frequent pair of neighboring tokens repeatedly until every word is one token.
 
-    Ties go to the pair that is first in the order of code points (left token, then right). In a word, pairs are merged
+    Ties: the pair that is first in the order of code points (left token, then right). Within a word, pairs are merged
     from left to right.
 
     Args:
-        spellings: the tokens of each word, characters at first; merged in place.
-        counts: occurrences of each word.
+        spellings: Tokens of each word, initially its characters; modified in place.
+        counts: Occurrences of each word.
 
     Yields:
-        The token that each merge makes. It may have been made before, from another pair.
+        The result of each merge. A token can result from several merges.
     """
     pair_counts: dict[Pair, int] = defaultdict(int)
-    # Numbers of the words that have the pair, or had it once.
+    # Indices of the words that contain the pair or did so before a merge.
     words_of_pair: dict[Pair, list[int]] = defaultdict(list)
     for number, spelling in enumerate(spellings):
         for pair in pairwise(spelling):
             pair_counts[pair] += counts[number]
             words_of_pair[pair].append(number)
-    # Every pair is in the heap with a count that is its own or, until it is met, too high.
+    # Counts in the heap may be outdated, but only too high; they are corrected when popped.
     heap = [(-count, pair) for pair, count in pair_counts.items()]
     heapq.heapify(heap)
     while heap:
@@ -61,13 +61,13 @@ def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterat
             elif not pair_counts[changed]:
                 del pair_counts[changed]
                 words_of_pair.pop(changed, None)
-        # Here, as "aaa" has the pair a second time, as a neighbor of the first.
+        # Removed last: in "aaa" the changes above add to the count of the merged pair itself.
         pair_counts.pop(pair, None)
         yield merged
 
 
 def _merge_in_word(spelling: list[str], left: str, right: str, merged: str) -> list[tuple[Pair, int]]:
-    """Merge in place; return the pairs that the word lost (-1) and gained (1)."""
+    """Merge a pair in one word in place; return the pairs that the word lost (-1) and gained (+1)."""
     changes = []
     position = 0
     while left in spelling[position:-1]:

@@ -1,6 +1,6 @@
-"""Text to words: the rules of `BasicTokenizer` in google-research/bert, tokenization.py, as last released.
+"""Split text into words by the rules of `BasicTokenizer` in google-research/bert, tokenization.py, last release.
 
-The rules look characters up in the Unicode database of the running Python, as the released code does: see
+As in the released code, character properties are those of the running Python's Unicode database; see
 `CHARACTER_RULES`.
 """
 
@@ -9,14 +9,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
-# Names what the Unicode database of this Python makes of characters: equal names, equal words for every text. Python
-# 3.11 (Unicode 14.0) differs from 3.12 (15.0) on 66 characters uncased and 30 cased, all unassigned in 14.0 and hardly
-# ever met; 3.12 and 3.13 (15.1) agree. Builds record it and refuse to mix (`pipelines.io.versions.require_same_rules`).
+# Identifies the character rules of this Python: with equal values, every text has the same words. Python 3.11
+# (Unicode 14.0) and 3.12 (15.0) differ in 66 characters uncased and 30 cased, all rare and unassigned in 14.0. 3.12 and
+# 3.13 (15.1) agree. Builds record the value and reject workers with a different one
+# (`pipelines.io.versions.require_same_rules`).
 _AGREEING = {"15.1.0": "15.0.0"}
 CHARACTER_RULES = f"Unicode {_AGREEING.get(unicodedata.unidata_version, unicodedata.unidata_version)}"
 
-# The blocks of ideographs, first and last code point. Hangul, Hiragana and Katakana are not in it: they are written as
-# words.
+# First and last code point of each block of CJK ideographs. Hangul, Hiragana and Katakana are not included, because
+# they are tokenized as words.
 CJK_RANGES = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -30,26 +31,26 @@ CJK_RANGES = (
 
 
 def is_whitespace(character: str) -> bool:
-    """Return True for tab, newline, carriage return and the Unicode category Zs (space, no-break space, ...)."""
+    """Return whether a character is a tab, newline, carriage return or of the Unicode category Zs (spaces)."""
     return character in "\t\n\r" or unicodedata.category(character) == "Zs"
 
 
 def is_control(character: str) -> bool:
-    """Return True for the categories Cc and Cf, without tab, newline and carriage return, which are whitespace.
+    """Return whether a character is of the category Cc or Cf, except tab, newline and carriage return (whitespace).
 
-    The last released code names these two categories. Its first version took every category that starts with C, so
-    it also removed private-use (Co) and unassigned (Cn) characters, which are kept here.
+    The last released code lists these two categories. Its first version included every category that starts with C,
+    and so removed private-use (Co) and unassigned (Cn) characters, which are kept here.
     """
     return character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cf")
 
 
 def is_cjk(character: str) -> bool:
-    """Return True for an ideograph of the eight blocks in `CJK_RANGES`."""
+    """Return whether a character is an ideograph of the eight blocks in `CJK_RANGES`."""
     return any(first <= ord(character) <= last for first, last in CJK_RANGES)
 
 
 def is_punctuation(character: str) -> bool:
-    """Return True for the categories P* and every printable ASCII character but letters, digits and space."""
+    """Return whether a character is of a category P* or printable ASCII other than letters, digits and space."""
     return unicodedata.category(character).startswith("P") or (
         "!" <= character <= "~" and not (character.isalpha() or character.isdigit())
     )
@@ -72,7 +73,7 @@ def _space_punctuation(character: str) -> str:
 
 
 class _Replacements(dict[int, str]):
-    """A table for `str.translate`: the rule is asked once for each character met, then its answer is remembered."""
+    """A table for `str.translate` that applies a rule to each character once and caches the result."""
 
     def __init__(self, rule: Callable[[str], str]) -> None:
         super().__init__()
@@ -89,14 +90,18 @@ _WITH_SPACED_PUNCTUATION = _Replacements(_space_punctuation)
 
 
 def split_words(text: str, do_lower_case: bool) -> list[str]:
-    """Split a text into words, each punctuation character and each ideograph being a word of its own.
+    """Split a text into words; each punctuation character and each ideograph is a word.
 
-    Follows `BasicTokenizer.tokenize`: remove U+0000, U+FFFD and control characters; make whitespace plain spaces; set
-    ideographs apart; if do_lower_case, lower-case, decompose (NFD) and drop accents (category Mn); set punctuation
-    apart; split at whitespace.
+    Implements `BasicTokenizer.tokenize`: remove U+0000, U+FFFD and control characters, replace whitespace by spaces,
+    and separate ideographs. With do_lower_case, lower-case, decompose (NFD) and strip accents (category Mn). Then
+    separate punctuation and split at whitespace.
 
-    The released code splits before it lower-cases. One pass over the whole text gives the same words, because neither
-    lower-casing (final sigma) nor NFD (order of accents) looks past a space.
+    The released code splits before it lower-cases. Processing the whole text at once gives the same words, because
+    lower-casing (final sigma) and NFD (order of accents) never depend on characters beyond a space.
+
+    Args:
+        text: The text.
+        do_lower_case: Whether to lower-case and strip accents.
     """
     text = text.translate(_CLEANED)
     if do_lower_case:
@@ -105,14 +110,19 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
 
 
 def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None, bool]:
-    """Return the replacement of one character, spaces included, independent of its context.
+    """Return the context-independent replacement of one character, including spaces that separate it.
 
-    Of characters that need no neighbors, `split_words` of a text is their replacements joined and split at whitespace.
+    For text without context-dependent characters, `split_words` equals joining the replacements and splitting at
+    whitespace.
+
+    Args:
+        code_point: The character.
+        do_lower_case: Whether to lower-case and strip accents.
 
     Returns:
-        (replacement, whether it is an accent, which `split_words` drops); the replacement is None if the neighbors
-        decide: capital sigma, whose lower case is another at the end of a word, and the few characters that are no
-        accents and yet change places in NFD.
+        (replacement, whether the character is an accent, which `split_words` removes). The replacement is `None` if it
+        depends on the context: for the capital sigma, whose lower case differs at the end of a word, and for the few
+        combining marks other than accents, which NFD may reorder.
     """
     cleaned = _CLEANED[code_point]
     replacement = cleaned
@@ -125,8 +135,8 @@ def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None,
 
 
 def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, list[int]]]:
-    """Return the words of `split_words` and, for each of their characters, the index of its source in the text."""
-    cleaned = [(made, i) for i, character in enumerate(text) for made in _CLEANED[ord(character)]]
+    """Return the words of `split_words`, each with the index in the text of the source of every character."""
+    cleaned = [(result, i) for i, character in enumerate(text) for result in _CLEANED[ord(character)]]
     words: list[tuple[str, list[int]]] = []
     for is_space, group in itertools.groupby(cleaned, key=lambda pair: pair[0].isspace()):
         chunk = list(group)
@@ -134,23 +144,23 @@ def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, 
             continue
         if do_lower_case:
             chunk = _lower_without_accents(chunk)
-        spaced = [(made, i) for character, i in chunk for made in _WITH_SPACED_PUNCTUATION[ord(character)]]
-        for apart, letters in itertools.groupby(spaced, key=lambda pair: pair[0] == " "):
-            if not apart:
+        spaced = [(result, i) for character, i in chunk for result in _WITH_SPACED_PUNCTUATION[ord(character)]]
+        for is_separator, letters in itertools.groupby(spaced, key=lambda pair: pair[0] == " "):
+            if not is_separator:
                 characters, sources = zip(*letters, strict=True)
                 words.append(("".join(characters), list(sources)))
     return words
 
 
 def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return lower case in NFD without accents, with the source of each character."""
-    # What a final sigma becomes depends on its neighbors, but how many characters a character becomes does not.
+    """Return (character, source) pairs lower-cased, in NFD and without accents."""
+    # The lower case of a sigma depends on its neighbors, but the length of a lower-cased character does not.
     lowered = "".join(character for character, _ in chunk).lower()
     sources = [i for character, i in chunk for _ in character.lower()]
     decomposed = [
-        (made, i)
+        (result, i)
         for character, i in zip(lowered, sources, strict=True)
-        for made in unicodedata.normalize("NFD", character)
+        for result in unicodedata.normalize("NFD", character)
     ]
     # NFD sorts each run of combining characters by class.
     ordered: list[tuple[str, int]] = []
@@ -162,19 +172,21 @@ def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]
     return [(character, i) for character, i in ordered if _WITHOUT_ACCENTS[ord(character)]]
 
 
-# `str.split` takes these for whitespace, but the rules remove them as control characters, joining their neighbors.
+# Whitespace to `str.split`, but control characters to the rules, which remove them and join their neighbors.
 _SPLITTING_CONTROLS = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _SPLITTING_CONTROL = re.compile(f"[{_SPLITTING_CONTROLS}]")
 _CJK = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]")
 
 
 def prepare_chunks(texts: Sequence[str]) -> Sequence[str]:
-    """Return texts of the same words whose whitespace-separated chunks can be split into words one by one.
+    """Return texts with the same words that can be split chunk by chunk, a chunk being a `str.split` part.
 
-    For every text, the words of its chunks, one chunk after the other, are the words of the text:
-    `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, case)]` equals
-    `split_words(text, case)`. Chunks repeat so often that whoever remembers what became of each splits text hardly
-    slower than `str.split`. Ideographs are made chunks of their own, so that this holds for text without spaces too.
+    For every text, `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, case)]` equals
+    `split_words(text, case)`. Chunks repeat often, so caching the words of each chunk makes splitting almost as fast as
+    `str.split`. Each ideograph becomes a chunk, so that caching also helps in text without spaces.
+
+    Args:
+        texts: The texts.
     """
     joined = "".join(texts)
     if any(control in joined for control in _SPLITTING_CONTROLS):

@@ -1,7 +1,7 @@
-"""Drop the tokens whose absence costs least: the second stage of `tokenizer.learner`.
+"""Drop the tokens with the lowest removal cost: the second stage of `tokenizer.learner`.
 
-This is the top-down idea of the published WordPiece learners (keep what longest-match-first uses), with the very number
-that it is about: how many more tokens the words would take without a token.
+Like the published top-down WordPiece learners, it keeps the tokens that longest-match-first tokenization uses. The cost
+of a token is exact: the number of additional tokens that the words take without it.
 """
 
 import heapq
@@ -16,22 +16,22 @@ _NONE = -1
 def prune_tokens(
     words: Sequence[str], counts: Sequence[int], alphabet: Sequence[str], candidates: Sequence[str], keep: int
 ) -> list[str]:
-    """Drop candidates one by one until `keep` are left, each time the one whose absence costs least.
+    """Drop the candidate with the lowest cost repeatedly until `keep` candidates are left.
 
-    The cost of a token is how many more tokens all counted words would take without it. Words are spelled longest match
-    first (`tokenizer.wordpiece.split_word`) with all others that are left. The cost is exact at each step, and below 0
-    where the greedy rule goes astray with the token. Of equal costs, the candidate that stands last goes first.
+    The cost of a token is the number of additional tokens over all counted words if it is removed. Words are tokenized
+    longest match first (`tokenizer.wordpiece.split_word`) with all remaining tokens, and costs are exact after every
+    step. A cost is negative if greedy matching takes more tokens with the token than without it. Ties: the last
+    candidate is dropped first.
 
     Args:
-        words: distinct words of characters of the alphabet.
-        counts: occurrences of each.
-        alphabet: tokens of one character that spell every word; never dropped.
-        candidates: other tokens, none twice; "##" continues a word.
-        keep: number of candidates to leave.
+        words: Distinct words over the alphabet.
+        counts: Occurrences of each word.
+        alphabet: Tokens of one character that cover every word; never dropped.
+        candidates: Other tokens, distinct; "##" marks a continuation.
+        keep: Number of candidates to keep.
 
     Returns:
-        The candidates that are left, the most used first: by occurrences in the spelling of all words, ties in the
-        order of code points.
+        The remaining candidates by descending frequency in the tokenized words (ties: order of code points).
     """
     tokens = _Tokens(words, counts, alphabet, candidates)
     for _ in range(len(candidates) - keep):
@@ -40,7 +40,7 @@ def prune_tokens(
 
 
 class _Tokens:
-    """The tokens that are left, by number, and what the absence of each would cost, kept up to date word by word."""
+    """The remaining tokens, by number, and the removal cost of each, updated word by word."""
 
     def __init__(
         self, words: Sequence[str], counts: Sequence[int], alphabet: Sequence[str], candidates: Sequence[str]
@@ -56,7 +56,7 @@ class _Tokens:
         self.continuing: dict[str, int] = {}
         for number, (name, text) in enumerate(zip(self.names, self.texts, strict=True)):
             self._table(name)[text] = number
-        # By candidate; and the words whose spelling, with all tokens or without one of them, has it or had it once.
+        # By candidate: its cost, and the words whose tokens with or without it contain it or did so before.
         self.costs = dict.fromkeys(range(self.first_candidate, len(self.names)), 0)
         self.words_of: dict[int, list[int]] = defaultdict(list)
         for word in range(len(words)):
@@ -65,10 +65,11 @@ class _Tokens:
         heapq.heapify(self.heap)
 
     def _table(self, name: str) -> dict[str, int]:
+        """Return the table for word starts or for continuations that a token is in."""
         return self.continuing if name.startswith(CONTINUATION) else self.starting
 
     def _split(self, word: str, start: int, without: int = _NONE) -> list[int]:
-        """Return the token numbers of a word from `start` on, longest match first, one token being absent."""
+        """Return the tokens of a word from `start` on, longest match first, without using one token."""
         spelling = []
         size = len(word)
         while start < size:
@@ -82,7 +83,7 @@ class _Tokens:
         return spelling
 
     def _costs_in(self, word: str) -> tuple[list[tuple[int, int]], set[int]]:
-        """Return (candidate, cost of its absence) of those in a word, and all candidates that this depends on."""
+        """Return (candidate, removal cost) for the candidates in a word, and all tokens that the costs depend on."""
         spelling = self._split(word, 0)
         costs = []
         involved: set[int] = set()
@@ -97,6 +98,7 @@ class _Tokens:
         return costs, involved
 
     def _add(self, word: int) -> list[int]:
+        """Add the costs of a word, and return the candidates concerned."""
         costs, involved = self._costs_in(self.words[word])
         for token, cost in costs:
             self.costs[token] += cost * self.counts[word]
@@ -106,17 +108,18 @@ class _Tokens:
         return [token for token, _ in costs]
 
     def _subtract(self, word: int) -> list[int]:
+        """Subtract the costs of a word, and return the candidates concerned."""
         costs, _ = self._costs_in(self.words[word])
         for token, cost in costs:
             self.costs[token] -= cost * self.counts[word]
         return [token for token, _ in costs]
 
     def drop_cheapest(self) -> None:
-        """Drop the candidate of the lowest cost, the last among equals."""
+        """Drop the candidate with the lowest cost (ties: the last)."""
         while True:
             cost, negative = heapq.heappop(self.heap)
             dropped = -negative
-            # Every change of a cost is in the heap; what was true before it is passed over.
+            # The heap holds every cost that a candidate has had; outdated entries are skipped.
             if self.costs.get(dropped) == cost:
                 break
         words = set(self.words_of.pop(dropped, ()))
@@ -132,7 +135,7 @@ class _Tokens:
             heapq.heappush(self.heap, (self.costs[token], -token))
 
     def by_use(self) -> list[str]:
-        """Return the candidates that are left, the most used first, ties in the order of code points."""
+        """Return the remaining candidates by descending frequency (ties: order of code points)."""
         uses = dict.fromkeys(range(len(self.names)), 0)
         for word, count in zip(self.words, self.counts, strict=True):
             for token in self._split(word, 0):

@@ -1,8 +1,8 @@
-"""The encoder for machines without the compiled one: the same ids, in Python, a few times slower.
+"""The fallback encoder in pure Python: the same ids as the compiled encoder, several times slower.
 
-BERT's rules never look past whitespace, and text repeats itself: most chunks between two spaces were met before. So
-each distinct chunk is split once and remembered as the bytes of its int32 ids; the ids of a text are the bytes of its
-chunks joined, without a Python object a token.
+BERT's rules never depend on characters beyond whitespace, and most whitespace-separated chunks of a text repeat. Each
+distinct chunk is tokenized once and cached as the bytes of its int32 ids. The ids of a text are the joined bytes of its
+chunks, without a Python object per token.
 """
 
 from array import array
@@ -14,7 +14,7 @@ from tokenizer.normalization import prepare_chunks, replace_character, split_wor
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION, UNKNOWN, split_word
 
-# Some 50 MB. Four times as many make running text a tenth faster.
+# About 50 MB. Four times as many make tokenization of running text a tenth faster.
 MAX_CHUNKS = 250_000
 MAX_CHUNK_CHARACTERS = 64
 
@@ -22,10 +22,10 @@ Encoded = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class PythonEncoder:
-    """Encode texts, with offsets if asked; see `tokenizer.tokenizer.Tokenizer`, which calls it.
+    """Encode texts for `tokenizer.tokenizer.Tokenizer`, optionally with offsets.
 
-    Not thread-safe. The memory holds at most `MAX_CHUNKS` chunks and as many words, none longer than
-    `MAX_CHUNK_CHARACTERS`, plus those of one batch. It has no influence on results.
+    Not thread-safe. The cache holds at most `MAX_CHUNKS` chunks and as many words of up to `MAX_CHUNK_CHARACTERS`
+    characters, plus those of one batch. It does not affect results.
     """
 
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
@@ -34,7 +34,7 @@ class PythonEncoder:
         self.chunks = _Chunks(vocabulary, do_lower_case)
 
     def encode(self, texts: list[str], with_offsets: bool) -> Encoded:
-        """Return int32 ids of all texts, int64 bounds of each text, and int32 (start, end) of each token or None."""
+        """Return ids (int32 [T]), row_splits (int64 [N + 1]) and offsets (int32 [T, 2], or None without offsets)."""
         if with_offsets:
             return self._encode_with_offsets(texts)
         ids_of_chunk = self.chunks.__getitem__
@@ -67,10 +67,10 @@ class PythonEncoder:
 
 
 class _Cache(dict[str, bytes]):
-    """A cache from a chunk of text, or a word, to the bytes of its token ids (int32), computed on first use."""
+    """A cache from a chunk or a word to the bytes of its int32 token ids."""
 
     def shrink(self) -> None:
-        """Drop the most recent entries where there are too many: what is frequent comes early."""
+        """Drop the most recent entries of a full cache; frequent ones are usually among the first."""
         if len(self) > MAX_CHUNKS:
             kept = dict(islice(self.items(), MAX_CHUNKS // 2))
             self.clear()
@@ -95,12 +95,12 @@ class _Chunks(_Cache):
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
         super().__init__()
         self.do_lower_case = do_lower_case
-        # A word is met in several chunks, with one or another punctuation.
+        # A word occurs in several chunks, with different punctuation.
         self.words = _Words(vocabulary)
 
     def __missing__(self, chunk: str) -> bytes:
         encoded = b"".join(map(self.words.__getitem__, split_words(chunk, self.do_lower_case)))
-        # Long chunks (links, text without spaces) hardly ever come again.
+        # Long chunks (links, text without spaces) rarely repeat.
         if len(chunk) <= MAX_CHUNK_CHARACTERS:
             self[chunk] = encoded
         return encoded

@@ -1,4 +1,4 @@
-"""The vocabulary file: one token a line, the line's number (from 0) being the token's id."""
+"""The vocabulary file: one token per line; the line number, starting at 0, is the token id."""
 
 import codecs
 import hashlib
@@ -17,7 +17,7 @@ _RESERVED = re.compile(r"\[unused\d+\]")
 
 
 class VocabularyError(ValueError):
-    """A vocabulary that cannot be used or made; the message is one line that says what to do."""
+    """A vocabulary that cannot be read, used or learned. The message is one line and states what to do."""
 
 
 class _Model(TypedDict, total=False):
@@ -32,7 +32,7 @@ class _AddedToken(TypedDict):
 
 
 class TokenizerJson(TypedDict, total=False):
-    """The fields of a `tokenizer.json` that are read."""
+    """The fields of a Hugging Face `tokenizer.json` that `Vocabulary` reads."""
 
     model: Required[_Model]
     added_tokens: list[_AddedToken]
@@ -40,14 +40,14 @@ class TokenizerJson(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a vocabulary in the order of their ids.
+    """An immutable WordPiece vocabulary; vocabularies with the same tokens are equal.
 
     Attributes:
-        tokens: token i has id i; those that continue a word start with "##".
-        origin: the file's name, for messages; two vocabularies are equal if their tokens are.
+        tokens: The tokens in id order. Tokens that continue a word start with "##".
+        origin: The file name, for messages.
 
     Raises:
-        VocabularyError: a token occurs twice, or one of `SPECIAL_TOKENS` is missing.
+        VocabularyError: A token occurs twice, or one of `SPECIAL_TOKENS` is missing.
     """
 
     tokens: tuple[str, ...] = field(repr=False)
@@ -59,41 +59,56 @@ class Vocabulary:
             for number, token in enumerate(self.tokens, start=1):
                 if first.setdefault(token, number) < number:
                     raise VocabularyError(
-                        f"{self.origin}: line {number} repeats the piece {token!r} of line {first[token]}; "
-                        "a piece has one id: take the vocabulary from its source again, or remove it if you made it"
+                        f"{self.origin}: line {number} repeats token {token!r} of line {first[token]}; restore the "
+                        "file from its source, or remove the line if no model was trained with this vocabulary"
                     )
         missing = [token for token in SPECIAL_TOKENS if token not in self.ids]
         if missing:
             raise VocabularyError(
-                f"{self.origin}: no {', '.join(missing)} among its {len(self.tokens)} pieces; a BERT vocabulary has "
-                "each on a line of its own: name a BERT model's vocab.txt, or let `beambert build` learn one"
+                f"{self.origin}: missing special tokens {', '.join(missing)} ({len(self.tokens)} tokens); give the "
+                "vocab.txt of a BERT model, one token per line, or learn a vocabulary with `beambert build`"
             )
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Read a local vocabulary file (`from_bytes`) or, by its suffix, a tokenizer.json (`from_tokenizer_json`).
+        """Load a local vocabulary file.
+
+        Args:
+            path: A tokenizer.json if the name ends in ".json" (see `from_tokenizer_json`), else a vocab.txt
+                (see `from_bytes`).
+
+        Returns:
+            The vocabulary.
 
         Raises:
-            VocabularyError: it cannot be read or used.
+            VocabularyError: The file cannot be read or is invalid.
         """
         try:
             data = Path(path).read_bytes()
         except OSError as error:
-            raise VocabularyError(f"{path}: {error.strerror}; name a vocabulary file with --vocab_file") from error
+            raise VocabularyError(f"{path}: {error.strerror}; give a vocabulary file with --vocab_file") from error
         if str(path).endswith(".json"):
             return cls.from_tokenizer_json(data, str(path))
         return cls.from_bytes(data, str(path))
 
     @classmethod
     def from_tokenizer_json(cls, data: bytes, origin: str) -> "Vocabulary":
-        """Read the tokens of a WordPiece tokenizer as Hugging Face's `tokenizers` saves it.
+        """Return the vocabulary of a `tokenizer.json`, as saved by Hugging Face's `tokenizers`.
 
-        Tokens that were added to it later have the ids after those of the model.
+        Added tokens are included.
+
+        Args:
+            data: Content of the file.
+            origin: File name for messages.
+
+        Returns:
+            The vocabulary.
 
         Raises:
-            VocabularyError: not such a file, another kind of tokenizer, or ids that are not 0, 1, 2, ...
+            VocabularyError: The file is invalid, the tokenizer is not a WordPiece model, or the ids are not consecutive
+                from 0.
         """
-        # Imported where it is needed: a vocabulary of one token a line is ready sooner.
+        # Imported here, so that a vocab.txt loads faster.
         from beambert_common.typed_json import JsonError, convert, decode, shortened
 
         try:
@@ -101,33 +116,37 @@ class Vocabulary:
             model = content["model"]
             if model["type"] != "WordPiece" or model.get("continuing_subword_prefix") != CONTINUATION:
                 raise VocabularyError(
-                    f"{origin} is of a {shortened(model['type'])} tokenizer, not of BERT's; name a BERT model's"
+                    f"{origin}: a {shortened(model['type'])} tokenizer, not a WordPiece tokenizer with the prefix ##; "
+                    "give the tokenizer.json of a BERT model"
                 )
             ids = convert(model.get("vocab"), dict[str, int], "model.vocab")
         except JsonError as error:
-            raise VocabularyError(f"{origin}: {error}; name a BERT model's vocab.txt") from error
+            raise VocabularyError(f"{origin}: {error}; give the vocab.txt of a BERT model") from error
         ids.update((added["content"], added["id"]) for added in content.get("added_tokens", ()))
         tokens = sorted(ids, key=lambda token: ids[token])
         if [ids[token] for token in tokens] != list(range(len(tokens))):
             raise VocabularyError(
-                f"{origin}: the ids of its pieces are not 0, 1, 2, ...; name a BERT model's vocab.txt"
+                f"{origin}: the token ids are not consecutive from 0; give the vocab.txt of a BERT model"
             )
         return cls(tuple(tokens), origin)._with_text()
 
     @classmethod
     def from_bytes(cls, data: bytes, origin: str) -> "Vocabulary":
-        """Read the content of a vocabulary file.
+        """Return the vocabulary of a `vocab.txt`.
 
-        Repaired without a word: a byte-order mark, CRLF line ends, spaces and tabs around a token (the released
-        `load_vocab` strips them too), blank lines at the end of the file.
+        Silently removes a byte order mark, CRLF line ends, blank lines at the end of the file, and spaces and tabs
+        around a token (`load_vocab` of google-research/bert strips these too).
 
         Args:
-            data: UTF-8 text.
-            origin: the file's name, for messages.
+            data: Content of the file: UTF-8, one token per line.
+            origin: File name for messages.
+
+        Returns:
+            The vocabulary.
 
         Raises:
-            VocabularyError: invalid UTF-8, a blank line before the last token, a token twice, a special token missing,
-                or no other token.
+            VocabularyError: The file is not UTF-8, a line before the last token is blank, a token occurs twice, a
+                special token is missing, or there are only special tokens.
         """
         data = data.removeprefix(codecs.BOM_UTF8)
         try:
@@ -135,32 +154,32 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise VocabularyError(f"{origin}: line {line} is not UTF-8; convert the file to UTF-8") from error
-        # Not str.splitlines: it also breaks at characters that may be tokens, such as U+2028.
+        # str.splitlines would also break at characters that may be tokens, such as U+2028.
         tokens = [line.strip(" \t\r") for line in text.split("\n")]
         while tokens and not tokens[-1]:
             tokens.pop()
         if "" in tokens:
             raise VocabularyError(
-                f"{origin}: line {tokens.index('') + 1} is blank, which would shift the id of every piece after it; "
-                "take the vocabulary from its source again, or remove the line if no model was trained with it"
+                f"{origin}: line {tokens.index('') + 1} is blank, which shifts all token ids after it; restore the "
+                "file from its source, or remove the line if no model was trained with this vocabulary"
             )
         return cls(tuple(tokens), origin)._with_text()
 
     def _with_text(self) -> "Vocabulary":
-        """Return the vocabulary, unless every text would be [UNK] in it.
+        """Return the vocabulary itself if it has tokens for text.
 
         Raises:
-            VocabularyError: it has no token but special ones.
+            VocabularyError: All tokens are special tokens.
         """
         if not len(self.text_ids()):
             raise VocabularyError(
-                f"{self.origin} holds only special tokens, so that every word would be [UNK]; "
-                "name a vocabulary with tokens that stand for text"
+                f"{self.origin} contains special tokens only, so every word would be [UNK]; "
+                "give the vocab.txt of a BERT model"
             )
         return self
 
     def to_bytes(self) -> bytes:
-        """Return the content of the vocabulary file: UTF-8, each token followed by a newline."""
+        """Return the content of `vocab.txt`: UTF-8, each token followed by a newline."""
         return "".join(f"{token}\n" for token in self.tokens).encode("utf-8")
 
     def __len__(self) -> int:
@@ -168,12 +187,12 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Return the id of each token."""
+        """Return the dictionary from token to id."""
         return {token: number for number, token in enumerate(self.tokens)}
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hex SHA-256 of `to_bytes()`, so that a file repaired in reading counts as its repaired form."""
+        """Return the hex SHA-256 of `to_bytes()`, that is, of the file after the repairs of `from_bytes`."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @property
@@ -202,20 +221,20 @@ class Vocabulary:
         return self.ids["[MASK]"]
 
     def has_capitals(self) -> bool:
-        """Return whether a token that stands for text has a capital letter, as only cased vocabularies do.
+        """Return whether a text token contains a capital letter, as in cased vocabularies only.
 
-        A token in brackets, such as "[URL]", stands for no text: brackets are words of their own, so no text is spelled
-        with it.
+        Tokens in brackets, such as "[URL]", are ignored. Tokenization separates brackets from words, so such a token
+        never results from text.
         """
         return any(
             token != token.lower() for token in self.tokens if not (token.startswith("[") and token.endswith("]"))
         )
 
     def special_ids(self) -> np.ndarray:
-        """Return the ids of special tokens: `SPECIAL_TOKENS` and every "[unusedN]"; int32, ascending."""
+        """Return the ids of special tokens, `SPECIAL_TOKENS` and every "[unusedN]": int32 [K], ascending."""
         special = [i for i, token in enumerate(self.tokens) if token in SPECIAL_TOKENS or _RESERVED.fullmatch(token)]
         return np.array(special, dtype=np.int32)
 
     def text_ids(self) -> np.ndarray:
-        """Return the ids of tokens that stand for text, all but `special_ids`; int32, ascending."""
+        """Return the ids of all tokens except `special_ids`: int32 [V - K], ascending."""
         return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())

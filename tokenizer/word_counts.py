@@ -1,4 +1,4 @@
-"""Words and their counts: the input of vocabulary learning."""
+"""Count the words of texts, the input of vocabulary learning."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping
 from tokenizer.normalization import prepare_chunks, split_words
 from tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
-# Distinct chunks between two clearances of `count_words`, some 150 bytes each.
+# Distinct chunks after which `count_words` empties its buffer, about 150 bytes each.
 _MAX_CHUNKS = 1_000_000
 
 
 def count_words(texts: Iterable[str], do_lower_case: bool) -> Counter[str]:
-    """Count each word of the texts; words are those of `tokenizer.normalization.split_words`.
+    """Count the words of texts, as split by `tokenizer.normalization.split_words`.
 
-    Memory grows with the number of distinct words, not with the amount of text. Counts of parts of a corpus add up to
-    the counts of the whole; of a large corpus, `most_frequent` bounds each part's before adding.
+    Memory is proportional to the number of distinct words, not to the size of the text. Counts of parts of a corpus can
+    be added. For a large corpus, limit the counts of each part with `most_frequent` before adding.
+
+    Args:
+        texts: The texts.
+        do_lower_case: Whether to lower-case and strip accents.
     """
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
@@ -34,10 +38,14 @@ def _add_words(words: Counter[str], chunks: Counter[str], do_lower_case: bool) -
 
 
 def most_frequent(word_counts: Mapping[str, int], limit: int, min_count: int = 1) -> dict[str, int]:
-    """Return at most `limit` words to learn from, the most frequent, equals in the order of code points.
+    """Return the `limit` most frequent words; the result does not depend on the order of word_counts.
 
-    Never a word of more than 200 characters, which is "[UNK]" under every vocabulary, nor one counted less than
-    min_count times. Depends on the words and counts alone, not on their order.
+    Words of more than 200 characters, which are always "[UNK]", are excluded.
+
+    Args:
+        word_counts: Occurrences of each word.
+        limit: Maximum number of words (ties: order of code points).
+        min_count: Minimum occurrences of a word.
     """
     kept = {
         word: count for word, count in word_counts.items() if count >= min_count and len(word) <= MAX_WORD_CHARACTERS

@@ -1,4 +1,4 @@
-"""Words to tokens: the rule of `WordpieceTokenizer` in google-research/bert, tokenization.py."""
+"""Split words into tokens by the rule of `WordpieceTokenizer` in google-research/bert, tokenization.py."""
 
 from collections.abc import Container
 
@@ -8,15 +8,15 @@ MAX_WORD_CHARACTERS = 200
 
 
 def split_word(word: str, tokens: Container[str], longest_token: int = MAX_WORD_CHARACTERS) -> list[str]:
-    """Split one word, greedily taking the longest matching token, then the longest for the rest.
+    """Split one word into tokens, greedily longest match first.
 
     Args:
-        word: a word as `tokenizer.normalization.split_words` makes it.
-        tokens: the tokens of the vocabulary (its dictionary of ids); those that continue a word start with "##".
-        longest_token: no token has more characters than this; a smaller number only saves time.
+        word: A word from `tokenizer.normalization.split_words`.
+        tokens: The tokens of the vocabulary, such as `Vocabulary.ids`. Tokens that continue a word start with "##".
+        longest_token: Length in characters of the longest token; a tight bound saves time.
 
     Returns:
-        The tokens, or ["[UNK]"] if the word has more than 200 characters or cannot be spelled with the tokens.
+        The tokens, or ["[UNK]"] if the word has more than 200 characters or does not match.
     """
     if len(word) > MAX_WORD_CHARACTERS:
         return [UNKNOWN]

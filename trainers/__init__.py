@@ -1,6 +1,6 @@
-"""Pretrain, fine-tune and use BERT: one training loop, the objectives that it trains, inference with the results.
+"""Pretrain, fine-tune and run BERT: the training loop, its objectives, and inference.
 
-A name is imported when it is first used, so that reading flags does not wait for TensorFlow.
+Names are imported on first use, so that parsing flags does not import TensorFlow.
 """
 
 from typing import TYPE_CHECKING

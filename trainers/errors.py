@@ -1,13 +1,13 @@
-"""The error of training that a user can mend."""
+"""Define the errors of training and inference."""
 
 
 class TrainingError(ValueError):
-    """A run that cannot start or continue; the message is one line that says what to do."""
+    """Raised if a run cannot start or continue; the message is one line with the remedy."""
 
 
 class StorageError(TrainingError):
-    """An output that cannot be written or was removed: no result of the training, which resumes when it is repaired."""
+    """Raised if an output cannot be written or was removed; the run can resume after the cause is removed."""
 
 
 class TaskDataError(ValueError):
-    """A file of a fine-tuning task that cannot be used; the message is one line that names file and row."""
+    """Raised if a file of a fine-tuning task is invalid; the message is one line with file and row."""

@@ -1,4 +1,4 @@
-"""What the loop trains: variables, and a function from features to the sums that loss and metrics are made of."""
+"""Define the objective of the training loop: variables, and the metric sums from which loss and metrics follow."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,24 +6,25 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 Features = dict[str, tf.Tensor]
-# Numerator and denominator of each metric: summed over batches, divided once.
+# Numerator and denominator of each metric; both are summed over batches, then divided.
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 Ratios = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is trained.
+    """An objective: what the training loop optimizes.
 
     Attributes:
         variables: trained variables by TF1 name.
-        sums: from (features, dropout seed int32 [2] or None for evaluation) to numerator and denominator, float32
-            scalars, of every term of the loss and every metric. Features may hold example_weights float32 [B], 0 for
-            rows that only fill a batch up.
-        weights: from features alone to the denominators of the terms of the loss, by their names in `sums`. The loss
-            of a step is the sum over terms of numerator by denominator, each summed over the whole batch before.
-        frozen: variables that are not trained but belong to the model, and so to its checkpoints, by TF1 name.
-        vocab_size: rows that checkpoints hold of variables with a row for every token; None if none is padded.
+        sums: function of features and a dropout seed, int32 [2], or None for evaluation. It returns the numerator and
+            denominator, float32 scalars, of every loss term and every metric. Features may contain example_weights,
+            float32 [B], 0 for rows that pad the batch.
+        weights: function of features; returns the denominators of the loss terms, float32 scalars, by their names in
+            `sums`. The loss of a step is the sum of numerator / denominator over the terms, each summed over the whole
+            batch first.
+        frozen: variables of the model that are not trained but saved in checkpoints, by TF1 name.
+        vocab_size: vocabulary rows that checkpoints keep of padded variables; None if no variable is padded.
     """
 
     variables: Mapping[str, tf.Variable]

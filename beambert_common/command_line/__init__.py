@@ -1,1 +1,1 @@
-"""Define, parse and check the flags of commands."""
+"""Define, parse and validate the flags of commands."""

@@ -1,4 +1,4 @@
-"""Find the mistakes in a command line that argparse does not report, by the grammar of a parser."""
+"""Find errors in a command line that argparse does not report."""
 
 import argparse
 import math
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from beambert_common.command_line.path_flags import path_type
 
-# What word processors and web pages make of "-".
+# Characters that word processors and web pages substitute for "-".
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 
 
 class Word(NamedTuple):
-    """A flag with its values, or a word that is the value of no flag.
+    """A flag with its values, or a positional word.
 
     Attributes:
-        start: position in the list of arguments.
-        flag: the flag without its value, or "".
-        action: the parser's action of the flag; None for an unknown flag and without a flag.
-        values: of the flag; without a flag, the word itself.
+        start: index in the list of arguments.
+        flag: the flag without its value; "" for a positional word.
+        action: the parser's action of the flag; None for an unknown flag or a positional word.
+        values: values of the flag, or the positional word.
     """
 
     start: int
@@ -28,12 +28,12 @@ class Word(NamedTuple):
 
 
 def parse_words(parser: argparse.ArgumentParser, argv: Sequence[str], stop: Collection[str] = ()) -> Iterator[Word]:
-    """Yield the flags and the other words of a command line, in its order.
+    """Yield the flags and positional words of a command line, in order.
 
     Args:
-        parser: of the flags, with the number of values of each.
-        argv: the arguments.
-        stop: words that are no further value of a flag that takes several.
+        parser: parser that defines the flags and their numbers of values.
+        argv: command-line arguments.
+        stop: words that end the values of a flag with several values.
     """
     index = 0
     while index < len(argv):
@@ -65,7 +65,7 @@ def _most_values(action: argparse.Action) -> float:
 
 
 def _is_flag(parser: argparse.ArgumentParser, word: str) -> bool:
-    """Return whether argparse takes a word for a flag, known or not."""
+    """Return whether argparse treats a word as a flag, known or unknown."""
     if not word.startswith("-") or word == "-":
         return False
     if word in parser._option_string_actions or word.partition("=")[0] in parser._option_string_actions:
@@ -74,16 +74,16 @@ def _is_flag(parser: argparse.ArgumentParser, word: str) -> bool:
 
 
 def has_help_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> bool:
-    """Return whether the flag for help is among the arguments."""
+    """Return whether the arguments contain -h or --help."""
     return any(isinstance(word.action, argparse._HelpAction) for word in parse_words(parser, argv))
 
 
 def find_mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
-    """Return what is wrong with how flags are typed, or None: a dash too few, or a path given twice.
+    """Return an error for a flag with a wrong dash or a path flag that is given twice; None otherwise.
 
     Args:
-        parser: of the command.
-        argv: the arguments as they were typed.
+        parser: parser of the command.
+        argv: command-line arguments.
     """
     seen: dict[str, list[str]] = {}
     for word in parse_words(parser, argv):
@@ -96,26 +96,26 @@ def find_mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | 
             continue
         before = seen.setdefault(word.action.dest, [])
         if before:
-            remedy = "give it once" if word.action.nargs is None else f"give all values after one {word.flag}"
+            remedy = "use it once" if word.action.nargs is None else f"put all values after one {word.flag}"
             return f"{word.flag} is given twice, as {before[-1]!r} and {' '.join(word.values)!r}; {remedy}"
         before.append(" ".join(word.values))
     return None
 
 
 def find_unknown_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
-    """Return the first flag that a parser does not define, or None."""
+    """Return the first flag that a parser does not define; None otherwise."""
     return next((word.flag for word in parse_words(parser, argv) if word.flag and word.action is None), None)
 
 
 def find_misplaced_flag(
     parser: argparse.ArgumentParser, argv: Sequence[str], other: argparse.ArgumentParser
 ) -> str | None:
-    """Return the first flag in a command's arguments that only another parser defines, or None.
+    """Return the first flag in a command's arguments that only another parser defines; None otherwise.
 
     Args:
-        parser: of the command.
-        argv: its arguments.
-        other: of the command on the other side.
+        parser: parser of the command.
+        argv: arguments of the command.
+        other: parser of the other command.
     """
     for word in parse_words(parser, argv):
         if word.flag and word.action is None and word.flag in other._option_string_actions:
@@ -124,7 +124,7 @@ def find_misplaced_flag(
 
 
 def describe_unexpected(parser: argparse.ArgumentParser, name: str, word: str) -> str:
-    """Return what is wrong with a word that is neither a flag nor the value of one."""
+    """Return the error for a word that is neither a flag nor the value of a flag."""
     positionals = [str(action.metavar or action.dest) for action in parser._actions if not action.option_strings]
-    takes = f"{' '.join(positionals)} and flags" if positionals else "flags only, and a value follows its flag"
+    takes = f"{' '.join(positionals)} and flags" if positionals else "flags only, each followed by its value"
     return f"unexpected argument {word!r}; {name} takes {takes}"

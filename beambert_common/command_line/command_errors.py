@@ -1,4 +1,4 @@
-"""Errors that are not beambert's own, printed as one line with an exit code."""
+"""Report errors of libraries and of the system as one line with an exit code."""
 
 import signal
 
@@ -7,13 +7,13 @@ from beambert_common import optional_packages as packages
 
 
 def interrupted(prog: str) -> int:
-    """Report Ctrl-C; return the exit code."""
+    """Print a line about Ctrl-C and return the exit code."""
     terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
     return 128 + signal.SIGINT
 
 
 def report_stream_error(error: OSError, prog: str) -> int:
-    """Report output that cannot be written, unless its reader has seen enough; return the exit code."""
+    """Print an error about a standard stream, except for a closed pipe; return the exit code."""
     stream = terminal.failed_stream(error) or "stdout"
     terminal.silence(stream)
     if isinstance(error, BrokenPipeError):
@@ -24,21 +24,19 @@ def report_stream_error(error: OSError, prog: str) -> int:
 
 
 def error_line(error: Exception, extras: str, output: str) -> str | None:
-    """Return an error of the user's input or machine as a line; None for a fault in beambert.
+    """Return one line for an error of the input or the system; None for an internal error.
 
     Args:
-        error: what was raised.
-        extras: of the package that the command needs, for a package that is missing.
-        output: what the command writes, for errors that name no file.
+        error: the exception.
+        extras: extras of the package that the command needs, for a missing package.
+        output: output of the command, for errors that contain no file name.
     """
     ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
     if isinstance(error, ImportError):
         return packages.import_failure(error, extras)
     if str(error).startswith("Unable to get filesystem from specified path"):
         path = str(error).rpartition("Path specified: ")[2]
-        return (
-            f"{path} is neither a path of this machine nor in a known kind of bucket; give a path or gs://BUCKET/NAME"
-        )
+        return f"{path} is neither a local path nor a supported URL; use a local path or gs://BUCKET/NAME"
     kind = type(error).__module__
     if kind.startswith(ours):
         return file_errors.without_numbers(str(error))

@@ -1,4 +1,4 @@
-"""The first words of a command line: which command they name, in a table of commands with their summaries."""
+"""Find the command of a command line in a table of commands with their summaries."""
 
 import difflib
 import sys
@@ -11,12 +11,12 @@ VERSION = ("version", "--version", "-V")
 
 
 def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
-    """Return "; did you mean ...?" for a mistyped word, or nothing.
+    """Return "; did you mean ...?" for a mistyped word, or "".
 
     Args:
-        word: as typed.
-        known: the words of today.
-        renamed: from old words, which may be mistyped too, to those of today.
+        word: the mistyped word.
+        known: valid words.
+        renamed: current names by old names, which may be mistyped too.
     """
     renamed = renamed or {}
     close = difflib.get_close_matches(word.lower(), [*known, *renamed], n=1)
@@ -24,21 +24,21 @@ def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None =
 
 
 def summaries(commands: Mapping[str, tuple[str, str]], names: Iterable[str]) -> str:
-    """Return a line for each of the commands named."""
+    """Return a line with name and summary for each command."""
     return "\n".join(f"  {name:<18}{commands[name][1]}" for name in names)
 
 
 def destinations(commands: Iterable[str], word: str) -> list[str]:
-    """Return the commands of two words that start with a word."""
+    """Return the two-word commands that start with a word."""
     return [name for name in commands if name.startswith(f"{word} ")]
 
 
 def split_command(commands: Mapping[str, object], argv: list[str]) -> tuple[str, list[str]]:
-    """Return the command's name and its arguments; a mistake ends the program with a line."""
+    """Return the command's name and its arguments; exit with a one-line error for a mistake."""
     if argv[0].startswith("-"):
         name = next((word for word in argv[1:] if word in commands or destinations(commands, word)), None)
         if name:
-            message = f"{argv[0]} is before the command; flags follow it: beambert {name} {argv[0]} ..."
+            message = f"{argv[0]} precedes the command; put flags after it: beambert {name} {argv[0]} ..."
         else:
             message = f"unknown argument {argv[0]}{nearest(argv[0], (*HELP, *VERSION))}"
         sys.exit(usage_error("beambert", message, "beambert --help"))
@@ -51,7 +51,7 @@ def split_command(commands: Mapping[str, object], argv: list[str]) -> tuple[str,
     where = [destination.partition(" ")[2] for destination in two_words]
     choices = f"{', '.join(where[:-1])} or {where[-1]}"
     if len(argv) == 1 or argv[1].startswith("-"):
-        message = f"{argv[0]} needs a destination first: {choices}, then its flags and the command"
+        message = f"{argv[0]} requires a destination ({choices}), followed by its flags and the command"
     else:
-        message = f"unknown destination {argv[1]!r}: give {choices}{nearest(argv[1], where)}"
+        message = f"unknown destination {argv[1]!r}: use {choices}{nearest(argv[1], where)}"
     sys.exit(usage_error(f"beambert {argv[0]}", message, f"beambert {argv[0]} --help"))

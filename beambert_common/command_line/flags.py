@@ -1,12 +1,12 @@
-"""Types of flags for every command: numbers and truth values; their messages say what a value should be."""
+"""Argument types of flags: numbers and booleans, with messages that state the valid values."""
 
 import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-# Of a value in a message.
+# Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
 _MOST_DIGITS = 100
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 
 def shortened(text: str) -> str:
-    """Return a value of a flag as a message shows it: in quotes, the middle left out where it is long."""
+    """Return a value for a message: in quotes, and truncated where it is long."""
     if len(text) <= _SHOWN_VALUE:
         return repr(text)
     return f"{text[: _SHOWN_VALUE // 2]!r}... ({len(text):,} characters)"
@@ -22,18 +22,18 @@ def shortened(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class WholeNumber:
-    """The type of a flag: a whole number in plain decimal digits.
+    """Argument type: an integer in decimal digits.
 
     Attributes:
-        least: the smallest number allowed.
-        most: the largest number allowed.
+        least: minimum.
+        most: maximum.
     """
 
     least: int
     most: int = 2**31 - 1
 
     def __call__(self, text: str) -> int:
-        """Return the number. Raises ArgumentTypeError with the range where the text is not one, or out of range."""
+        """Return the number. Raise ArgumentTypeError where the text is not an integer or is out of range."""
         value = whole_number(text)
         if value is None or not self.least <= value <= self.most:
             raise argparse.ArgumentTypeError(
@@ -43,24 +43,24 @@ class WholeNumber:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text is in plain decimal digits, with a sign or without; None for another text.
+    """Return the integer of a text of decimal digits with an optional sign; None for any other text.
 
-    Python's own `int` accepts digits of every script, blanks around them and underscores between them, and raises
-    ValueError where there are more than 4,300.
+    Python's `int` also accepts digits of every script, surrounding spaces and underscores, and raises ValueError for
+    more than 4,300 digits.
     """
     return int(text) if len(text) <= _MOST_DIGITS and _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def real_number(text: str) -> float:
-    """Return the number that a text is in plain decimal notation, infinite where it is too large; nan for another."""
+    """Return the number of a text in decimal notation, infinity where it is too large; NaN for any other text."""
     return float(text) if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) else math.nan
 
 
 positive_int = WholeNumber(1)
 non_negative_int = WholeNumber(0)
-# A seed is stored as an int32.
+# Seeds are stored as int32.
 seed = WholeNumber(0, 2**31 - 1)
-# Limits above every practical value, so that a typing error is an error at once and not an exhausted memory.
+# Limits above every practical value, so that a typing error does not exhaust the memory.
 sequence_length = WholeNumber(1, 65_536)
 batch_size = WholeNumber(1, 1_048_576)
 vocabulary_size = WholeNumber(1, 10_000_000)
@@ -71,7 +71,7 @@ num_partitions = WholeNumber(1, 100_000)
 def number(
     least: float = -math.inf, most: float = math.inf, *, least_too: bool = True, most_too: bool = False
 ) -> Callable[[str], float]:
-    """Return the type of a flag: a finite number between two others, each of which it may equal or not."""
+    """Return an argument type for finite numbers in a range; `least_too` and `most_too` include its bounds."""
 
     def parse(text: str) -> float:
         value = real_number(text)
@@ -88,14 +88,29 @@ def number(
 
 
 def accept_old_name(group: argparse._ActionsContainer, flag: argparse.Action, old: str) -> None:
-    """Accept the old spelling of a renamed flag too, for one release; help and messages show the new one only.
+    """Accept the old name of a renamed flag as a hidden alias, for one release.
 
     Args:
-        group: the parser or group that has the flag.
-        flag: from `add_argument`.
-        old: the old spelling, such as "--num_buckets".
+        group: parser or group of the flag.
+        flag: action of the flag, from `add_argument`.
+        old: the old name, such as "--num_buckets".
     """
     group._option_string_actions[old] = flag
+
+
+def accept_old_values(renamed: Mapping[str, str]) -> Callable[[str], str]:
+    """Return the type of a flag some of whose values were renamed; the old ones are accepted for one release.
+
+    Args:
+        renamed: from each old value to the new one, which help and messages show.
+    """
+    return lambda text: renamed.get(text, text)
+
+
+def flag_group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the group of a parser with a title, added if the parser has none."""
+    groups = (group for group in parser._action_groups if group.title == title)
+    return next(groups, None) or parser.add_argument_group(title)
 
 
 positive_float = number(0.0, math.inf, least_too=False)
@@ -103,7 +118,7 @@ fraction = number(0.0, 1.0, most_too=True)
 
 
 def boolean(text: str) -> bool:
-    """Return the truth value that a text is, as google-research/bert's flags are written."""
+    """Return the boolean of "true" or "false" in any case, as in the flags of google-research/bert."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
     return text.lower() == "true"

@@ -1,6 +1,6 @@
-"""Read and write model weights in every supported format: TF1 checkpoints, Hugging Face models, beambert's own.
+"""Read and write model weights as TF1 checkpoints, Hugging Face models and native models of beambert.
 
-A name is imported when it is first used; only `tf1.py` needs TensorFlow.
+Names are imported on first use; only `tf1.py` needs TensorFlow.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The zip archives in which Google released BERT, unpacked into a temporary folder."""
+"""Unpack the zip archives of the released BERT models into a temporary directory."""
 
 import contextlib
 import shutil
@@ -10,18 +10,18 @@ from pathlib import Path, PurePosixPath
 
 from bert_model.checkpoints.stored_tensors import CheckpointError
 
-# BERT large with its optimizer's slots is 4 GB.
+# BERT large with optimizer slots has 4 GB.
 _MOST_BYTES = 16 * 2**30
 _MOST_FILES = 1000
 
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack an archive, subfolders left away, into a temporary folder.
+    """Unpack an archive, without its directory structure, into a temporary directory.
 
     Raises:
-        CheckpointError: it is no whole zip archive, holds links or names that lead elsewhere, is too large, or has two
-            files of one name.
+        CheckpointError: the file is not a valid zip archive, contains links or paths outside its directory, is too
+            large, or has two files with the same name.
     """
     with tempfile.TemporaryDirectory(prefix="beambert-") as temporary:
         folder = Path(temporary)
@@ -32,36 +32,36 @@ def unpacked(path: Path) -> Iterator[Path]:
                     with archive.open(member) as source, target.open("wb") as file:
                         shutil.copyfileobj(source, file, 2**20)
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-            raise CheckpointError(f"{path} is no whole zip archive ({error}); download it again") from error
+            raise CheckpointError(f"{path} is not a complete zip archive ({error}); download it again") from error
         yield folder
 
 
 def file_names(path: Path) -> set[str]:
-    """Return the names of an archive's files, subfolders left away, without unpacking them.
+    """Return the names of an archive's files, without directories and without unpacking them.
 
     Raises:
-        CheckpointError: it is refused, as by `unpacked`.
+        CheckpointError: as `unpacked`.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             return {PurePosixPath(member.filename).name for member in _checked(path, archive)}
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is no whole zip archive ({error}); download it again") from error
+        raise CheckpointError(f"{path} is not a complete zip archive ({error}); download it again") from error
 
 
 def _checked(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [PurePosixPath(member.filename) for member in members]
     for member, name in zip(members, names, strict=True):
-        # A backslash separates folders for some readers of archives.
+        # Some archive readers treat a backslash as a separator.
         if name.is_absolute() or ".." in name.parts or "\\" in member.filename:
-            raise CheckpointError(f"{path} has a file {member.filename!r} outside its folder; it is refused")
+            raise CheckpointError(f"{path} contains {member.filename!r}, outside its directory; it is not unpacked")
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise CheckpointError(f"{path} has a link, {member.filename!r}; it is refused")
-    # Forks of the files of a Mac, which its archiver adds.
+            raise CheckpointError(f"{path} contains the link {member.filename!r}; it is not unpacked")
+    # Resource forks that the macOS archiver adds.
     pairs = [(m, n) for m, n in zip(members, names, strict=True) if n.parts[0] != "__MACOSX"]
     if len({name.name for _, name in pairs}) < len(pairs):
-        raise CheckpointError(f"{path} has several files of one name; unpack it and give the folder of one model")
+        raise CheckpointError(f"{path} has several files with the same name; unpack it and give the model's directory")
     if len(pairs) > _MOST_FILES or sum(member.file_size for member, _ in pairs) > _MOST_BYTES:
-        raise CheckpointError(f"{path} is too large to be a BERT; unpack it yourself if you trust it")
+        raise CheckpointError(f"{path} is too large for a BERT model; unpack it yourself if you trust it")
     return [member for member, _ in pairs]

@@ -1,7 +1,7 @@
 """Models of Hugging Face's transformers: config.json, model.safetensors or pytorch_model.bin, vocab.txt.
 
-The names and shapes of the variables come from the table in variable_names.py; here is what else differs: matrices
-called `kernel` are transposed, and the decoder of the masked-LM head is the word embeddings once more.
+`variable_names.py` has the names and shapes of the variables. Further differences are handled here: `kernel` matrices
+are transposed, and the decoder of the masked-LM head is tied to the word embeddings.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from bert_model.checkpoints.variable_names import VariableName
 from bert_model.config import BertConfig
 
 WEIGHTS_FILE_NAME = "model.safetensors"
-# In the order of preference: safetensors hold numbers and nothing else.
+# In order of preference: safetensors files cannot contain code.
 WEIGHTS_FILE_NAMES = (
     WEIGHTS_FILE_NAME,
     f"{WEIGHTS_FILE_NAME}.index.json",
@@ -29,7 +29,7 @@ WEIGHTS_FILE_NAMES = (
     "pytorch_model.bin.index.json",
 )
 
-# Classes that transformers builds without a pooler: it would be an unexpected key.
+# Classes of transformers without a pooler, for which its weights would be unexpected keys.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
@@ -47,15 +47,15 @@ class _Index:
 
 
 def is_model(directory: Path) -> bool:
-    """Return whether a directory holds weights under Hugging Face's names."""
+    """Return whether a directory contains weight files of a Hugging Face model."""
     return any((directory / name).is_file() for name in WEIGHTS_FILE_NAMES)
 
 
 def read(directory: Path) -> dict[str, StoredTensor]:
-    """Return every tensor of a model by the name it has in a model with heads (`bert.encoder...`), aliases resolved.
+    """Return all tensors of a model by their names in a model with heads (`bert.encoder...`), with aliases resolved.
 
     Raises:
-        CheckpointError: files are missing or damaged, or the decoder is not tied to the word embeddings.
+        CheckpointError: files are missing or corrupt, or the decoder is not tied to the word embeddings.
     """
     tensors = {_current_name(name): tensor for name, tensor in _stored(directory).items()}
     if not any(name.startswith("bert.") for name in tensors):
@@ -67,8 +67,8 @@ def read(directory: Path) -> dict[str, StoredTensor]:
     words = tensors.get(_WORD_EMBEDDINGS)
     if decoder and words and (decoder.shape != words.shape or not np.array_equal(decoder.read(), words.read())):
         raise CheckpointError(
-            f"{directory} has a {_DECODER_WEIGHT} of its own; BERT's is the matrix of the word embeddings, give a "
-            "model with tied weights"
+            f"{directory}: {_DECODER_WEIGHT} is not tied to the word embeddings, as in BERT; use a model with tied "
+            "weights"
         )
     return tensors
 
@@ -76,7 +76,7 @@ def read(directory: Path) -> dict[str, StoredTensor]:
 def by_tf1_name(
     tensors: Mapping[str, StoredTensor], names: Iterable[VariableName]
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Return the tensors of `read` under their TF1 names and in TF1's shapes, and the names that are left over."""
+    """Return the tensors of `read` by TF1 name and in TF1 shapes, and the names of the remaining tensors."""
     stored = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
     renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in stored.items()}
     return renamed, sorted(tensors.keys() - {name.hugging_face for name in stored})
@@ -92,20 +92,20 @@ def write(
     names: Iterable[VariableName],
     multi_label: bool = False,
 ) -> list[str]:
-    """Write `config.json` and `model.safetensors`; the decoder, tied to the word embeddings, is left out.
+    """Write `config.json` and `model.safetensors`, without the decoder, which is tied to the word embeddings.
 
     Args:
-        directory: exists.
-        config: shape of the model.
-        task: the head.
-        num_labels: number of its classes, None where the task has no such number.
-        labels: names of the classes, None for LABEL_0, LABEL_1, ...
-        tensors: by TF1 name.
-        names: the table of that task.
+        directory: an existing directory.
+        config: configuration of the model.
+        task: task of the head.
+        num_labels: number of classes; None for a task without classes.
+        labels: names of the classes; None for LABEL_0, LABEL_1, ...
+        tensors: tensors by TF1 name.
+        names: variable names of the task.
         multi_label: whether a text may have several labels.
 
     Returns:
-        The TF1 names that transformers' class has no place for, and which were left out.
+        The TF1 names of weights that transformers' class does not have, and which were not written.
 
     Raises:
         CheckpointError: a tensor cannot be read.
@@ -124,7 +124,7 @@ def write(
 
 
 def vocabulary_file(directory: Path) -> Path | None:
-    """Return the path of `vocab.txt`, or of `tokenizer.json` where that is missing; None if there is neither."""
+    """Return the path of `vocab.txt`, else of `tokenizer.json`; None where both are missing."""
     paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
     return next((path for path in paths if path.is_file()), None)
 
@@ -132,26 +132,26 @@ def vocabulary_file(directory: Path) -> Path | None:
 def _stored(directory: Path) -> dict[str, StoredTensor]:
     name = next((name for name in WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
     if name is None:
-        raise CheckpointError(f"{directory} has neither {WEIGHTS_FILE_NAME} nor pytorch_model.bin; copy one there")
+        raise CheckpointError(f"{directory} has neither {WEIGHTS_FILE_NAME} nor pytorch_model.bin; add one of them")
     path = directory / name
     if not name.endswith(".index.json"):
         return _reader(name)(path)
     try:
         weight_map = read_json(path, _Index).weight_map
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing; copy it there too") from error
+        raise CheckpointError(f"{path} is missing; copy it from the model's source") from error
     except JsonError as error:
         raise CheckpointError(f"{path}: {error}; copy it again") from error
     tensors: dict[str, StoredTensor] = {}
     for file in sorted(set(weight_map.values())):
         if Path(file).name != file:
             raise CheckpointError(
-                f"{path} points outside its directory, to {shortened(repr(file))}; take the model from its source"
+                f"{path} refers to {shortened(repr(file))} outside its directory; copy the model from its source"
             )
         tensors |= _reader(file)(directory / file)
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise CheckpointError(f"{path} promises {shortened(missing[0])}, which no shard holds; copy the model again")
+        raise CheckpointError(f"{path} lists {shortened(missing[0])}, which no shard contains; copy the model again")
     return tensors
 
 
@@ -160,7 +160,7 @@ def _reader(name: str) -> Any:
 
 
 def _current_name(name: str) -> str:
-    """Return the current name of a tensor; models converted before 2019 have gamma and beta, as in TF1."""
+    """Return the current name of a tensor; models converted before 2019 use gamma and beta, as in TF1."""
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
             return name[: -len(old)] + new

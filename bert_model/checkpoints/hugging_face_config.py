@@ -1,6 +1,6 @@
-"""The JSON files of Hugging Face's transformers beside a model: config.json and tokenizer_config.json.
+"""The JSON files of a Hugging Face model: config.json and tokenizer_config.json.
 
-`hidden_act` "gelu" is the erf form there, where the released BERT's "gelu" is the tanh form ("gelu_new" there).
+`hidden_act` "gelu" is the erf form in transformers; the tanh form of the released BERT is called "gelu_new".
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from bert_model.config import BertConfig, ConfigError
 CONFIG_FILE_NAME = "config.json"
 TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
-# transformers' class, and the task of that head here. A BertModel is a pretraining model whose heads are missing.
+# Class of transformers -> task. A BertModel is a pretraining model without heads.
 _TASKS = {
     "BertModel": "pretraining",
     "BertForPreTraining": "pretraining",
@@ -29,19 +29,19 @@ _TASKS = {
     "BertForTokenClassification": "token_classification",
     "BertForMultipleChoice": "multiple_choice",
 }
-# Our name of an activation, and theirs.
+# Activation in `BertConfig` -> name in transformers.
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
 _ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
-# Keys that would make the model another one than BERT, at any other value.
+# Required values of keys; with any other value, the model is not BERT.
 _FIXED_KEYS = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
 
-# The `problem_type` of a classifier whose texts may have several labels.
+# `problem_type` of a multi-label classifier.
 _MULTI_LABEL = "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Config:
-    """The fields of `config.json` beside those of `BertConfig`."""
+    """The fields of `config.json` in addition to those of `BertConfig`."""
 
     hidden_act: str = "gelu"
     id2label: dict[str, str | int] | None = None
@@ -61,10 +61,10 @@ class Description:
     """The content of a `config.json`.
 
     Attributes:
-        config: shape of the model.
-        task: which head, None if the file names no class of transformers.
-        labels: names of the classes, None if they have only numbers.
-        multi_label: whether a text may have several of them.
+        config: configuration of the model.
+        task: task of the head; None where the file has no class of transformers.
+        labels: names of the classes; None where they have no names.
+        multi_label: whether a text may have several labels.
     """
 
     config: BertConfig
@@ -77,7 +77,7 @@ def describe(directory: Path) -> Description:
     """Read `config.json`.
 
     Raises:
-        CheckpointError: it is missing, no JSON object, or of another architecture than BERT's.
+        CheckpointError: the file is missing, is not a JSON object, or describes another architecture than BERT.
     """
     path = directory / CONFIG_FILE_NAME
     content = _json_object(path)
@@ -85,7 +85,7 @@ def describe(directory: Path) -> Description:
     for key, value in _FIXED_KEYS.items():
         if content.get(key, value) != value:
             raise CheckpointError(
-                f"{path} sets {key} to {shortened(repr(content[key]))}, BERT has {value!r}; give a BERT model"
+                f"{path} sets {key} to {shortened(repr(content[key]))}, while BERT has {value!r}; use a BERT model"
             )
     try:
         described = convert(content, _Config)
@@ -95,7 +95,7 @@ def describe(directory: Path) -> Description:
     activation = described.hidden_act
     if activation not in _ACTIVATIONS_READ:
         known = ", ".join(_ACTIVATIONS_READ)
-        raise CheckpointError(f"{path} sets hidden_act to {shortened(repr(activation))}; BERT is known with {known}")
+        raise CheckpointError(f"{path} sets hidden_act to {shortened(repr(activation))}; supported values: {known}")
     fields = {field.name for field in dataclasses.fields(BertConfig)}
     values = {key: value for key, value in content.items() if key in fields}
     if "vocab_size" not in values:
@@ -107,28 +107,28 @@ def describe(directory: Path) -> Description:
     name = described.architectures[0] if described.architectures else None
     task = _TASKS.get(name) if name is not None else None
     if name is not None and task is None:
-        raise CheckpointError(f"{path} names the class {shortened(name)}; give one of {', '.join(_TASKS)}")
+        raise CheckpointError(f"{path} has the unknown class {shortened(name)}; use one of {', '.join(_TASKS)}")
     problem = described.problem_type
     multi_label = task == "classification" and problem == _MULTI_LABEL
-    # transformers takes a single class for a regression where nothing else is said.
+    # By default, transformers treats a single class as regression.
     if task == "classification" and (
         problem == "regression" or (labels is not None and len(labels) == 1 and not multi_label)
     ):
         task = "regression"
-    # LABEL_0, LABEL_1, ... are what transformers writes for classes without names.
+    # transformers writes LABEL_0, LABEL_1, ... for classes without names.
     if labels == _numbered(len(labels or ())):
         labels = None
     return Description(config, task, labels, multi_label)
 
 
 def architecture(task: str, tf1_names: Iterable[str]) -> str:
-    """Return the class of transformers that has a task's head; for pretraining, one that has the heads present.
+    """Return the class of transformers for a task; for pretraining, the class with the heads that are present.
 
     Raises:
-        CheckpointError: it has none for the task.
+        CheckpointError: transformers has no class for the task.
     """
     if task == FEATURE_BASED:
-        raise CheckpointError(f"transformers has no class for {task}, BERT under a BiLSTM; give --to native or tf1")
+        raise CheckpointError(f"transformers has no class for {task} (BERT with a BiLSTM); use --to native or tf1")
     if task == "regression":
         return "BertForSequenceClassification"
     if task != "pretraining":
@@ -150,11 +150,11 @@ def config_json(
     """Return the content of a `config.json`.
 
     Args:
-        config: shape of the model.
-        kind: class of transformers, as `architecture` returns it.
-        task: the head.
-        num_labels: number of its classes, None where the task has no such number.
-        labels: names of the classes, None for LABEL_0, LABEL_1, ...
+        config: configuration of the model.
+        kind: class of transformers, from `architecture`.
+        task: task of the head.
+        num_labels: number of classes; None for a task without classes.
+        labels: names of the classes; None for LABEL_0, LABEL_1, ...
         multi_label: whether a text may have several labels.
     """
     content: dict[str, Any] = {
@@ -180,7 +180,7 @@ def _labels(id2label: dict[str, str | int] | None) -> tuple[str, ...] | None:
     if id2label is None:
         return None
     if set(id2label) != {str(number) for number in range(len(id2label))}:
-        raise JsonError("the keys of id2label must be the numbers from 0 on")
+        raise JsonError("the keys of id2label must be consecutive numbers from 0")
     return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
 
 
@@ -192,13 +192,13 @@ def _json_object(path: Path) -> dict[str, Any]:
     try:
         return read_json(path, dict[str, Any])
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing; copy it there too") from error
+        raise CheckpointError(f"{path} is missing; copy it from the model's source") from error
     except JsonError as error:
         raise CheckpointError(f"{path}: {error}; copy it again") from error
 
 
 def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
-    """Return the text of a `tokenizer_config.json` for a `vocab.txt` beside it."""
+    """Return the text of a `tokenizer_config.json` for a `vocab.txt` in the same directory."""
     tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     content = {
         "tokenizer_class": "BertTokenizer",
@@ -210,10 +210,10 @@ def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
 
 
 def do_lower_case(directory: Path) -> bool | None:
-    """Return whether `tokenizer_config.json` lower-cases text; None if it does not say so.
+    """Return `do_lower_case` of `tokenizer_config.json`; None where it is missing.
 
     Raises:
-        CheckpointError: it is no JSON object.
+        CheckpointError: the file is not a JSON object.
     """
     path = directory / TOKENIZER_CONFIG_FILE_NAME
     try:

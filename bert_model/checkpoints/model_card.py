@@ -1,4 +1,4 @@
-"""The model card, `README.md` of a model's directory, with the front matter that Hugging Face reads."""
+"""The model card: `README.md` in a model's directory, with front matter for Hugging Face."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ import re
 from bert_model.checkpoints.native import ModelRecord
 from bert_model.config import BertConfig
 
-# The names that Hugging Face has for what a model does.
+# Pipeline tags of Hugging Face by task.
 _PIPELINE_TAGS = {
     "pretraining": "fill-mask",
     "classification": "text-classification",
@@ -20,29 +20,29 @@ _PIPELINE_TAGS = {
 
 
 def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
-    """Return the text of a model card; the same model gives the same text.
+    """Return the text of a model card; it is deterministic for a model.
 
     Args:
-        config: shape of the model.
-        record: what is known of it.
-        parameters: how many numbers its weights are.
+        config: configuration of the model.
+        record: content of beambert.json.
+        parameters: number of parameters.
     """
     labels = ", ".join(record.labels) if record.labels else None
     facts = [
         ("Task", record.task),
         ("Classes", labels or record.num_labels),
-        ("Classes of a text", "any number of them" if record.multi_label else None),
+        ("Labels per text", "any number" if record.multi_label else None),
         ("Input", _INPUTS[record.text_pairs]),
         ("Parameters", f"{parameters:,}"),
         ("Layers, hidden size, heads", _shape(config)),
-        ("Vocabulary", f"{config.vocab_size:,} pieces, {_CASES[record.do_lower_case]}"),
-        ("Longest sequence", _lengths(config, record)),
+        ("Vocabulary", f"{config.vocab_size:,} tokens, {_CASES[record.do_lower_case]}"),
+        ("Maximum sequence length", _lengths(config, record)),
         (
             "Attention",
-            "from left to right alone" if record.causal_attention else None,
+            "causal" if record.causal_attention else None,
         ),
         ("Updates", None if record.steps is None else f"{record.steps:,}"),
-        ("SHA-256 of what dataset.json says of the data", record.data_fingerprint),
+        ("Data fingerprint (SHA-256)", record.data_fingerprint),
         ("Origin", record.origin),
     ]
     rows = [f"| {name} | {_cell(str(value))} |" for name, value in facts if value is not None]
@@ -57,8 +57,8 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         "",
         "# BERT",
         "",
-        "What this model is for, what text it was trained on and under which licence it may be used: to be told by",
-        "whoever publishes it. beambert wrote the rest.",
+        "Before publishing this model, describe its intended use, its training text and its license here. beambert",
+        "generated the rest of this card.",
         "",
         *("| | |", "|---|---|", *rows, ""),
         *(["## Evaluation", "", "| metric | value |", "|---|---|", *metrics, ""] if metrics else []),
@@ -68,7 +68,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
 
 
 _INPUTS = {True: "pairs of texts", False: "single texts", None: None}
-_CASES = {True: "lower-cased", False: "cased", None: "lower-casing not recorded"}
+_CASES = {True: "uncased", False: "cased", None: "casing not recorded"}
 
 
 def _shape(config: BertConfig) -> str:
@@ -81,6 +81,6 @@ def _lengths(config: BertConfig, record: ModelRecord) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text escaped for a table cell: labels and paths come from other people's files."""
+    """Return a text escaped for a table cell, since labels and paths come from untrusted files."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
     return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())

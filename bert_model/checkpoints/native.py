@@ -1,4 +1,4 @@
-"""`beambert.json`: what a directory written by beambert holds besides weights, `bert_config.json` and `vocab.txt`."""
+"""`beambert.json`: properties of a model that weights, `bert_config.json` and `vocab.txt` do not record."""
 
 import dataclasses
 import json
@@ -16,12 +16,12 @@ FILE_NAME = "beambert.json"
 CONFIG_FILE_NAME = "bert_config.json"
 VOCAB_FILE_NAME = "vocab.txt"
 MODEL_CARD_FILE_NAME = "README.md"
-# Where training keeps its checkpoints, and the one checkpoint of a model that was converted.
+# Directory of the checkpoints of a run, or of the single checkpoint of a converted model.
 CHECKPOINTS_NAME = "checkpoints"
 CHECKPOINT_NAME = "model.ckpt"
 FORMAT = "beambert-model"
 FORMAT_VERSION = 2
-# What older versions of the file name differently.
+# Fields that older versions of the file name differently.
 _RENAMED = {
     1: {
         "left_to_right": "causal_attention",
@@ -35,19 +35,20 @@ class ModelRecord:
     """The content of `beambert.json`.
 
     Attributes:
-        task: which head, a name of `variable_names.TASKS`.
-        num_labels: number of its classes, None where the task has no such number.
-        labels: names of the classes, None if they have only numbers.
-        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece, None if not known.
-        max_seq_length: longest sequence the model was trained on, None if not known.
-        data_fingerprint: hex digest of the data it was trained on, several with commas between; None if not known.
-        steps: steps it was trained for, None if not known.
-        metrics: of its evaluation.
-        origin: what it was converted from, or began its training with; None if neither.
-        causal_attention: whether a position sees only itself and those before it, which no other format can say.
-        multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
-        text_pairs: whether all examples that it was fine-tuned on were pairs of texts (True) or none was (False); None
-            where some were, and where it is not known.
+        task: task of the head, one of `variable_names.TASKS`.
+        num_labels: number of classes; None for a task without classes.
+        labels: names of the classes; None where they have no names.
+        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece; None if unknown.
+        max_seq_length: maximum sequence length of the training; None if unknown.
+        data_fingerprint: hex digest of the training data, several separated by commas; None if unknown.
+        steps: number of training steps; None if unknown.
+        metrics: metrics of the evaluation.
+        origin: description of the initial or converted checkpoint; None for neither.
+        causal_attention: whether a position attends only to itself and earlier positions; other formats do not record
+            this.
+        multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
+        text_pairs: whether all fine-tuning examples were pairs of texts (True) or none was (False); None for a mixture,
+            or if unknown.
     """
 
     task: NonEmpty
@@ -64,31 +65,31 @@ class ModelRecord:
     text_pairs: bool | None = None
 
     def to_json(self) -> str:
-        """Serialize to the text of `beambert.json`, keys sorted."""
+        """Serialize to the text of `beambert.json`, with sorted keys."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
-        # JSON has no number for those of a model whose loss is infinite.
+        # JSON cannot represent infinite metrics.
         content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-# Older files do not have the others.
+# Required fields; older files lack the others.
 _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) - {
     "causal_attention",
     "multi_label",
     "text_pairs",
 }
-_REMEDY = "take the model from its source again"
+_REMEDY = "copy the model from its source again"
 
 
 def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
-    """Return the record of a model's directory, or None if there is none.
+    """Return the record of a model's directory; None otherwise.
 
     Args:
-        directory: of the model.
-        remedy: the end of the message about a damaged record.
+        directory: directory of the model.
+        remedy: last part of the error message about a corrupt record.
 
     Raises:
-        CheckpointError: it cannot be read.
+        CheckpointError: the record cannot be read.
     """
     path = directory / FILE_NAME
     try:
@@ -101,7 +102,9 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
     try:
         header = header_of(content)
         if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
-            raise CheckpointError(f"{path} was not written by this version of beambert; convert its source again")
+            raise CheckpointError(
+                f"{path} was written by an incompatible version of beambert; convert its source again"
+            )
         names = _RENAMED.get(header.format_version, {})
         fields = with_new_names(decode(content, dict[str, Any]), names)
         for name in sorted(_REQUIRED - fields.keys()):
@@ -112,14 +115,17 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
         if record.task in TASKS and TASKS[record.task] is None and record.num_labels is None:
             raise JsonError(f"num_labels must be an integer for the task {record.task}, not null")
         if record.labels is not None and record.num_labels not in (None, len(record.labels)):
-            raise JsonError(f"num_labels is {shown(record.num_labels)}, and there are {len(record.labels)} labels")
+            raise JsonError(f"num_labels is {shown(record.num_labels)}, but there are {len(record.labels)} labels")
     except JsonError as error:
         raise CheckpointError(f"{path}: {with_old_names(str(error), names)}; {remedy}") from error
     return record
 
 
 def model_checkpoint(directory: Path) -> Path | None:
-    """Return the path of the model's checkpoint, without `.index`: the record's `steps`, else the last; or None.
+    """Return the path of the model's checkpoint, without `.index`: that of the record's `steps`, else the last one.
+
+    Returns:
+        The path, or None where there is no checkpoint.
 
     Raises:
         CheckpointError: the record cannot be read.
@@ -133,5 +139,5 @@ def model_checkpoint(directory: Path) -> Path | None:
 
 
 def checkpoint(directory: Path) -> Path | None:
-    """Return the last checkpoint of a model's directory, without `.index`; None if there is none."""
+    """Return the path of the last checkpoint in a model's directory, without `.index`; None otherwise."""
     return tf1.find(directory / CHECKPOINTS_NAME) or tf1.find(directory)

@@ -1,4 +1,4 @@
-"""Describe the contents of a path that should hold a model, for an error message; needs only the file system."""
+"""Describe the contents of a path that is not a model, for error messages."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pathlib import Path
 _KINDS = (
     ("dataset.json", "is a dataset (dataset.json)"),
     ("corpus.json", "is a corpus (corpus.json)"),
-    ("runs.json", "holds several fine-tuning runs (runs.json), each in a directory of its own"),
+    ("runs.json", "contains several fine-tuning runs (runs.json), each in a subdirectory"),
     ("saved_model.pb", "is a SavedModel (saved_model.pb)"),
     ("model.onnx", "is an exported model (model.onnx)"),
     ("model.tflite", "is an exported model (model.tflite)"),
@@ -16,13 +16,13 @@ _SHOWN_ENTRIES = 4
 
 
 def contents_of(path: Path) -> str:
-    """Return what is at a path, to follow the path in a message.
+    """Return a description of a path, to follow the path in a message.
 
     Args:
-        path: of anything, or of nothing.
+        path: any path, existing or not.
 
     Returns:
-        Such as "does not exist", "is an empty directory", "is a dataset (dataset.json)".
+        A text such as "does not exist", "is an empty directory" or "is a dataset (dataset.json)".
     """
     if path.is_file():
         return "is a file"
@@ -42,5 +42,5 @@ def contents_of(path: Path) -> str:
 
 
 def has_other_files(directory: Path) -> bool:
-    """Return whether a directory is neither empty nor of a kind that `contents_of` names."""
+    """Return whether a directory is neither empty nor identified by `contents_of`."""
     return directory.is_dir() and contents_of(directory).startswith(_OTHER)

@@ -1,8 +1,8 @@
-"""`pytorch_model.bin`, read without PyTorch and without running code of a pickle.
+"""Read `pytorch_model.bin` without PyTorch, and without executing code from a pickle.
 
-The format of torch.save since PyTorch 1.6: a zip archive with `NAME/data.pkl`, a pickle of the dictionary of tensors,
-and `NAME/data/KEY`, the numbers of each storage. The pickle is decoded by a reader that accepts a few names and
-gives inert records for them; any other name is refused before it is looked up.
+Since PyTorch 1.6, torch.save writes a zip archive with `NAME/data.pkl`, a pickle of the dictionary of tensors, and
+`NAME/data/KEY`, the data of each storage. The unpickler accepts a few names, for which it returns inert records, and
+rejects any other name without importing it.
 """
 
 import io
@@ -29,12 +29,12 @@ _STORAGES = {
     "ByteStorage": "uint8",
     "BoolStorage": "bool",
 }
-# Names and strides alone: a few hundred bytes a tensor.
+# Only names, shapes and strides: a few hundred bytes per tensor.
 _LONGEST_PICKLE = 64 * 2**20
 
 
 class _Storage(NamedTuple):
-    """A run of numbers in the archive."""
+    """A storage in the archive."""
 
     dtype: str
     key: str
@@ -42,7 +42,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """A window onto a storage; offset and strides count elements."""
+    """A view of a storage; offset and strides count elements."""
 
     storage: _Storage
     offset: int
@@ -51,13 +51,13 @@ class _Tensor(NamedTuple):
 
 
 class _StorageType(NamedTuple):
-    """Stand in for a class such as torch.FloatStorage, which a pickle names and never calls."""
+    """Placeholder of a class such as torch.FloatStorage, which a pickle refers to but never calls."""
 
     dtype: str
 
 
 class _RebuildTensor:
-    """Stand in for torch._utils._rebuild_tensor_v2; it has no attribute that a pickle could set."""
+    """Placeholder of torch._utils._rebuild_tensor_v2, without attributes that a pickle could set."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class _RebuildTensor:
 
 
 class _RebuildParameter:
-    """Stand in for torch._utils._rebuild_parameter, whose first argument is the tensor itself."""
+    """Placeholder of torch._utils._rebuild_parameter, whose first argument is the tensor."""
 
     __slots__ = ()
 
@@ -83,58 +83,59 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Decode the dictionary of tensors and nothing else."""
+    """Unpickler that accepts only a dictionary of tensors."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ALLOWED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no weights need") from None
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which weights do not need") from None
 
     def persistent_load(self, identifier: Any) -> _Storage:
         kind, storage_type, key, _, count = identifier
         if kind != "storage" or not isinstance(storage_type, _StorageType):
-            raise pickle.UnpicklingError("it refers to something else than the numbers of a tensor")
+            raise pickle.UnpicklingError("it refers to an object other than the data of a tensor")
         return _Storage(storage_type.dtype, str(key), int(count))
 
 
 def read(path: Path) -> dict[str, StoredTensor]:
-    """Return every tensor of a file by its name; weights of 16 bits come as float32.
+    """Return all tensors of a file by name; 16-bit weights are converted to float32.
 
     Raises:
-        CheckpointError: the file is damaged, in the format before PyTorch 1.6, or holds anything but named tensors.
+        CheckpointError: the file is corrupt, has the format before PyTorch 1.6, or contains other objects than named
+            tensors.
     """
     try:
         if not zipfile.is_zipfile(path):
             raise CheckpointError(
-                f"{path} is not of the format that torch.save has written since PyTorch 1.6, or is cut off; copy it "
-                "again, or save the model anew as model.safetensors"
+                f"{path} is truncated, or not in the format of torch.save since PyTorch 1.6; copy it again, or save "
+                "the model as model.safetensors"
             )
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
             pickles = [name for name in members if name == "data.pkl" or name.endswith("/data.pkl")]
             if len(pickles) != 1:
-                raise ValueError("it has no data.pkl")
+                raise ValueError("data.pkl is missing")
             folder = pickles[0][: -len("data.pkl")]
             if members[pickles[0]].file_size > _LONGEST_PICKLE:
-                raise ValueError("its data.pkl is too large to be names of tensors")
+                raise ValueError("data.pkl is too large for names of tensors")
             if f"{folder}byteorder" in members and archive.read(f"{folder}byteorder") != b"little":
-                raise ValueError("its numbers are big-endian")
+                raise ValueError("it is big-endian")
             content = _Unpickler(io.BytesIO(archive.read(pickles[0])), encoding="utf-8").load()
-        # Files of PyTorch Lightning and the like wrap the weights.
+        # PyTorch Lightning and similar libraries wrap the weights in a dictionary.
         if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
             content = content["state_dict"]
         if not isinstance(content, dict) or not all(isinstance(value, _Tensor) for value in content.values()):
-            raise ValueError("it is no dictionary of tensors")
+            raise ValueError("it is not a dictionary of tensors")
         return {str(name): _stored(path, folder, members, tensor) for name, tensor in content.items()}
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     except CheckpointError:
         raise
-    # A pickle made to harm can raise nearly anything; nothing of it has run.
+    # A malicious pickle can raise almost any exception; none of its code has run.
     except Exception as error:
         raise CheckpointError(
-            f"{path} is refused: {error}; take the model from its source again, as model.safetensors if there is one"
+            f"{path} is not accepted: {error}; copy the model from its source again, as model.safetensors if available"
         ) from error
 
 
@@ -143,19 +144,19 @@ def _stored(path: Path, folder: str, members: dict[str, zipfile.ZipInfo], tensor
     member = members.get(f"{folder}data/{storage.key}")
     stored = np.dtype("<u2") if storage.dtype == "bfloat16" else np.dtype(storage.dtype).newbyteorder("<")
     if member is None or member.file_size != storage.length * stored.itemsize:
-        raise ValueError(f"the numbers of storage {storage.key} are missing or cut off")
+        raise ValueError(f"the data of storage {storage.key} is missing or truncated")
     if len(shape) != len(strides) or not all(isinstance(n, int) and n >= 0 for n in (offset, *shape, *strides)):
-        raise ValueError("a tensor has a shape or strides that are no whole numbers")
+        raise ValueError("the shape or strides of a tensor are not integers")
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if math.prod(shape) and last >= storage.length:
-        raise ValueError(f"a tensor of shape {list(shape)} reaches beyond its storage")
+        raise ValueError(f"a tensor of shape {list(shape)} exceeds its storage")
 
     def value() -> np.ndarray:
         try:
             with zipfile.ZipFile(path) as archive:
                 numbers = np.frombuffer(archive.read(member), stored)
         except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise CheckpointError(f"{path} is damaged ({error}); copy it again") from error
+            raise CheckpointError(f"{path} is corrupt ({error}); copy it again") from error
         window = np.lib.stride_tricks.as_strided(
             numbers[offset:], shape, [stride * stored.itemsize for stride in strides], writeable=False
         )

@@ -1,6 +1,6 @@
-"""Open a checkpoint of any kind: TF1, Hugging Face or native, a directory, a checkpoint's path or a zip archive.
+"""Open a checkpoint in any format: TF1, Hugging Face or native; a directory, a checkpoint prefix or a zip archive.
 
-Whatever the kind, the weights are found under their TF1 names (names.py) and in the shapes they have there.
+In every format, the weights have their TF1 names (`variable_names.py`) and TF1 shapes.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from bert_model.config import BertConfig
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")
 _REMEDY = (
-    "give a directory with bert_model.ckpt.index, model.safetensors, pytorch_model.bin or what `beambert pretrain` "
-    "wrote, or one of Google's zip archives"
+    "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "
+    "`beambert pretrain`, or a released zip archive"
 )
 
 
@@ -30,20 +30,20 @@ class Checkpoint:
     """An open checkpoint.
 
     Attributes:
-        kind: "tf1", "huggingface" or "native".
-        path: what was opened, for messages.
-        config: shape of the model.
-        task: which head, a name of `variable_names.TASKS`.
-        num_labels: number of the head's classes, None where the task has no such number.
-        labels: names of the classes, None if they have only numbers.
-        vocab_file: `vocab.txt`, or a `tokenizer.json` in its place; None if there is neither.
-        do_lower_case: whether text is lower-cased before WordPiece, None if no file says.
-        tensors: weights by TF1 name, in the order of the table; those that the file lacks are not there.
-        optimizer: global_step and the slots `<weight>/adam_m`, `<weight>/adam_v`, as far as they are there.
-        missing: TF1 names of weights that the task has and the file lacks.
-        ignored: names, as in the file, of what else it holds.
-        record: what `beambert.json` says, of a native model.
-        multi_label: whether a text may have several labels: a sigmoid a label in place of the softmax.
+        kind: format: "tf1", "huggingface" or "native".
+        path: path of the checkpoint, for messages.
+        config: configuration of the model.
+        task: task of the head, one of `variable_names.TASKS`.
+        num_labels: number of classes; None for a task without classes.
+        labels: names of the classes; None where they have no names.
+        vocab_file: path of `vocab.txt` or `tokenizer.json`; None where both are missing.
+        do_lower_case: whether text is lower-cased before WordPiece; None where no file records it.
+        tensors: weights by TF1 name, in the order of `variable_names`, without missing ones.
+        optimizer: global_step and the slots `<weight>/adam_m` and `<weight>/adam_v`, where present.
+        missing: TF1 names of the task's weights that the file lacks.
+        ignored: names of further tensors in the file.
+        record: content of `beambert.json` of a native model, else None.
+        multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
     """
 
     kind: str
@@ -63,38 +63,41 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """Return the number of parameters, without the optimizer's."""
+        """Return the number of parameters, without optimizer state."""
         return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
 
 
 @contextlib.contextmanager
 def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | None = None) -> Iterator[Checkpoint]:
-    """Open a checkpoint; the files of a zip archive can be read only inside the block.
+    """Open a checkpoint; the tensors of a zip archive can be read only inside the block.
 
     Args:
-        path: a directory, a zip archive as Google released them, a TF1 checkpoint with or without `.index`, or a file
-            of weights in a Hugging Face directory.
-        task: which head, where the files do not record it or are wrong; None to follow them.
-        config: shape of the model, where there is no `bert_config.json` beside a TF1 checkpoint; None to need one.
+        path: a directory, a released zip archive, the prefix of a TF1 checkpoint with or without `.index`, or a weight
+            file in a Hugging Face directory.
+        task: task of the head, to override that of the files; None to use the recorded task.
+        config: configuration of a TF1 checkpoint without `bert_config.json`; None to require the file.
+
+    Yields:
+        The checkpoint.
 
     Raises:
-        CheckpointError, ConfigError: there is no checkpoint, it is damaged, or its weights are not of the shapes that
-            its configuration says.
+        CheckpointError, ConfigError: there is no checkpoint, it is corrupt, or its weights do not have the shapes of
+            its configuration.
     """
     with contextlib.ExitStack() as stack:
-        place = stack.enter_context(archive.unpacked(path)) if path.is_file() and path.suffix == ".zip" else path
-        yield _opened(path, place, task, config)
+        location = stack.enter_context(archive.unpacked(path)) if path.is_file() and path.suffix == ".zip" else path
+        yield _open(path, location, task, config)
 
 
 class CheckpointFiles(NamedTuple):
-    """The files of a checkpoint, as far as they are found without reading a weight.
+    """The files of a checkpoint, found without reading weights.
 
     Attributes:
-        kind, path, config, vocab_file, record: as of `Checkpoint`.
-        home: the directory of the configuration and the vocabulary.
-        prefix: of a checkpoint with TF1 names, without `.index`; None for Hugging Face's.
-        task: which head, None if only the weights show it.
-        labels: names of the classes of that head, None if they have only numbers.
+        kind, path, config, vocab_file, record: as in `Checkpoint`.
+        home: directory of the configuration and the vocabulary.
+        prefix: prefix of a checkpoint with TF1 names, without `.index`; None for Hugging Face models.
+        task: task of the head; None where only the weights determine it.
+        labels: names of the classes; None where they have no names.
     """
 
     kind: str
@@ -112,28 +115,27 @@ def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles 
     """Find the files of a checkpoint without reading its weights, which may need TensorFlow.
 
     Args:
-        path: as of `open_checkpoint`.
-        config: as of `open_checkpoint`.
+        path, config: as for `open_checkpoint`.
 
     Returns:
-        The files; None for a zip archive, which is only checked for a checkpoint among its names.
+        The files; None for a zip archive, whose file names are checked only.
 
     Raises:
-        CheckpointError, ConfigError: as of `open_checkpoint`, where names and small files show it.
+        CheckpointError, ConfigError: as `open_checkpoint`, for errors in file names and small files.
     """
     if path.is_file() and path.suffix == ".zip":
         names = archive.file_names(path)
         if not any(name.endswith(".ckpt.index") or name in hugging_face.WEIGHTS_FILE_NAMES for name in names):
-            raise CheckpointError(f"{path} holds no checkpoint; {_REMEDY}")
+            raise CheckpointError(f"{path} is not a checkpoint; {_REMEDY}")
         return None
     return _files(path, path, config)
 
 
-def _files(path: Path, place: Path, config: BertConfig | None) -> CheckpointFiles:
-    directory = place if place.is_dir() else place.parent
-    if place.is_dir() and native.load(place):
-        return _named_files(path, place, native.model_checkpoint(place), config)
-    if hugging_face.is_model(directory) and (place.is_dir() or place.is_file()):
+def _files(path: Path, location: Path, config: BertConfig | None) -> CheckpointFiles:
+    directory = location if location.is_dir() else location.parent
+    if location.is_dir() and native.load(location):
+        return _named_files(path, location, native.model_checkpoint(location), config)
+    if hugging_face.is_model(directory) and (location.is_dir() or location.is_file()):
         description = hugging_face_config.describe(directory)
         task = description.task
         return CheckpointFiles(
@@ -147,20 +149,20 @@ def _files(path: Path, place: Path, config: BertConfig | None) -> CheckpointFile
             task=task,
             labels=description.labels if task in TASKS and TASKS[task] is None else None,
         )
-    prefix = place.with_suffix("") if place.suffix == ".index" else place
-    if place.is_dir():
-        last = native.checkpoint(place)
+    prefix = location.with_suffix("") if location.suffix == ".index" else location
+    if location.is_dir():
+        last = native.checkpoint(location)
         if last:
-            return _named_files(path, place, last, config)
+            return _named_files(path, location, last, config)
     elif Path(f"{prefix}.index").is_file():
         return _named_files(path, directory, prefix, config)
-    raise CheckpointError(f"{path} holds no checkpoint: it {contents_of(path)}; {_REMEDY}")
+    raise CheckpointError(f"{path} is not a checkpoint: it {contents_of(path)}; {_REMEDY}")
 
 
 def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
-    """Return the files of a checkpoint with TF1 names; a run's checkpoint has its other files one folder up."""
+    """Return the files of a checkpoint with TF1 names; a run's other files are in the parent directory."""
     if prefix is None:
-        raise CheckpointError(f"{path} has {native.FILE_NAME} and no checkpoint yet; train the model first")
+        raise CheckpointError(f"{path} has {native.FILE_NAME} but no checkpoint yet; train the model first")
     home = directory
     if directory.name == native.CHECKPOINTS_NAME and (directory.parent / native.CONFIG_FILE_NAME).is_file():
         home = directory.parent
@@ -169,7 +171,7 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
         config = BertConfig.load(config_file)
     if config is None:
         raise CheckpointError(
-            f"{path} has no {native.CONFIG_FILE_NAME} beside it; copy there the one it was trained with"
+            f"{path} has no {native.CONFIG_FILE_NAME} in its directory; copy the one it was trained with"
         )
     record = native.load(home)
     vocab_file = home / native.VOCAB_FILE_NAME
@@ -186,8 +188,8 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
     )
 
 
-def _opened(path: Path, place: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
-    files = _files(path, place, config)
+def _open(path: Path, location: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
+    files = _files(path, location, config)
     if files.prefix is None:
         return _open_hugging_face(path, files.home, task)
     return _open_named(path, files, files.prefix, task)
@@ -249,34 +251,34 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
-    """Refuse weights of other shapes than the configuration's, and files that are not BERT's."""
+    """Check that a checkpoint is a BERT with the shapes of its configuration. Raise CheckpointError where it is not."""
     if "bert/embeddings/word_embeddings" not in checkpoint.tensors:
-        raise CheckpointError(f"{checkpoint.path} holds no word embeddings of a BERT; give a checkpoint of BERT")
+        raise CheckpointError(f"{checkpoint.path} has no word embeddings of BERT; use a BERT checkpoint")
     layers = checkpoint.config.num_hidden_layers
     surplus = (f"bert/encoder/layer_{layers}/", f"bert.encoder.layer.{layers}.")
     if any(name.startswith(surplus) for name in checkpoint.ignored):
         raise CheckpointError(
-            f"{checkpoint.path} has more layers than its configuration's num_hidden_layers, {layers}; give the "
+            f"{checkpoint.path} has more layers than num_hidden_layers {layers} of its configuration; use the "
             "configuration that it was trained with"
         )
     for name in variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels):
         tensor = checkpoint.tensors.get(name.tf1)
         if tensor and tensor.shape != name.shape:
             raise CheckpointError(
-                f"{checkpoint.path} has {name.tf1} of shape {list(tensor.shape)}, its configuration says "
-                f"{list(name.shape)}; give the configuration that it was trained with"
+                f"{checkpoint.path} has {name.tf1} of shape {list(tensor.shape)}, while its configuration implies "
+                f"{list(name.shape)}; use the configuration that it was trained with"
             )
-    # Heads may be missing, and the pooler, which some heads do without; the rest makes no model without any of it.
+    # Heads are optional, and so is the pooler, which some heads do not use; all other weights are required.
     lacking = [name for name in checkpoint.missing if name.startswith(("bert/embeddings/", "bert/encoder/"))]
     if lacking:
         raise CheckpointError(
-            f"{checkpoint.path} lacks {len(lacking)} weights of the encoder, the first {lacking[0]}; copy it again, or "
-            "give the configuration that it was trained with"
+            f"{checkpoint.path} is missing {len(lacking)} weights of the encoder, such as {lacking[0]}; copy it again, "
+            "or use the configuration that it was trained with"
         )
     if checkpoint.labels and checkpoint.num_labels != len(checkpoint.labels):
         raise CheckpointError(
-            f"{checkpoint.path} names {len(checkpoint.labels)} labels, its head has {checkpoint.num_labels}; "
-            "take the model from its source again"
+            f"{checkpoint.path} has {len(checkpoint.labels)} labels, but its head has {checkpoint.num_labels}; "
+            "copy the model from its source again"
         )
     return checkpoint
 
@@ -287,7 +289,7 @@ def _is_optimizer(name: str, tensors: Mapping[str, StoredTensor]) -> bool:
 
 
 def _task_of(tensors: Mapping[str, StoredTensor]) -> str:
-    """Return the task that the released code's heads indicate; a token classifier looks like a text classifier."""
+    """Infer the task from the heads of the released code; token classifiers look like text classifiers."""
     if "cls/squad/output_weights" in tensors:
         return "span"
     if any(name.startswith("bilstm/") for name in tensors):
@@ -306,9 +308,9 @@ def _hugging_face_task_of(tensors: Mapping[str, StoredTensor]) -> str:
 
 
 def _num_labels(path: Path, task: str, head_bias: StoredTensor | None) -> int | None:
-    """Return the number of classes of the head, None for a task without such a number."""
+    """Return the number of classes of the head; None for a task without classes."""
     if task not in TASKS or TASKS[task] is not None:
         return None
     if head_bias is None or len(head_bias.shape) != 1:
-        raise CheckpointError(f"{path} has no head of {task}; leave --task out, or give a checkpoint that has one")
+        raise CheckpointError(f"{path} has no {task} head; omit --task, or use a checkpoint with such a head")
     return head_bias.shape[0]

@@ -1,7 +1,7 @@
-"""Safetensors files, in one piece or in shards.
+"""Read and write safetensors files.
 
-The library's numpy reader refuses bfloat16, so files are read here: 8 bytes with the length of a JSON header, the
-header, the numbers. Written they are by the library.
+The numpy reader of the library rejects bfloat16, so this module parses files itself: 8 bytes with the length of a JSON
+header, the header, and the data. The library writes them.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from beambert_common.typed_json import Count, convert, decode, shortened, shown
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
-# What the library itself accepts.
+# Limit of the library.
 _LONGEST_HEADER = 100_000_000
 
 
@@ -33,10 +33,10 @@ class _Entry:
 
 
 def read(path: Path) -> dict[str, StoredTensor]:
-    """Return every tensor of a file by its name; weights of 16 bits come as float32.
+    """Return all tensors of a file by name; 16-bit weights are converted to float32.
 
     Raises:
-        CheckpointError: the file is damaged, or has a tensor of an unknown dtype.
+        CheckpointError: the file is corrupt, or has a tensor of an unknown dtype.
     """
     try:
         size = path.stat().st_size
@@ -50,28 +50,28 @@ def read(path: Path) -> dict[str, StoredTensor]:
         _require_all_bytes(entries, size - 8 - length)
         return {name: _tensor(path, entry, 8 + length, size) for name, entry in entries.items()}
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}); give a directory that holds it") from error
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     except (struct.error, ValueError) as error:
-        raise CheckpointError(f"{path} is no whole safetensors file ({error}); copy it again") from error
+        raise CheckpointError(f"{path} is not a complete safetensors file ({error}); copy it again") from error
 
 
 def _require_all_bytes(entries: Mapping[str, _Entry], size: int) -> None:
-    """Check that the tensors lie one after the other and fill the file, as the library itself demands.
+    """Check that the tensors are contiguous and fill the file, as the library requires.
 
     Args:
-        entries: of the header.
-        size: bytes after the header.
+        entries: entries of the header.
+        size: number of bytes after the header.
 
     Raises:
-        ValueError: they do not.
+        ValueError: the tensors have gaps, overlap, or do not fill the file.
     """
     end = 0
     for first, last in sorted(entry.data_offsets for entry in entries.values()):
         if first != end:
-            raise ValueError(f"a tensor begins at byte {first:,} and the one before it ends at byte {end:,}")
+            raise ValueError(f"a tensor starts at byte {first:,}, but the previous one ends at byte {end:,}")
         end = last
     if end != size:
-        raise ValueError(f"its tensors have {end:,} bytes, and {size:,} follow the header")
+        raise ValueError(f"its tensors have {end:,} bytes, but {size:,} bytes follow the header")
 
 
 def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
@@ -83,7 +83,7 @@ def write(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
     """
     from safetensors.numpy import save_file
 
-    # The library makes a file that its owner alone may read; others are made as the umask says.
+    # The library creates files that only the owner can read; this one follows the umask.
     content = {name: tensor.read() for name, tensor in tensors.items()}
     with file_errors.writing(path):
         path.touch()
@@ -101,7 +101,7 @@ def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:
     first, last = entry.data_offsets
     count = math.prod(shape)
     if not first <= last <= size - begin or last - first != count * stored.itemsize:
-        raise ValueError(f"a tensor of shape {shortened(str(list(shape)))} does not lie at bytes {first} to {last}")
+        raise ValueError(f"bytes {first} to {last} do not fit a tensor of shape {shortened(str(list(shape)))}")
 
     def value() -> np.ndarray:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Tensors in files, read on demand: the common result of all checkpoint readers."""
+"""Tensors in files that are read on demand, the common result of all checkpoint readers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,16 +7,16 @@ import numpy as np
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, written or used; the message is one line that says what to do."""
+    """A checkpoint cannot be read, written or used; the message is one line with a remedy."""
 
 
 class StoredTensor(NamedTuple):
     """A tensor in a file.
 
     Attributes:
-        shape: as stored.
-        dtype: numpy's name of what `read` returns, such as "float32".
-        read: reads it; raises CheckpointError if the file turns out damaged.
+        shape: shape in the file.
+        dtype: numpy name of the dtype that `read` returns, such as "float32".
+        read: function that reads the tensor; it raises CheckpointError where the file is corrupt.
     """
 
     shape: tuple[int, ...]
@@ -25,16 +25,16 @@ class StoredTensor(NamedTuple):
 
 
 def transposed(tensor: StoredTensor) -> StoredTensor:
-    """Return the transpose of a matrix, rows lying together."""
+    """Return the transpose of a matrix, as a C-contiguous tensor."""
     return StoredTensor(tensor.shape[::-1], tensor.dtype, lambda: np.ascontiguousarray(tensor.read().T))
 
 
 def as_float32(stored: np.ndarray, dtype: str) -> np.ndarray:
-    """Return 16-bit weights as float32, which loses nothing, and other values unchanged.
+    """Return 16-bit weights as float32, without loss, and other values unchanged.
 
     Args:
-        stored: as it lies in the file; bfloat16, which numpy lacks, as its 16 bits in uint16.
-        dtype: "bfloat16" or numpy's name.
+        stored: array in the file; bfloat16, which numpy lacks, as uint16.
+        dtype: "bfloat16", or a numpy name.
     """
     if dtype == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32)

@@ -1,7 +1,7 @@
-"""TensorFlow's checkpoints by variable name, as the released code and `beambert pretrain` write them.
+"""Name-based TensorFlow checkpoints, as the released code and `beambert pretrain` write them.
 
-`PREFIX.index` and `PREFIX.data-00000-of-00001`. TensorFlow is imported by the functions that need it, so that the
-other formats are read without.
+A checkpoint is `PREFIX.index` and `PREFIX.data-00000-of-00001`. Only functions that need TensorFlow import it, so that
+other formats do not depend on it.
 """
 
 import re
@@ -18,9 +18,9 @@ _STEP = re.compile(r"-(\d+)$")
 
 
 def find(directory: Path) -> Path | None:
-    """Return a directory's checkpoint, without `.index`: that of the highest step, or the one without a step.
+    """Return the prefix of a directory's checkpoint: that of the highest step, or one without a step.
 
-    None if there is none. Of several without a step, `bert_model.ckpt`, the released one, comes first.
+    Return None where there is no checkpoint. Of several without a step, `bert_model.ckpt` takes precedence.
     """
     prefixes = [path.with_suffix("") for path in directory.glob("*.ckpt*.index")]
 
@@ -32,10 +32,10 @@ def find(directory: Path) -> Path | None:
 
 
 def read(prefix: Path) -> dict[str, StoredTensor]:
-    """Return every variable of a checkpoint by its name, sorted.
+    """Return all variables of a checkpoint, sorted by name.
 
     Raises:
-        CheckpointError: the checkpoint is missing, damaged, or of the kind that names objects instead of variables.
+        CheckpointError: the checkpoint is missing or corrupt, or object-based.
     """
     import tensorflow as tf
 
@@ -44,8 +44,8 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
     dtypes = reader.get_variable_to_dtype_map()
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in shapes:
         raise CheckpointError(
-            f"{prefix} is a TensorFlow 2 checkpoint of objects; give one that was saved by variable name, as the "
-            "released BERT's are"
+            f"{prefix} is an object-based TensorFlow 2 checkpoint; use a name-based checkpoint, such as those of the "
+            "released BERT"
         )
 
     def tensor(name: str) -> StoredTensor:
@@ -58,14 +58,14 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
 
 
 def write(prefix: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """Write a checkpoint; every tensor keeps its bytes and its dtype.
+    """Write a checkpoint; tensors keep their bytes and dtypes.
 
     Args:
-        prefix: path without `.index`, in a directory that exists.
-        tensors: by the name each is saved under.
+        prefix: path without `.index`, in an existing directory.
+        tensors: tensors by name.
 
     Raises:
-        CheckpointError: a tensor cannot be read, or the files not be written.
+        CheckpointError: a tensor cannot be read, or the files cannot be written.
     """
     import tensorflow as tf
 
@@ -84,7 +84,7 @@ def _guarded(prefix: Path, action: Callable[[], Any]) -> Any:
         return action()
     except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
         raise CheckpointError(
-            f"checkpoint {prefix} cannot be read ({_first_line(error)}); it is damaged or incomplete, copy it again"
+            f"checkpoint {prefix} cannot be read ({_first_line(error)}); it is corrupt or incomplete, copy it again"
         ) from error
 
 

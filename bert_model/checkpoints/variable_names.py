@@ -1,4 +1,4 @@
-"""The names of a model's variables: here, in TF1 checkpoints of the released code, at Hugging Face.
+"""The names of a model's variables in this package, in TF1 checkpoints and in Hugging Face models.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from bert_model.config import BertConfig, ConfigError
 
-# Tasks of fine-tuning, with the number of labels where the task decides it.
+# Fine-tuning tasks, with the number of labels where it is fixed.
 TASKS: dict[str, int | None] = {
     "classification": None,
     "regression": 1,
@@ -18,20 +18,20 @@ TASKS: dict[str, int | None] = {
     "multiple_choice": 1,
 }
 PRETRAINING = "pretraining"
-# The paper's feature-based route (`feature_based.py`), which transformers has no class for.
+# The feature-based approach (`feature_based.py`), for which transformers has no class.
 FEATURE_BASED = "token_classification_bilstm"
 FEATURE_LAYERS = 4
 BILSTM_LAYERS = 2
 
 
 class VariableName(NamedTuple):
-    """One variable.
+    """The names of a variable.
 
     Attributes:
-        ours: attribute path from a `BertForPretraining` or `BertForTask`, an index standing for an element of a list.
-        tf1: name in a checkpoint of the released code; also the name in our own checkpoints.
-        hugging_face: name in the state dict of the class of the task, where a `kernel` is transposed.
-        shape: shape in TF1 checkpoints, and here but for the padding of the vocabulary (`vocabulary_padding.py`).
+        ours: attribute path in a `BertForPretraining` or `BertForTask`; a number is an index of a list.
+        tf1: name in TF1 checkpoints, and in checkpoints of beambert.
+        hugging_face: name in the state dict of the task's class, where a `kernel` is transposed.
+        shape: shape in TF1 checkpoints, and in the model except for vocabulary padding (`vocabulary_padding.py`).
     """
 
     ours: str
@@ -40,9 +40,9 @@ class VariableName(NamedTuple):
     shape: tuple[int, ...]
 
 
-# Ours, TF1, Hugging Face, shape. Letters of shapes: V vocab_size, H hidden_size, I intermediate_size,
-# P max_position_embeddings, T type_vocab_size, n labels of a task, 2 the classes of next-sentence prediction.
-# Each name of a group is prefixed by the names at its head.
+# Name here, in TF1, in Hugging Face; shape. Letters in shapes: V vocab_size, H hidden_size, I intermediate_size,
+# P max_position_embeddings, T type_vocab_size, n labels of a task, 2 classes of next-sentence prediction.
+# The first line of a group has the prefixes of its names.
 _EMBEDDINGS = """
 encoder.embeddings.    bert/embeddings/       bert.embeddings.
 
@@ -93,7 +93,7 @@ next_sentence.  cls/seq_relationship/  cls.seq_relationship.
 output_weights  output_weights         weight  2,H
 output_bias     output_bias            bias    2
 """
-# The released code has no regression, multiple choice or token classification; their names are those of its classifier.
+# The released code has no regression, multiple choice and token classification; they use the names of its classifier.
 _CLASSIFIER = """
 head.           -               classifier.
 
@@ -106,7 +106,7 @@ head.           cls/squad/      qa_outputs.
 output_weights  output_weights  weight  n,H
 output_bias     output_bias     bias    n
 """
-# Of no other code. Shapes: F features of a position, G gates of a direction, D the output of both directions.
+# Names of this project only. Shapes: F features of a position, G gates of a direction, D output of both directions.
 _BILSTM_LAYER = """
 bilstm.layers.N.           bilstm/layer_N/            bilstm.layers.N.
 
@@ -124,40 +124,43 @@ def label_count(task: str, num_labels: int | None = None) -> int:
 
     Args:
         task: one of `TASKS`.
-        num_labels: as asked for; None where the task decides it.
+        num_labels: requested number; None where the task has a fixed number.
 
     Raises:
-        ConfigError: no such task, or a number of labels that it cannot have.
+        ConfigError: the task is unknown, or num_labels is not valid for it.
     """
     if task not in TASKS:
-        raise ConfigError(f"no task is called {task!r}; choose from {', '.join(TASKS)}")
+        raise ConfigError(f"unknown task {task!r}; choose from {', '.join(TASKS)}")
     fixed = TASKS[task]
     if num_labels is None and fixed is not None:
         return fixed
     if num_labels is None or num_labels < 1 or (fixed is not None and num_labels != fixed):
-        needed = "a number of at least 1" if fixed is None else f"{fixed}, or nothing"
-        raise ConfigError(f"num_labels of the task {task} is {num_labels}; give {needed}")
+        needed = "at least 1" if fixed is None else f"{fixed}, or None"
+        raise ConfigError(f"invalid num_labels {num_labels} for task {task}: must be {needed}")
     return num_labels
 
 
 def feature_size(config: BertConfig) -> int:
-    """Return the number of features of a position that the BiLSTM of the feature-based route reads."""
+    """Return the number of features per position in the feature-based approach."""
     return min(FEATURE_LAYERS, config.num_hidden_layers) * config.hidden_size
 
 
 def variable_names(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> list[VariableName]:
-    """Return every variable of a model, in the order of the forward pass.
+    """Return the variables of a model, in the order of the forward pass.
 
-    206 for the pretraining of base: 5 of the embeddings, 16 a layer, 2 of the pooler, 5 of the masked-LM head, 2 of
-    the next-sentence head. A fine-tuned model has 2 of its head instead of the last 7.
+    The pretraining model of size base has 206: 5 of the embeddings, 16 per layer, 2 of the pooler, 5 of the masked-LM
+    head and 2 of the next-sentence head. A fine-tuned model has 2 of its head instead of the last 7.
 
     Args:
-        config: shape of the model.
+        config: configuration of the model.
         task: "pretraining" for a `BertForPretraining`, or the task of a `BertForTask`.
-        num_labels: of the task; None where the task decides it.
+        num_labels: number of labels; None where the task has a fixed number.
+
+    Returns:
+        The names of each variable.
 
     Raises:
-        ConfigError: no such task, or a number of labels that it cannot have.
+        ConfigError: the task is unknown, or num_labels is not valid for it.
     """
     sizes = {
         "V": config.vocab_size,
@@ -194,7 +197,7 @@ def _numbered(layer: str, index: int) -> str:
 
 
 def variables_by_tf1_name(model: Any) -> dict[str, Any]:
-    """Return the variables of a `BertForPretraining` or `BertForTask` by TF1 name, ordered as `variable_names`."""
+    """Return the variables of a `BertForPretraining` or `BertForTask` by TF1 name, in the order of `variable_names`."""
     names = variable_names(model.config, model.task, model.num_labels)
     return {name.tf1: _attribute(model, name.ours) for name in names}
 

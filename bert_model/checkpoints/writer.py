@@ -1,4 +1,4 @@
-"""Write an open checkpoint as any of the three kinds."""
+"""Write an open checkpoint in any of the three formats."""
 
 import contextlib
 import dataclasses
@@ -25,26 +25,26 @@ def write(
     do_lower_case: bool,
     keep_optimizer: bool = False,
 ) -> list[str]:
-    """Write a directory that is complete or absent.
+    """Write a checkpoint atomically: the directory is complete or absent.
 
     Args:
-        checkpoint: open.
-        destination: the directory; must not exist, or be empty.
-        kind: one of `KINDS`.
+        checkpoint: an open checkpoint.
+        destination: new or empty directory.
+        kind: format, one of `KINDS`.
         vocabulary: content of `vocab.txt`.
-        do_lower_case: whether text is lower-cased before WordPiece; a TF1 directory has no place for it.
-        keep_optimizer: write global_step and the slots too, which Hugging Face's format has no place for.
+        do_lower_case: whether text is lower-cased before WordPiece; the TF1 format does not record it.
+        keep_optimizer: whether to write global_step and the slots, which the Hugging Face format cannot store.
 
     Returns:
-        TF1 names of weights that were left out because the target has no place for them.
+        TF1 names of weights that the format cannot store, and which were not written.
 
     Raises:
-        CheckpointError: the destination holds something, a tensor cannot be read, or the optimizer's state is to be
-            kept where there is no place for it.
+        CheckpointError: the destination is not empty, a tensor cannot be read, or the format cannot store the optimizer
+            state.
     """
     check_destination(destination)
     if keep_optimizer and kind == "huggingface":
-        raise CheckpointError("Hugging Face's format has no place for the optimizer's state; give --optimizer drop")
+        raise CheckpointError("the Hugging Face format cannot store the optimizer state; use --optimizer drop")
     with new_directory(destination) as unfinished:
         (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
         left_out: list[str] = []
@@ -63,17 +63,17 @@ def write(
 
 @contextlib.contextmanager
 def new_directory(destination: Path) -> Iterator[Path]:
-    """Make a directory that appears under its name complete, when the block ends, or not at all.
+    """Create a directory atomically: it appears under its name when the block ends without an error.
 
     Args:
-        destination: the directory; must not exist, or be empty.
+        destination: new or empty directory.
 
     Yields:
-        An empty directory beside it, to be filled.
+        A temporary directory in the same parent directory.
 
     Raises:
-        CheckpointError: what was written was removed meanwhile.
-        FileError: the directory cannot be made.
+        CheckpointError: the temporary directory was removed.
+        FileError: the directory cannot be created.
     """
     unfinished = destination.with_name(f".{destination.name}.unfinished")
     with file_errors.writing(destination):
@@ -82,10 +82,10 @@ def new_directory(destination: Path) -> Iterator[Path]:
         unfinished.mkdir()
     try:
         yield unfinished
-        # A directory, which `beambert_common.atomic_files` has no function for. Takes the place of an empty one too.
+        # `beambert_common.atomic_files` handles files only. The rename replaces an empty directory too.
         unfinished.replace(destination)
     except Exception as error:
-        # Each library that writes files has an error of its own for a directory that is missing.
+        # Libraries raise different errors for a missing directory.
         vanished = next((path for path in (destination.parent, unfinished) if not path.is_dir()), None)
         if vanished is None:
             raise
@@ -95,10 +95,10 @@ def new_directory(destination: Path) -> Iterator[Path]:
 
 
 def require_files(directory: Path, names: Iterable[str]) -> None:
-    """Check that files that were written are still there.
+    """Check that written files still exist.
 
     Raises:
-        CheckpointError: it names the first that is missing.
+        CheckpointError: a file is missing; the message contains the first one.
     """
     for name in names:
         if not (directory / name).exists():
@@ -106,25 +106,25 @@ def require_files(directory: Path, names: Iterable[str]) -> None:
 
 
 def check_destination(destination: Path) -> None:
-    """Refuse a destination that holds something, is a file, or is the current directory.
+    """Check that a destination does not exist or is empty, and is not the current directory.
 
     Raises:
-        CheckpointError: it is one of these.
+        CheckpointError: the destination is not usable.
     """
     if destination.exists() and not destination.is_dir():
-        raise CheckpointError(f"{destination} is a file; give a new directory")
+        raise CheckpointError(f"{destination} is a file; use a new directory")
     if destination.is_dir() and any(destination.iterdir()):
-        raise CheckpointError(f"{destination} is there already; give a new directory, or remove it first")
+        raise CheckpointError(f"{destination} already exists; use a new directory, or remove it first")
     parent = next(path for path in (destination, *destination.parents) if path.exists())
     if not parent.is_dir():
-        raise CheckpointError(f"{destination} cannot be written: {parent} is a file; give a new directory")
+        raise CheckpointError(f"{destination} cannot be written: {parent} is a file; use a new directory")
     if os.path.realpath(destination) == os.path.realpath(Path.cwd()):
-        # What is written takes the place of the directory, and the shell would stay in the one that was there.
-        raise CheckpointError(f"{destination} is the current directory; give a new directory, such as ./model")
+        # A new directory replaces it, while the shell would remain in the old one.
+        raise CheckpointError(f"{destination} is the current directory; use a new directory, such as ./model")
 
 
 def steps(checkpoint: Checkpoint) -> int | None:
-    """Return the number of steps that a checkpoint was trained for, None if it is not recorded."""
+    """Return the number of training steps of a checkpoint; None where it is not recorded."""
     if GLOBAL_STEP in checkpoint.optimizer:
         return int(checkpoint.optimizer[GLOBAL_STEP].read())
     return checkpoint.record.steps if checkpoint.record else None

@@ -8,9 +8,9 @@ from pipelines.errors import SubmitError
 
 @dataclass(frozen=True, kw_only=True)
 class DataflowConfig(FlagConfig):
-    """How to run a data command on Dataflow; the help of each flag says what it does.
+    """Options of `beambert submit dataflow`; the help of each flag describes its field.
 
-    None is an option that was not given and has no fixed default.
+    None stands for an option without a fixed default that was not given.
     """
 
     project: str
@@ -38,12 +38,14 @@ class DataflowConfig(FlagConfig):
     no_auth: bool = False
 
     def __post_init__(self) -> None:
-        """Check the numbers of workers.
+        """Validate the numbers of workers.
 
         Raises:
-            SubmitError: they contradict each other.
+            SubmitError: the worker options contradict each other.
         """
         if self.num_workers and self.num_workers > self.max_num_workers:
-            raise SubmitError(f"--num_workers {self.num_workers} is more than --max_num_workers {self.max_num_workers}")
+            raise SubmitError(
+                f"invalid --num_workers {self.num_workers}: must be at most --max_num_workers {self.max_num_workers}"
+            )
         if self.autoscaling_algorithm == "NONE" and not self.num_workers:
-            raise SubmitError("--autoscaling_algorithm NONE keeps --num_workers; say how many")
+            raise SubmitError("--autoscaling_algorithm NONE requires --num_workers, the fixed number of workers")

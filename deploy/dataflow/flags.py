@@ -1,4 +1,4 @@
-"""The flags of Dataflow: what is a right value, and what Beam is told. No Beam here: `--help` stays quick."""
+"""The flags of Dataflow: validation, and translation to Beam's flags. Does not import Beam, so `--help` is fast."""
 
 import argparse
 import hashlib
@@ -13,8 +13,8 @@ from pipelines.io.output_file import check_output_file
 if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
 
-# Flags that this package sets, which are refused among the flags of Beam.
-_OURS = (
+# Flags that `submit dataflow` sets, which are rejected among Beam's flags after the command.
+_RESERVED = (
     "--runner",
     "--project",
     "--region",
@@ -23,16 +23,16 @@ _OURS = (
     "--job_name",
     "--number_of_worker_harness_threads",
 )
-# Files that Beam writes the description of a job to.
-_FILES_OF_BEAM = ("--dataflow_job_file", "--template_location")
+# Beam's flags for files that receive the description of a job.
+_JOB_FILE_FLAGS = ("--dataflow_job_file", "--template_location")
 FOR_EVERY_JOB = (
-    # A partition fills a core and its memory; a second one in the same process would wait for both.
+    # A partition uses a core and its memory; a second one in the same process would wait for both.
     "--number_of_worker_harness_threads=1",
-    # Shuffled blocks on the service, not on the workers' disks, so that workers come and go without loss.
+    # Dataflow Shuffle keeps blocks off the workers' disks, so that workers can be lost and autoscaled.
     "--experiments=shuffle_mode=service",
-    # Beam would stage what `pip freeze` prints here, with the addresses of private indexes and their passwords.
+    # Beam would stage the output of `pip freeze`, which may contain URLs of private indexes with passwords.
     "--experiments=disable_logging_submission_environment",
-    # Nothing of the submitting process is needed there: all that is pickled lies in modules of the package.
+    # All pickled code is in modules of the package, so the main session is not needed.
     "--no_save_main_session",
 )
 
@@ -50,75 +50,74 @@ def _matching(pattern: str, complaint: str) -> Callable[[str], str]:
 
 project = _matching(
     r"(?:[a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
-    "is no project ID: 6 to 30 lower-case letters, digits and hyphens, such as my-project-123 (not the project's "
-    "name or number)",
+    "is not a project ID: use 6 to 30 lower-case letters, digits and hyphens, such as my-project-123 (not the "
+    "project's name or number)",
 )
-region = _matching(
-    r"[a-z]+-[a-z]+[0-9]+", "is no region, such as us-central1 (a zone such as us-central1-a is inside one)"
-)
-# A bucket and a path in it; https://cloud.google.com/storage/docs/buckets has the rules for names.
+region = _matching(r"[a-z]+-[a-z]+[0-9]+", "is not a region: use a name such as us-central1 (us-central1-a is a zone)")
+# A bucket and a path in it; https://cloud.google.com/storage/docs/buckets defines the names.
 CLOUD_PATH = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/.*)?"
 cloud_path = _matching(CLOUD_PATH, "is not of the form gs://BUCKET/FOLDER")
 job_name = _matching(
     r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?",
-    "is no job name: lower-case letters, digits and hyphens, a letter first, at most 63",
+    "is not a job name: use at most 63 lower-case letters, digits and hyphens, starting with a letter",
 )
 label = _matching(
     r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}",
-    "is no label KEY=VALUE: lower-case letters, digits, hyphens and underscores, a letter first, at most 63 each",
+    "is not a label KEY=VALUE: use at most 63 lower-case letters, digits, hyphens and underscores each, a letter first",
 )
 service_account = _matching(
-    r"[^@\s]+@(?=[^@\s]+\.[^@\s])[^@\s]++", "is no service account, such as NAME@PROJECT.iam.gserviceaccount.com"
+    r"[^@\s]+@(?=[^@\s]+\.[^@\s])[^@\s]++",
+    "is not a service account: use an address such as NAME@PROJECT.iam.gserviceaccount.com",
 )
 
 
-def require_cloud_paths(places: Iterable[tuple[str, str]]) -> None:
-    """Raise SubmitError, naming the flag, where a file or directory of a command is not in a bucket."""
-    for flag, path in places:
+def require_cloud_paths(paths: Iterable[tuple[str, str]]) -> None:
+    """Check that every (flag, path) is in a bucket. Raise SubmitError, naming the flag, for any other path."""
+    for flag, path in paths:
         if not re.fullmatch(CLOUD_PATH, path):
             raise SubmitError(
-                f"{flag} {path} is no file that Dataflow's workers can see; copy it to a bucket (gcloud storage cp) "
-                "and give gs://BUCKET/..."
+                f"{flag} {path} is not readable by Dataflow workers: copy it to a bucket (gcloud storage cp) and give "
+                "gs://BUCKET/..."
             )
 
 
-def refuse_ours(beam_flags: list[str], command: str) -> None:
-    """Raise SubmitError where a flag of `submit dataflow` is repeated in the Beam flags after the command."""
+def reject_reserved_flags(beam_flags: list[str], command: str) -> None:
+    """Raise SubmitError where a flag of `submit dataflow` is among the Beam flags after the command."""
     for flag in beam_flags:
-        if flag.split("=")[0] in _OURS:
-            raise SubmitError(f"{flag.split('=')[0]} stands behind {command}; put it before, or leave it out")
+        if flag.split("=")[0] in _RESERVED:
+            raise SubmitError(f"{flag.split('=')[0]} is a flag of submit dataflow: put it before {command}")
 
 
-def refuse_existing_files(beam_flags: list[str], places: Iterable[tuple[str, str]]) -> None:
-    """Refuse to replace a local file with the description of a job, which flags of Beam's name.
+def refuse_existing_files(beam_flags: list[str], paths: Iterable[tuple[str, str]]) -> None:
+    """Check that Beam would not replace an existing local file with the description of a job.
 
     Args:
-        beam_flags: as they were typed.
-        places: (flag, path) of what the command reads and writes.
+        beam_flags: Beam's flags as typed.
+        paths: (flag, path) of the command's inputs and outputs.
 
     Raises:
-        OutputFileError: such a file exists, or cannot be written.
+        OutputFileError: the file exists, or cannot be written.
     """
     for flag, path in zip(beam_flags, [*beam_flags[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
         path = value if equals else path
-        if name in _FILES_OF_BEAM and "://" not in path:
-            check_output_file(name, path, places, overwrite=None, takes_stream=False)
+        if name in _JOB_FILE_FLAGS and "://" not in path:
+            check_output_file(name, path, paths, overwrite=None, takes_stream=False)
 
 
 def job_name_of(output: str) -> str:
-    """Return the job name of an output: Dataflow runs jobs of one name one at a time."""
+    """Return the job name for an output; Dataflow rejects a second running job of the same name."""
     last = re.sub(r"[^a-z0-9]+", "-", output.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:30].strip("-")
     digest = hashlib.blake2b(output.rstrip("/").encode("utf-8"), digest_size=6).hexdigest()
     return "-".join(filter(None, ("beambert", last, digest)))
 
 
 def beam_flags(config: DataflowConfig, command: "Command", machine_type: str) -> list[str]:
-    """Return all flags of Beam except those that define what the workers install.
+    """Return all flags of Beam except those that install code on the workers.
 
     Args:
         config: options of `beambert submit dataflow`.
-        command: the data command that runs.
+        command: the data command to run.
         machine_type: machine type of the workers.
     """
     values: dict[str, object] = {

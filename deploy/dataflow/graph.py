@@ -1,4 +1,4 @@
-"""The graphs of a data command's jobs without running them, and what would be staged for them."""
+"""Build the job graphs of a data command without running them, and list the files that would be staged."""
 
 import dataclasses
 import hashlib
@@ -33,16 +33,16 @@ from pipelines.sources import SourceError
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
-# What the commands that run on Dataflow are configured with.
+# Configurations of the commands that run on Dataflow.
 DataConfig = BuildConfig | CorpusConfig | PretrainingDataConfig
 
 
 class PlannedJob(NamedTuple):
-    """A job that could be submitted.
+    """A job that has not been submitted.
 
     Attributes:
-        name: what it is.
-        amount: how much there is to do.
+        name: "corpus" or "pretraining-data".
+        amount: its input size, for display.
         build: adds its steps to a pipeline.
         prepare: function to call before the submission.
     """
@@ -54,7 +54,7 @@ class PlannedJob(NamedTuple):
 
 
 def jobs_of(config: DataConfig) -> list[PlannedJob]:
-    """Return the jobs of a data command in order, without reading input.
+    """Return the jobs of a data command in order of execution, without reading the input.
 
     Args:
         config: options of `beambert build`, `corpus` or `pretraining-data`.
@@ -66,20 +66,22 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
         source = absolute(config.corpus_directory)
         corpus = corpus_manifest.load(source)
         if corpus is None:
-            raise SourceError(f"--input {config.corpus_directory} holds no {corpus_manifest.FILE_NAME}: not a corpus")
+            raise SourceError(
+                f"--input {config.corpus_directory} is not a corpus: {corpus_manifest.FILE_NAME} is missing"
+            )
         return [_examples_job(corpus, source, absolute(config.output), examples_job(config, corpus))]
     job = config.corpus if isinstance(config, BuildConfig) else config
     output = absolute(job.output)
     splits = split_inputs(job.inputs, job.options)
     planned = PlannedJob(
         "corpus",
-        f"{len(job.inputs):,} file(s) in {len(splits):,} piece(s), {sum(file.bytes for file in job.inputs) / 1e9:,.2f} "
-        f"GB, into {job.options.num_partitions:,} partition(s)",
+        f"{len(job.inputs):,} file(s) in {len(splits):,} split(s), {sum(file.bytes for file in job.inputs) / 1e9:,.2f} "
+        f"GB, to {job.options.num_partitions:,} partition(s)",
         lambda pipeline: build_corpus(pipeline, splits, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
         return [planned]
-    # What job 1 will have made, as far as it is known before: every partition of the same size.
+    # The corpus that the first job will write, with partitions of equal size.
     corpus = _planned_corpus(job.options, job.text_bytes)
     unknown = Vocabulary(SPECIAL_TOKENS)
     options = dataclasses.replace(config.data.options, do_lower_case=job.options.do_lower_case)
@@ -98,13 +100,13 @@ def _planned_corpus(options: CorpusOptions, text_bytes: int) -> Corpus:
 
 def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) -> PlannedJob:
     work_items = deal_work_items(corpus.shards, job.options, _WORKERS)
-    # Of a corpus that is yet to be made there is no checksum.
+    # A corpus that does not exist yet has no checksum.
     reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
     content = job.vocab.to_bytes()
     vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
-        f"{len(corpus.shards):,} corpus shard(s), {sum(len(item.copies) for item in work_items):,} pass(es) over one",
+        f"{len(corpus.shards):,} corpus shard(s), {sum(len(item.copies) for item in work_items):,} copies of a shard",
         lambda pipeline: build_pretraining_data(
             pipeline, corpus, reader, work_items, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),
@@ -113,11 +115,11 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
 
 
 def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_runner_api_pb2.Pipeline:
-    """Return the pipeline that Dataflow would receive; staged files are made but not uploaded.
+    """Return the pipeline that Dataflow would receive; staged files are written but not uploaded.
 
     Args:
         build: adds the steps to a pipeline.
-        flags: the flags of Beam.
+        flags: Beam's flags.
     """
     pipeline = beam.Pipeline(
         runner=DataflowRunner(), options=pipeline_runner.pipeline_options([*flags, "--dry_run=True"])
@@ -127,7 +129,7 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
 
 
 def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:
-    """Return the names of the steps in the order of the code; those that shuffle are marked."""
+    """Return the names of the steps in the order of the code; steps that shuffle are marked."""
     transforms = proto.components.transforms
     (root,) = proto.root_transform_ids
     return [
@@ -144,7 +146,7 @@ def _shuffles(transforms: Any, key: str) -> bool:
 
 
 class Staged(NamedTuple):
-    """A file that a job takes along: its name at the staging location, where it is here, and what it holds."""
+    """A staged file: its name at the staging location, its size in bytes and its SHA-256."""
 
     name: str
     bytes: int
@@ -152,7 +154,7 @@ class Staged(NamedTuple):
 
 
 def staged(proto: beam_runner_api_pb2.Pipeline) -> list[Staged]:
-    """Return the files at the staging location of a job: those that workers install, and the pipeline."""
+    """Return the staged files of a job: the packages that workers install, and the pipeline."""
     files = []
     for environment in proto.components.environments.values():
         for dependency in environment.dependencies:
@@ -167,7 +169,7 @@ def _staged(name: str, content: bytes) -> Staged:
 
 
 def image_of(proto: beam_runner_api_pb2.Pipeline) -> str:
-    """Return the container image that workers run."""
+    """Return the container image of the workers."""
     images = {
         beam_runner_api_pb2.DockerPayload.FromString(environment.payload).container_image
         for environment in proto.components.environments.values()
@@ -184,7 +186,7 @@ def describe(job: PlannedJob, flags: list[str]) -> str:
         f"{job.name}: {job.amount}",
         f"  job name    {options['job_name']}",
         f"  workers     {options['machine_type']}, at most {options['max_num_workers']}, {options['disk_size_gb']} GB "
-        f"of disk, {'private addresses' if '--no_use_public_ips' in flags else 'public addresses'}",
+        f"of disk, {'private' if '--no_use_public_ips' in flags else 'public'} IP addresses",
         f"  image       {image_of(proto)}",
         f"  staged to   {options['staging_location']}",
         *(f"    {file.bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in staged(proto)),

@@ -1,4 +1,4 @@
-"""The jobs of a data command on Dataflow: run one after the other, or described without being submitted."""
+"""Run the jobs of a data command on Dataflow one after the other, or describe them without submitting."""
 
 import tempfile
 from collections.abc import Iterator
@@ -33,27 +33,28 @@ def submit(config: DataflowConfig, command: "Command") -> int:
         command: the data command to run.
 
     Raises:
-        SubmitError: the service rejects a request, or a job fails or is canceled.
-        SourceError, DatasetError, VocabularyError: see the command.
+        SubmitError: Dataflow rejects a request, or a job fails or is canceled.
+        SourceError, DatasetError, VocabularyError: raised by the command.
     """
     with _prepared(config, command) as (job, flags):
         return command.module.run(job, flags)
 
 
 def describe(config: DataflowConfig, command: "Command") -> int:
-    """Print what `submit` would do without doing it; the input is listed but not read.
+    """Print the jobs that `submit` would run; the input is listed but not read.
 
     Args:
         config: options of `beambert submit dataflow`.
-        command: the data command that would run.
+        command: the data command to describe.
 
     Raises:
-        SubmitError, SourceError, DatasetError, VocabularyError: see `submit`.
+        SubmitError, SourceError, DatasetError, VocabularyError: as `submit`.
     """
     with _prepared(config, command) as (job_config, flags):
         jobs = graph.jobs_of(job_config)
-        place = f"project {config.project}, region {config.region}"
-        print(f"Would submit {len(jobs)} job(s) to {place}. Nothing is submitted.")
+        print(
+            f"Dry run: {len(jobs)} job(s) for project {config.project}, region {config.region}. Nothing is submitted."
+        )
         for job in jobs:
             print()
             print(graph.describe(job, flags))
@@ -62,9 +63,9 @@ def describe(config: DataflowConfig, command: "Command") -> int:
 
 @contextmanager
 def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[graph.DataConfig, list[str]]]:
-    """Yield the configuration and Beam's flags; errors of Google's libraries in the body become SubmitError."""
+    """Yield the configuration and Beam's flags; convert errors of Google's libraries to SubmitError."""
     with tempfile.TemporaryDirectory(prefix="beambert-dataflow-") as folder:
-        # Look-ups before the pipeline exists use the same project and the same user.
+        # File look-ups before the pipeline exists use the same project and credentials.
         access = PipelineOptions(dataflow_flags.beam_flags(config, command, ""))
         FileSystems.set_options(access)
         try:
@@ -77,7 +78,7 @@ def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[grap
 
 
 def _partition_bytes(job: graph.DataConfig) -> int:
-    """Return the approximate bytes of text in a partition of the command."""
+    """Return the approximate bytes of text in a partition."""
     if isinstance(job, PretrainingDataConfig):
         corpus = corpus_manifest.load(absolute(job.corpus_directory))
         # The command itself reports a missing corpus.
@@ -87,11 +88,11 @@ def _partition_bytes(job: graph.DataConfig) -> int:
 
 
 def _code_flags(image: str | None, setup_file: str | None, folder: Path) -> list[str]:
-    """Return the flags that give workers the code of beambert; none where an image contains it."""
+    """Return the flags that install beambert on the workers; none where an image contains it."""
     if image:
         return []
     package = workers.make_source_package(setup_file, folder)
     file = folder / "requirements.txt"
     file.write_text("\n".join(workers.requirements()) + "\n", encoding="utf-8")
-    # Workers fetch the packages themselves: what pip would download here is for this machine's system.
+    # Workers download the packages themselves, since pip here would download those of this operating system.
     return [f"--extra_package={package}", f"--requirements_file={file}", "--requirements_cache=skip"]

@@ -1,6 +1,6 @@
-"""What runs inside a flex template: makes the one job of a command from the template's parameters, and does not wait.
+"""Launcher inside a flex template: build the job of a command from the template's parameters, without waiting for it.
 
-Where Google's launcher asks for it (`--template_location`), the job is written down and the launcher submits it.
+With `--template_location`, which Google's launcher adds, Beam writes the job to a file and the launcher submits it.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from tokenizer.vocabulary import VocabularyError
 
 
 def to_flags(parameters: list[str], actions: list[argparse.Action]) -> list[str]:
-    """Return a template's parameters (`--name=value`) as flags of the command; others are unchanged.
+    """Return a template's parameters (`--name=value`) as flags of the command; other flags are unchanged.
 
     Args:
-        parameters: as Google's launcher passes them.
-        actions: the actions of the command's parser.
+        parameters: parameters from Google's launcher.
+        actions: actions of the command's parser.
 
     Raises:
-        SubmitError: a switch is neither true nor false.
+        SubmitError: the value of a switch is neither true nor false.
     """
     by_name = {action.option_strings[0]: action for action in actions}
     flags: list[str] = []
@@ -42,7 +42,7 @@ def to_flags(parameters: list[str], actions: list[argparse.Action]) -> list[str]
             flags.append(parameter)
         elif action.nargs == 0:
             if value not in ("true", "false"):
-                raise SubmitError(f"{name} {value!r} is neither true nor false")
+                raise SubmitError(f"invalid {name} {value!r}: must be true or false")
             flags += [name] if value == "true" else []
         elif action.nargs == "+":
             flags += [f"{name}={word}" for word in value.split()]
@@ -56,10 +56,10 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
 
     Args:
         command: "corpus" or "pretraining-data".
-        parameters: those of the template, and the flags of Beam that the launcher adds.
+        parameters: parameters of the template, and Beam's flags that the launcher adds.
 
     Raises:
-        SubmitError, SourceError, DatasetError, VocabularyError: invalid flags, or an output that is not empty.
+        SubmitError, SourceError, DatasetError, VocabularyError: a flag is invalid, or the output is not empty.
     """
     module = COMMANDS[command]
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -68,7 +68,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     dataflow_flags.require_cloud_paths(path_arguments(parser, args))
     options = pipeline_runner.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
-    _require_nothing_there(command, absolute(args.output))
+    _require_empty_output(command, absolute(args.output))
     (job,) = graph.jobs_of(module.configure(args))
     job.prepare()
     pipeline = beam.Pipeline(options=options)
@@ -76,15 +76,17 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     return pipeline.run()
 
 
-def _require_nothing_there(command: str, output: str) -> None:
-    """Refuse an output that is not empty, as a template can neither hold a lock nor resume a job."""
+def _require_empty_output(command: str, output: str) -> None:
+    """Raise SubmitError where the output is not empty: a template can neither hold a lock nor resume a job."""
     name, files = (corpus_manifest.FILE_NAME, "corpus") if command == "corpus" else (dataset.FILE_NAME, "shards")
     if FileSystems.match([f"{output}/{files}/*"])[0].metadata_list or FileSystems.exists(f"{output}/{name}"):
-        raise SubmitError(f"output {output} holds files of an earlier job in {files}/; name another, or delete those")
+        raise SubmitError(
+            f"output {output} contains files of an earlier job in {files}/: use another output, or delete them"
+        )
 
 
 def main(command: str, parameters: list[str]) -> int:
-    """Run `launch`; a user error becomes one line in the launcher's log."""
+    """Run `launch` and return the exit code; print a user error as one line to the launcher's log."""
     try:
         launch(command, parameters)
     except (SubmitError, SourceError, DatasetError, OutputError, VocabularyError, OSError) as error:

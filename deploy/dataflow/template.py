@@ -1,8 +1,8 @@
-"""The flex templates' metadata, made from the commands' own flags: `python -m deploy.dataflow.template`.
+"""Generate the metadata of the flex templates from the commands' flags: `python -m deploy.dataflow.template`.
 
-A flex template is one job, so `build` is two of them: `corpus`, then `pretraining-data`. The files in deploy/templates
-are what `gcloud dataflow flex-template build --metadata-file` takes; with `--image` the whole specification is printed,
-to be put into a bucket without gcloud.
+A flex template is one job, so `build` has two templates: `corpus`, then `pretraining-data`. The files in
+deploy/templates are the input of `gcloud dataflow flex-template build --metadata-file`. With `--image` the complete
+specification is printed, for an upload to a bucket without gcloud.
 """
 
 import argparse
@@ -20,36 +20,37 @@ from pipelines.commands import corpus, pretraining_data
 
 COMMANDS: dict[str, ModuleType] = {"corpus": corpus, "pretraining-data": pretraining_data}
 FOLDER = Path(__file__).parents[1] / "templates"
-# What a value must be, by the function that reads it; the command itself checks its range.
+# Regular expression of a value by its argument type; the command validates the range.
 _PATTERNS: dict[Any, str] = {
     boolean: "true|false",
 }
 _NUMBER = r"[0-9]+(\.[0-9]*)?([eE]-?[0-9]+)?|\.[0-9]+"
-# By what the help calls a value.
+# Regular expression of a value by its metavar.
 _BY_METAVAR = {
     "NAME": r"[A-Za-z0-9._-]+",
     "CODE": r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*",
     "NAME,NAME": r"[a-z_]+(,[a-z_]+)*",
     "N,N": r"[1-9][0-9]*(,[1-9][0-9]*)*",
 }
-_OF_THIS_MACHINE = ("--ignore_memory_estimate",)
+# Flags without a meaning on Dataflow.
+_LOCAL_FLAGS = ("--ignore_memory_estimate",)
 
 
 def parameters_of(command: str) -> list[argparse.Action]:
     """Return the flags of a command that are parameters of its template."""
     parser = argparse.ArgumentParser(add_help=False)
     COMMANDS[command].add_arguments(parser)
-    return [action for action in parser._actions if action.option_strings[0] not in _OF_THIS_MACHINE]
+    return [action for action in parser._actions if action.option_strings[0] not in _LOCAL_FLAGS]
 
 
 def _pattern(action: argparse.Action) -> str:
-    """Return a regular expression for one value of a flag that Java and Python read the same way."""
+    """Return the regular expression of a flag's value, in the common syntax of Java and Python."""
     if action.choices is not None:
         return "|".join(map(re.escape, action.choices))
     if action.nargs == 0:
         return "true|false"
     if path_type(action):
-        # What is in a list ends at a space.
+        # Spaces separate the values of a list.
         return CLOUD_PATH.replace(".*", r"\S*")
     if isinstance(action.type, WholeNumber):
         return "[1-9][0-9]*" if action.type.least > 0 else "[0-9]+"
@@ -74,13 +75,13 @@ def _type(action: argparse.Action) -> str:
 
 
 def _parameter(action: argparse.Action) -> dict[str, Any]:
-    """Return a flag as a parameter of a template."""
+    """Return the template parameter of a flag."""
     pattern = _pattern(action)
-    # Several values stand in one parameter, with spaces between.
+    # One parameter contains all values of a list, separated by spaces.
     whole = f"({pattern})( +({pattern}))*" if action.nargs == "+" else f"({pattern})"
     required = action.required or action.metavar == "GLOB"
     help_text = (action.help or "").replace("%%", "%") + (
-        ", several with spaces between" if action.nargs == "+" else ""
+        "; separate several values with spaces" if action.nargs == "+" else ""
     )
     parameter: dict[str, Any] = {
         "name": action.dest,
@@ -93,7 +94,7 @@ def _parameter(action: argparse.Action) -> dict[str, Any]:
     if action.choices is not None:
         parameter["enumOptions"] = [{"value": choice, "label": choice} for choice in action.choices]
     default = str(action.default).lower() if isinstance(action.default, bool) else str(action.default)
-    # One that cannot be typed stands for leaving the flag out, such as 0 for no least number.
+    # A default that does not match the pattern, such as 0 for no minimum, is expressed by omitting the parameter.
     if not required and action.default is not None and re.fullmatch(whole, default):
         parameter["defaultValue"] = default
     return parameter
@@ -113,9 +114,9 @@ def container_spec(command: str, image: str, worker_image: str) -> dict[str, Any
     """Return the complete specification of a template, as Google's `ContainerSpec`.
 
     Args:
-        command: the command that it runs.
-        image: image of the command, from deploy/images/Dockerfile.
-        worker_image: image of the target `worker` of the same file.
+        command: "corpus" or "pretraining-data".
+        image: launcher image of the command, built from deploy/images/Dockerfile.
+        worker_image: worker image, target `worker` of the same file.
     """
     return {
         "image": image,
@@ -136,16 +137,16 @@ def to_json(content: dict[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Write the metadata files, or print a specification."""
-    description = "The metadata of a command's template, as Google's `TemplateMetadata`."
+    """Write the metadata files, or print the specification of one template."""
+    description = "Write the metadata of the flex templates, or print the specification of one template."
     parser = argparse.ArgumentParser(prog="python -m deploy.dataflow.template", description=description)
-    parser.add_argument("--command", choices=list(COMMANDS), help="with --image: whose specification to print")
-    parser.add_argument("--image", help="the command's image")
-    parser.add_argument("--worker_image", help="the workers' image")
+    parser.add_argument("--command", choices=list(COMMANDS), help="Command of the specification; requires --image")
+    parser.add_argument("--image", help="Launcher image of the command")
+    parser.add_argument("--worker_image", help="Image of the workers")
     args = parser.parse_args(argv)
     if args.image:
         if not (args.command and args.worker_image):
-            parser.error("--image needs --command and --worker_image")
+            parser.error("--image requires --command and --worker_image")
         print(to_json(container_spec(args.command, args.image, args.worker_image)), end="")
         return 0
     for command in COMMANDS:

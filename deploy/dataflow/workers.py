@@ -1,4 +1,4 @@
-"""What Dataflow's workers are: machines with the memory that a partition takes, and the packages that they install."""
+"""Choose the machine type of Dataflow workers by the memory of a partition, and the packages that they install."""
 
 import importlib.metadata
 import re
@@ -9,23 +9,23 @@ from pathlib import Path
 from pipelines.errors import SubmitError
 from pipelines.runner.memory import peak_memory
 
-# GB of memory for a vCPU (https://cloud.google.com/compute/docs/general-purpose-machines, as known in 2025).
+# GB of memory per vCPU (https://cloud.google.com/compute/docs/general-purpose-machines, as of 2025).
 _MEMORY = {
     "standard": {"n1": 3.75, "": 4.0},
     "highmem": {"n1": 6.5, "": 8.0},
     "highcpu": {"n1": 0.9, "c3": 2.0, "c4": 2.0, "n4": 2.0, "": 1.0},
 }
 _DEFAULTS = ("n2-standard-4", "n2-highmem-4")
-# What Dataflow's own processes take of a worker (https://cloud.google.com/dataflow/docs/guides/troubleshoot-oom).
+# Memory of Dataflow's own processes on a worker (https://cloud.google.com/dataflow/docs/guides/troubleshoot-oom).
 _SYSTEM_GB = 1.0
-# The estimate of a partition is of its mean; a few are larger.
-_SHARE_TO_USE = 0.7
-# Packages whose version shows in the bytes, so that workers have the one that is here; Beam's image has its own.
-_AS_HERE = ("numpy", "pyarrow")
+# Fraction of the memory to plan with: the estimate is that of a mean partition, and some are larger.
+_USABLE_MEMORY = 0.7
+# Packages whose version affects the output bytes: workers install the versions of this machine, not of Beam's image.
+_PINNED = ("numpy", "pyarrow")
 
 
 def _memory_per_process(machine_type: str) -> float | None:
-    """Return the GB of memory per worker process (one a vCPU); None for an unknown machine type."""
+    """Return the GB of memory per worker process (one per vCPU); None for an unknown machine type."""
     parts = re.fullmatch(r"([a-z0-9]+)-(standard|highmem|highcpu)-(\d+)", machine_type)
     if not parts:
         return None
@@ -35,46 +35,50 @@ def _memory_per_process(machine_type: str) -> float | None:
 
 
 def choose_machine_type(requested: str | None, partition_bytes: int) -> str:
-    """Return a machine type on which every core can hold a partition.
+    """Return a machine type with enough memory for a partition per vCPU.
 
     Args:
-        requested: the machine type that the user names, or None.
+        requested: the machine type of --worker_machine_type; None to choose one.
         partition_bytes: bytes of text in a partition.
 
     Raises:
-        SubmitError: the machine type named by the user, or every candidate, has too little memory.
+        SubmitError: the requested machine type, or every candidate, has too little memory.
     """
     needed = peak_memory(partition_bytes, 1) / 1e9
     for machine_type in [requested] if requested else _DEFAULTS:
         memory = _memory_per_process(machine_type)
-        if memory is None or needed <= _SHARE_TO_USE * memory:
+        if memory is None or needed <= _USABLE_MEMORY * memory:
             return machine_type
     remedy = (
-        "more --num_partitions" if not requested else f"--worker_machine_type {_DEFAULTS[1]} or more --num_partitions"
+        "a higher --num_partitions"
+        if not requested
+        else f"--worker_machine_type {_DEFAULTS[1]} or a higher --num_partitions"
     )
     raise SubmitError(
-        f"a partition of {partition_bytes / 1e6:,.0f} MB of text needs about {needed:.1f} GB in each process, and "
-        f"{machine_type} has {memory:.1f} GB for each; use {remedy}"
+        f"a partition of {partition_bytes / 1e6:,.0f} MB of text needs about {needed:.1f} GB per process, and "
+        f"{machine_type} has {memory:.1f} GB per process: use {remedy}"
     )
 
 
 def make_source_package(setup_file: str | None, folder: Path) -> Path:
-    """Pack the source of beambert that workers install and compile the tokenizer's kernels from.
+    """Build the source package of beambert; workers install it and compile the tokenizer's native code.
 
-    Beam's own --setup_file would do the same, once for every job, and write into the checkout.
+    Beam's own --setup_file builds it once per job, and writes into the checkout.
 
     Args:
-        setup_file: a setup.py, or None for beambert's own.
-        folder: directory of the package.
+        setup_file: a setup.py; None for beambert's own.
+        folder: output directory of the package.
+
+    Returns:
+        The path of the source distribution, a tar.gz file.
 
     Raises:
-        SubmitError: setup.py is missing, or packing fails.
+        SubmitError: setup.py is missing, or the build fails.
     """
     path = Path(setup_file) if setup_file else Path(__file__).parents[2] / "setup.py"
     if not path.is_file():
         raise SubmitError(
-            f"--setup_file {path} does not exist; name the setup.py of a checkout of beambert, or give "
-            "--sdk_container_image"
+            f"--setup_file {path} does not exist: use setup.py of a checkout of beambert, or --sdk_container_image"
         )
     command = [
         sys.executable,
@@ -90,19 +94,21 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
     result = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)  # noqa: S603
     packages = list(folder.glob("*.tar.gz"))
     if result.returncode or not packages:
-        reason = (result.stderr.strip().splitlines() or ["no word why"])[-1]
-        raise SubmitError(f"{path} cannot be packed ({reason}); pip install 'setuptools>=77', and try it by hand")
+        reason = (result.stderr.strip().splitlines() or ["no error message"])[-1]
+        raise SubmitError(
+            f"the source package of {path} cannot be built ({reason}): pip install 'setuptools>=77', and try again"
+        )
     return packages[0]
 
 
 def requirements() -> list[str]:
-    """Return the requirements that workers add to Beam's image, pinned to the installed versions.
+    """Return the requirements that workers install, pinned to the versions of this machine.
 
-    Beam's image contains the requirements of Apache Beam; beambert's `data` and `clean` extras add to it.
+    Beam's image contains the requirements of Apache Beam; those of beambert's `data` and `clean` extras are added.
     """
     names = _closure("beambert", {"", "data", "clean"})
     of_beam = _closure("apache-beam", {"", "gcp"})
-    names = (names - of_beam - {"beambert"}) | set(_AS_HERE)
+    names = (names - of_beam - {"beambert"}) | set(_PINNED)
     return [f"{name}=={importlib.metadata.version(name)}" for name in sorted(names)]
 
 

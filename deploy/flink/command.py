@@ -1,8 +1,8 @@
-"""`beambert submit flink`: a data command on an Apache Flink cluster.
+"""`beambert submit flink`: run a data command on an Apache Flink cluster.
 
-The command itself runs here as it always does: it finds the input, checks the options, and builds the pipelines. What
-is added is Beam's job server, which hands them to the cluster, checks of what would otherwise hang without a word, the
-job's state as it changes, and its end when the command is stopped.
+The command itself runs on this machine: it lists the input, validates the options and builds the pipelines. This module
+adds Beam's job server, which submits them to the cluster, checks for problems that would make the job hang, job states,
+and cancellation of the job when the command is stopped.
 """
 
 import argparse
@@ -31,28 +31,39 @@ from pipelines.runner.flink_rest import FINAL, FlinkCluster, listens
 if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
 
-DESCRIPTION = """Runs a data command on an Apache Flink cluster: beambert submit flink [flags] COMMAND [its flags].
-The cluster needs a pool of Python workers beside each TaskManager (python -m deploy.flink.worker_pool, or a Beam SDK
-container), the same version of Python, Beam and beambert there as here, and --input and --output on paths or buckets
-that all machines see. Further flags of Beam's go behind COMMAND. docs/FLINK.md tells more."""
-EXAMPLE = "beambert submit flink --flink_master localhost:8081 build --input 'texts/*.txt' --output data"
-COMMON_FLAGS = ()
+DESCRIPTION = """Run build, corpus or pretraining-data on an Apache Flink cluster.
+
+Flags of Flink precede the command; flags of the command and further Beam flags follow it. Each TaskManager needs a
+Python worker pool with the same versions of Python, Beam and beambert. All machines need access to --input and
+--output; see docs/guides/flink.md."""
+
+EXAMPLE = """beambert submit flink --flink_master localhost:8081 build --input 'texts/*.txt' --output data
+beambert submit flink --flink_master flink:8081 --shared_paths build --input '/mnt/texts/*.txt' --output /mnt/data"""
+
+COMMON_FLAGS = (
+    "--flink_master",
+    "--parallelism",
+    "--environment_type",
+    "--environment_config",
+    "--shared_paths",
+    "--job_server_jar",
+)
 
 RUNS = ("build", "corpus", "pretraining-data")
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_SECONDS = 1.0
 _SECONDS_TO_CANCEL = 30.0
 _MILLISECONDS_IDLE = 5_000
-# Flags of Beam's that are decided here.
-_OURS = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
+# Beam's flags that `submit flink` sets, which are rejected after the command.
+_RESERVED = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlinkConfig(FlagConfig):
-    """How to run a data command on Flink; the help of each flag says what it does.
+    """Options of `beambert submit flink`; the help of each flag describes its field.
 
-    None is an option that was not given and has no fixed default.
+    None stands for an option without a fixed default that was not given.
     """
 
     flink_master: str
@@ -68,69 +79,71 @@ class FlinkConfig(FlagConfig):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert submit flink`."""
-    group = parser.add_argument_group("the cluster")
+    group = parser.add_argument_group("cluster")
     group.add_argument(
         "--flink_master",
         required=True,
         metavar="HOST:PORT",
-        help="REST interface of the JobManager, such as flink:8081",
+        help="REST address of the JobManager, such as flink:8081",
     )
     group.add_argument(
         "--parallelism",
         type=WholeNumber(1, 32_768),
         metavar="N",
-        help="how many workers share the job (default: all slots there are)",
+        help="Parallelism of the job, in task slots (default: all slots of the cluster)",
     )
     group.add_argument(
         "--environment_type",
         choices=("EXTERNAL", "DOCKER", "PROCESS", "LOOPBACK"),
         default=FlinkConfig.environment_type,
-        help="how TaskManagers come to Python workers: EXTERNAL asks a pool, LOOPBACK this very process, for a cluster "
-        "on this machine; DOCKER and PROCESS start them there, see Beam's documentation",
+        help="Beam's SDK worker environment. EXTERNAL uses a worker pool; LOOPBACK runs workers in this process, for a "
+        "cluster on this machine; DOCKER and PROCESS start them on the TaskManagers, as in Beam's documentation",
     )
     group.add_argument(
         "--environment_config",
         default=FlinkConfig.environment_config,
         metavar="CONFIG",
-        help="for EXTERNAL, where each TaskManager finds its pool; for others see Beam's documentation",
+        help="Configuration of the environment: for EXTERNAL, host:port of the worker pool as each TaskManager sees it",
     )
     group.add_argument(
         "--shared_paths",
         action="store_true",
-        help="local paths of --input and --output are mounts that every worker has under the same name; "
-        "needed where the cluster is not on this machine",
+        help="Allow local paths with a remote cluster: all workers mount them under the same path",
     )
-    group = parser.add_argument_group("Beam's job server")
     group.add_argument(
-        "--flink_version", metavar="X.Y", help="which job server to fetch (default: the version of the cluster)"
+        "--flink_version",
+        metavar="X.Y",
+        help="Flink version of the job server to download (default: the version of the cluster)",
     )
     group.add_argument(
         "--job_server_jar",
         type=LOCAL_PATH,
         metavar="PATH",
-        help="a job server that is at hand, a jar or a folder of jars (default: Beam's own from Maven Central, or from "
-        "the repository in MAVEN_REPOSITORY_URL, kept in ~/.cache/beambert)",
+        help="Beam's job server, as a jar or a directory of jars (default: downloaded to ~/.cache/beambert from Maven "
+        "Central, or from MAVEN_REPOSITORY_URL)",
     )
     group.add_argument(
-        "--job_endpoint", metavar="HOST:PORT", help="a job server that runs already; then no Java is needed"
+        "--job_endpoint", metavar="HOST:PORT", help="Address of a running job server; no Java is needed then"
     )
-    group.add_argument("--java", default=FlinkConfig.java, type=LOCAL_PATH, metavar="PATH", help="the Java launcher")
+    group.add_argument(
+        "--java", default=FlinkConfig.java, type=LOCAL_PATH, metavar="PATH", help="Java executable of the job server"
+    )
 
 
 def job_name(output: str) -> str:
-    """Return the name of the jobs of an output: the same for every attempt, so that two cannot run at once."""
-    where = output if "://" in output else os.path.abspath(os.path.expanduser(output))  # noqa: PTH100, PTH111
-    return f"beambert-{hashlib.blake2b(where.encode('utf-8'), digest_size=6).hexdigest()}"
+    """Return the job name for an output: every attempt has the same name, so that concurrent jobs are detected."""
+    path = output if "://" in output else os.path.abspath(os.path.expanduser(output))  # noqa: PTH100, PTH111
+    return f"beambert-{hashlib.blake2b(path.encode('utf-8'), digest_size=6).hexdigest()}"
 
 
-class Plan(NamedTuple):
-    """Properties of the cluster that the job depends on.
+class ClusterProperties(NamedTuple):
+    """Properties of the cluster that determine the job's flags.
 
     Attributes:
-        parallelism: number of workers.
-        keeps_workers: whether Python workers may wait for the next stage. They can where Beam's jars are in Flink's own
-            class path; where they come with the job, each stage would wait for the end of their patience instead.
-        version: of Flink, such as "2.2".
+        parallelism: number of task slots of the job.
+        keeps_workers: whether idle Python workers are reused by the next stage. This requires Beam's jars in Flink's
+            class path; where the jars are submitted with the job, each stage would wait for the idle timeout instead.
+        version: Flink version, such as "2.2".
     """
 
     parallelism: int
@@ -138,16 +151,23 @@ class Plan(NamedTuple):
     version: str
 
 
-def beam_flags(config: FlinkConfig, endpoint: str, plan: Plan, name: str) -> list[str]:
-    """Return the flags of Beam that send a pipeline to the cluster."""
+def beam_flags(config: FlinkConfig, endpoint: str, properties: ClusterProperties, name: str) -> list[str]:
+    """Return Beam's flags for the cluster.
+
+    Args:
+        config: options of `beambert submit flink`.
+        endpoint: host:port of the job server.
+        properties: properties of the cluster.
+        name: job name.
+    """
     flags = [
         "--runner=PortableRunner",
         f"--job_endpoint={endpoint}",
         f"--environment_type={config.environment_type}",
-        f"--parallelism={plan.parallelism}",
+        f"--parallelism={properties.parallelism}",
         f"--job_name={name}",
     ]
-    if plan.keeps_workers:
+    if properties.keeps_workers:
         flags.append(f"--environment_cache_millis={_MILLISECONDS_IDLE}")
     if config.environment_type != "LOOPBACK":
         flags.append(f"--environment_config={config.environment_config}")
@@ -155,34 +175,36 @@ def beam_flags(config: FlinkConfig, endpoint: str, plan: Plan, name: str) -> lis
 
 
 def configure(args: argparse.Namespace) -> FlinkConfig:
-    """Return what the flags of Flink ask for."""
+    """Return the configuration of parsed flags."""
     return FlinkConfig.from_args(args)
 
 
 def run(config: FlinkConfig, command: "Command") -> int:
-    """Run a data command on the cluster.
+    """Run a data command on the cluster and return its exit code.
+
+    Args:
+        config: options of `beambert submit flink`.
+        command: the data command to run.
 
     Raises:
-        SubmitError: an invalid flag, or a cluster that cannot run the job.
-        SourceError, DatasetError, VocabularyError: see the command.
+        SubmitError: a flag is invalid, or the cluster cannot run the job.
+        SourceError, DatasetError, VocabularyError: raised by the command.
     """
     name = job_name(command.output[1])
     cluster = FlinkCluster(config.flink_master)
     for flag in command.beam_flags:
-        if flag.split("=")[0] in _OURS:
-            raise SubmitError(
-                f"{flag.split('=')[0]} is set by beambert submit flink; give it in front of {command.name}"
-            )
-    plan = _check(config, command, cluster, name)
-    print(f"Flink: {cluster.url}, {plan.parallelism} worker(s)", flush=True)
+        if flag.split("=")[0] in _RESERVED:
+            raise SubmitError(f"{flag.split('=')[0]} is a flag of submit flink: put it before {command.name}")
+    properties = _check(config, command, cluster, name)
+    print(f"Flink: {cluster.url}, parallelism {properties.parallelism}", flush=True)
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, interrupted_by_signals():
         folder = Path(temporary)
         with (
             _log_files(folder),
-            _job_server(config, cluster, plan.version, folder) as endpoint,
-            _monitored_jobs(cluster, name, plan),
+            _job_server(config, cluster, properties.version, folder) as endpoint,
+            _monitored_jobs(cluster, name, properties),
         ):
-            flags = beam_flags(config, endpoint, plan, name)
+            flags = beam_flags(config, endpoint, properties, name)
             try:
                 return command.module.run(command.configure(), [*command.beam_flags, *flags])
             except RuntimeError as error:
@@ -193,7 +215,7 @@ def run(config: FlinkConfig, command: "Command") -> int:
 
 
 def failure(text: str) -> SubmitError | None:
-    """Return why Flink could not run a job, from Beam's message; None for an error with a Python traceback."""
+    """Return the error of a failed Flink job from Beam's message; None where it contains a Python traceback."""
     message = text.partition("failed in state FAILED: ")[2]
     if not message or "Traceback (most recent call last)" in message:
         return None
@@ -202,61 +224,67 @@ def failure(text: str) -> SubmitError | None:
     return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
-def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name: str) -> Plan:
-    """Check for problems that would fail late or never. Raise SubmitError."""
+def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name: str) -> ClusterProperties:
+    """Check for problems that would fail the job late or make it hang. Raise SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]
     parallelism = config.parallelism or slots
     if not parallelism:
         raise SubmitError(
-            f"--flink_master {cluster.url} has no TaskManager; start one, or give --parallelism if it does so itself"
+            f"--flink_master {cluster.url} has no TaskManager: start one, or set --parallelism if the cluster starts "
+            "TaskManagers on demand"
         )
     if parallelism > slots:
-        print(f"warning: the cluster has {slots} slot(s), --parallelism {parallelism} waits for more", file=sys.stderr)
+        print(
+            f"warning: --parallelism {parallelism} exceeds the {slots} slot(s) of the cluster; the job waits for more",
+            file=sys.stderr,
+        )
     version = ".".join(overview["flink-version"].split(".")[:2])
     if config.flink_version not in (None, version):
-        raise SubmitError(f"--flink_version {config.flink_version}, but {cluster.url} is Flink {version}; leave it out")
+        raise SubmitError(
+            f"--flink_version {config.flink_version} does not match Flink {version} at {cluster.url}: omit the flag"
+        )
     local = cluster.host in _LOCAL_HOSTS
     if local and config.environment_type == "EXTERNAL" and not listens(config.environment_config):
         raise SubmitError(
-            f"--environment_config {config.environment_config}: no pool of Python workers listens there; start "
-            "`python -m deploy.flink.worker_pool` beside each TaskManager"
+            f"--environment_config {config.environment_config}: no Python worker pool listens at this address; start "
+            "`python -m deploy.flink.worker_pool` next to each TaskManager"
         )
     if not local and not config.shared_paths:
-        here = next((place for place in command.path_arguments if "://" not in place[1]), None)
-        if here:
+        local_path = next((argument for argument in command.path_arguments if "://" not in argument[1]), None)
+        if local_path:
             raise SubmitError(
-                f"{' '.join(here)} is a path of this machine, and the cluster is on {cluster.host}; give a bucket such "
-                "as gs://..., or --shared_paths if it is a mount that all machines have under this name"
+                f"{' '.join(local_path)} is a local path, and the cluster is on {cluster.host}: use a bucket "
+                "(gs://...), or --shared_paths if all machines mount it under this path"
             )
     for job in cluster.jobs(name):
         if job["state"] not in FINAL:
             raise SubmitError(
-                f"--output {command.output[1]} is being written by job {job['jid']} on {cluster.url}, state "
-                f"{job['state']}; wait for it, or cancel it in the dashboard"
+                f"--output {command.output[1]} is in use by job {job['jid']} on {cluster.url} (state {job['state']}): "
+                "wait for it, or cancel it in the dashboard"
             )
     settings = cluster.settings()
     if settings.get("restart-strategy.type", settings.get("restart-strategy", "none")) == "none":
         print(
-            "warning: the cluster's restart-strategy.type is not set, so that a lost TaskManager fails the job",
+            "warning: restart-strategy.type of the cluster is not set, so the loss of a TaskManager fails the job",
             file=sys.stderr,
         )
-    return Plan(parallelism, settings.get("classloader.resolve-order") == "parent-first", version)
+    return ClusterProperties(parallelism, settings.get("classloader.resolve-order") == "parent-first", version)
 
 
 @contextmanager
 def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder: Path) -> Iterator[str]:
-    """Yield the address of the job server."""
+    """Yield host:port of the job server."""
     if config.job_endpoint:
         if not listens(config.job_endpoint):
-            raise SubmitError(f"--job_endpoint {config.job_endpoint}: no job server listens there; leave the flag out")
+            raise SubmitError(f"--job_endpoint {config.job_endpoint}: no job server listens at this address")
         yield config.job_endpoint
         return
     java = find_java(config.java)
     if config.job_server_jar:
         jar = Path(config.job_server_jar).expanduser()
         if not jar.exists():
-            raise SubmitError(f"--job_server_jar {jar} does not exist; leave it out to have it fetched")
+            raise SubmitError(f"--job_server_jar {jar} does not exist: omit the flag to download the jar")
     else:
         import apache_beam
 
@@ -269,21 +297,21 @@ def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder
 
 @contextmanager
 def _log_files(folder: Path) -> Iterator[None]:
-    """Write Beam's log to a file beside the job server's log, and keep both where the error is unclear."""
+    """Write Beam's log to a file next to the job server's log, and keep both after an unexpected error."""
     handler = logging.FileHandler(folder / "beam.log", encoding="utf-8")
     root = logging.getLogger()
     root.addHandler(handler)
-    # A thread of Beam's waits for messages, and complains when the job server goes before it.
+    # Beam's message thread raises an error when the job server ends before it.
     threading.excepthook = lambda failed: root.error("%s in %s", failed.exc_value, failed.thread)
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        of_the_job = isinstance(error, SubmitError) and isinstance(error.__cause__, RuntimeError)
-        if of_the_job or not isinstance(error, (ValueError, OSError, KeyboardInterrupt)):
-            kept = Path(tempfile.mkdtemp(prefix="beambert-flink-logs-"))
+        job_failed = isinstance(error, SubmitError) and isinstance(error.__cause__, RuntimeError)
+        if job_failed or not isinstance(error, (ValueError, OSError, KeyboardInterrupt)):
+            log_folder = Path(tempfile.mkdtemp(prefix="beambert-flink-logs-"))
             for log in folder.glob("*.log"):
-                shutil.copy(log, kept)
-            print(f"Logs of Beam and its job server: {kept}", file=sys.stderr)
+                shutil.copy(log, log_folder)
+            print(f"Logs of Beam and its job server: {log_folder}", file=sys.stderr)
         raise
     finally:
         threading.excepthook = threading.__excepthook__
@@ -292,8 +320,8 @@ def _log_files(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _monitored_jobs(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[None]:
-    """Print each change of state of the jobs while the body runs, and cancel them if it is interrupted."""
+def _monitored_jobs(cluster: FlinkCluster, name: str, properties: ClusterProperties) -> Iterator[None]:
+    """Print each change of state of the jobs while the body runs, and cancel them if the body raises."""
     before = {job["jid"] for job in cluster.jobs(name)}
     over = threading.Event()
     thread = threading.Thread(target=_print_states, args=(cluster, name, before, over), daemon=True)
@@ -302,8 +330,8 @@ def _monitored_jobs(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[No
         yield
     except BaseException:
         over.set()
-        if _cancel(cluster, name) and plan.keeps_workers:
-            # They finish what they are at, until they are ended for being idle.
+        if _cancel(cluster, name) and properties.keeps_workers:
+            # The workers finish their bundles and end after the idle timeout.
             time.sleep(_MILLISECONDS_IDLE / 1000 + 1)
         raise
     finally:
@@ -313,8 +341,8 @@ def _monitored_jobs(cluster: FlinkCluster, name: str, plan: Plan) -> Iterator[No
 
 def _print_states(cluster: FlinkCluster, name: str, before: set[str], over: threading.Event) -> None:
     states: dict[str, str] = {}
-    while not over.wait(_SECONDS_BETWEEN_LOOKS):
-        # The JobManager may be away for a moment.
+    while not over.wait(_POLL_SECONDS):
+        # The JobManager may be unreachable for a moment.
         with suppress(SubmitError):
             for job in cluster.jobs(name):
                 jid, state = job["jid"], job["state"]
@@ -327,7 +355,7 @@ def _print_states(cluster: FlinkCluster, name: str, before: set[str], over: thre
 
 
 def _cancel(cluster: FlinkCluster, name: str) -> bool:
-    """Cancel the jobs that still run, wait until they end, and return whether there were any."""
+    """Cancel the running jobs, wait until they end, and return whether any was running."""
     deadline = time.monotonic() + _SECONDS_TO_CANCEL
     canceled: set[str] = set()
     try:
@@ -336,11 +364,14 @@ def _cancel(cluster: FlinkCluster, name: str) -> bool:
                 if jid not in canceled:
                     canceled.add(jid)
                     cluster.cancel(jid)
-                    print(f"Flink: cancelling {jid}", file=sys.stderr, flush=True)
+                    print(f"Flink: canceling {jid}", file=sys.stderr, flush=True)
             if time.monotonic() > deadline:
-                print(f"Flink: {running[0]} does not end; look at {cluster.url}", file=sys.stderr)
+                print(
+                    f"Flink: job {running[0]} was not canceled within {_SECONDS_TO_CANCEL:g} s; check {cluster.url}",
+                    file=sys.stderr,
+                )
                 break
             time.sleep(0.3)
     except SubmitError as error:
-        print(f"Flink: the job could not be cancelled: {error}", file=sys.stderr)
+        print(f"Flink: the job could not be canceled: {error}", file=sys.stderr)
     return bool(canceled)

@@ -1,7 +1,6 @@
-"""Flink and Beam's job server for it, fetched once into a folder outside the repository and checked against digests.
+"""Download Flink and Beam's job server to a cache outside the repository, and verify their digests.
 
-Flink comes from the Python package `apache-flink-libraries` through pip, Beam's jars from Maven Central or from what
-`MAVEN_REPOSITORY_URL` names.
+Flink comes from the Python package `apache-flink-libraries`, Beam's jars from Maven Central or `MAVEN_REPOSITORY_URL`.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ from pipelines.errors import SubmitError
 # The newest Flink for which Beam publishes the job server in single jars.
 FLINK_VERSION = "1.19.3"
 _FLINK_SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
-# Of all that the package holds, what a cluster of Beam's needs.
+# The jars of the package that a cluster for Beam needs.
 _FLINK_JARS = (
     f"flink-dist-{FLINK_VERSION}.jar",
     *(f"log4j-{name}-2.17.1.jar" for name in ("1.2-api", "api", "core", "slf4j-impl")),
@@ -86,7 +85,7 @@ org.yaml:snakeyaml:2.2 1467931448a0817696ae2805b7b8b20bfb082652bf9c4efaed528930d
 
 
 def cache_directory() -> Path:
-    """Return the directory of downloads: BEAMBERT_CACHE, or the user's cache."""
+    """Return the download cache: `flink` in BEAMBERT_CACHE, or in the user's cache directory."""
     base = os.environ.get("BEAMBERT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "beambert"
     return Path(base).expanduser() / "flink"
 
@@ -105,21 +104,25 @@ def maven_path(coordinates: str) -> str:
 
 
 def fetch_flink(cache: Path | None = None) -> Path:
-    """Fetch the jars of Flink itself.
+    """Download the jars of Flink.
+
+    Args:
+        cache: download cache; None for `cache_directory()`.
 
     Returns:
-        A folder of jars, the class path of Flink.
+        A directory of jars, the class path of Flink.
 
     Raises:
-        SubmitError: they cannot be fetched, or have another digest.
+        SubmitError: the download fails, or a digest does not match.
     """
     folder = (cache or cache_directory()) / f"flink-{FLINK_VERSION}"
     if not folder.is_dir():
-        with _atomic_folder(folder) as made, tempfile.TemporaryDirectory() as temporary:
+        with _atomic_folder(folder) as new_folder, tempfile.TemporaryDirectory() as temporary:
             for name, content in _flink_package(Path(temporary)):
-                with (made / name).open("wb") as file:
+                with (new_folder / name).open("wb") as file:
                     shutil.copyfileobj(content, file)
-            _require({path.name for path in made.iterdir()} == set(_FLINK_JARS), "apache-flink-libraries lacks jars")
+            names = {path.name for path in new_folder.iterdir()}
+            _require(names == set(_FLINK_JARS), "apache-flink-libraries does not contain all jars")
     return folder
 
 
@@ -140,7 +143,7 @@ def _flink_package(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
         check=False,
     )
     if result.returncode:
-        raise SubmitError(f"pip cannot fetch Flink {FLINK_VERSION}: {_last_line(result.stderr)}")
+        raise SubmitError(f"pip cannot download Flink {FLINK_VERSION}: {_last_line(result.stderr)}")
     with tarfile.open(folder / f"apache-flink-libraries-{FLINK_VERSION}.tar.gz") as archive:
         for member in archive:
             name = member.name.rsplit("/", 1)[-1]
@@ -150,35 +153,41 @@ def _flink_package(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def fetch_job_server(cache: Path | None = None) -> Path:
-    """Fetch Beam's job server for Flink 1.19, with Flink's own jars.
+    """Download Beam's job server for Flink 1.19, with the jars of Flink.
+
+    Args:
+        cache: download cache; None for `cache_directory()`.
 
     Returns:
-        A folder of jars, the class path of the job server.
+        A directory of jars, the class path of the job server.
 
     Raises:
-        SubmitError: they cannot be fetched, or have another digest.
+        SubmitError: the download fails, or a digest does not match.
     """
     flink = fetch_flink(cache)
     folder = flink.with_name(f"job-server-{FLINK_VERSION}")
     if not folder.is_dir():
-        with _atomic_folder(folder) as made, ThreadPoolExecutor(_CONNECTIONS) as threads:
+        with _atomic_folder(folder) as new_folder, ThreadPoolExecutor(_CONNECTIONS) as threads:
             jars = [line.split() for line in JOB_SERVER_JARS.split("\n") if line]
-            list(threads.map(lambda jar: _fetch_jar(maven_path(jar[0]), made, jar[1]), jars))
+            list(threads.map(lambda jar: _fetch_jar(maven_path(jar[0]), new_folder, jar[1]), jars))
             for jar in flink.iterdir():
-                os.link(jar, made / jar.name)
+                os.link(jar, new_folder / jar.name)
     return folder
 
 
 def published_job_server(flink_version: str, beam_version: str, cache: Path | None = None) -> Path:
-    """Fetch the job server that Beam publishes, one jar, and check it against the published digest.
+    """Download the single-jar job server that Beam publishes, and verify its published digest.
 
     Args:
-        flink_version: the first two numbers of the version of Flink.
-        beam_version: the version of Beam on this machine.
-        cache: directory of downloads.
+        flink_version: Flink version, such as "1.19".
+        beam_version: Beam version of this machine.
+        cache: download cache; None for `cache_directory()`.
+
+    Returns:
+        The path of the jar.
 
     Raises:
-        SubmitError: no jar is published for these versions, or it cannot be fetched.
+        SubmitError: no jar is published for these versions, or the download fails.
     """
     path = maven_path(f"org.apache.beam:beam-runners-flink-{flink_version}-job-server:{beam_version}")
     folder = cache or cache_directory()
@@ -190,15 +199,15 @@ def published_job_server(flink_version: str, beam_version: str, cache: Path | No
                 published = answer.read().decode("ascii").split()[0]
         except (urllib.error.URLError, OSError) as error:
             raise SubmitError(
-                f"Beam's job server {path} is not available from {repository()} ({error}); fetch it elsewhere and name "
-                "it with --job_server_jar, or set MAVEN_REPOSITORY_URL to a repository that has it"
+                f"Beam's job server {path} is not available from {repository()} ({error}): set MAVEN_REPOSITORY_URL to "
+                "a repository that has it, or give a local copy with --job_server_jar"
             ) from error
         _fetch_jar(path, folder, published, "sha1")
     return jar
 
 
 def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") -> None:
-    """Download a file into a folder. Raise SubmitError if it has another digest."""
+    """Download a file to a directory. Raise SubmitError where the digest does not match."""
     url = f"{repository()}/{path}"
     target = folder / path.rsplit("/", 1)[-1]
     checksum = hashlib.new(algorithm)
@@ -209,34 +218,36 @@ def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") 
                     checksum.update(block)
                     file.write(block)
         except (urllib.error.URLError, OSError) as error:
-            raise SubmitError(f"{url} cannot be fetched ({error}); set MAVEN_REPOSITORY_URL to a mirror") from error
-        _require(checksum.hexdigest() == digest, f"{url} has {algorithm} {checksum.hexdigest()}, not {digest}")
+            raise SubmitError(f"{url} cannot be downloaded ({error}): set MAVEN_REPOSITORY_URL to a mirror") from error
+        _require(
+            checksum.hexdigest() == digest,
+            f"{url} has {algorithm} {checksum.hexdigest()}, expected {digest}",
+        )
 
 
-def _require(fine: bool, message: str) -> None:
-    if not fine:
-        raise SubmitError(f"{message}; refusing to use it")
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SubmitError(f"{message}; the download was not used")
 
 
 @contextmanager
 def _atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder that is renamed to its final name after the body has filled it."""
+    """Yield a new directory, and rename it to its final name after the body."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
-    made.mkdir()
+    new_folder = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    new_folder.mkdir()
     try:
-        yield made
+        yield new_folder
         try:
-            # A directory, and one that another process made meanwhile is as good: nothing is replaced.
-            made.rename(folder)
+            # Fails where another process was first; its directory has the same content.
+            new_folder.rename(folder)
         except OSError:
-            # Another process was first.
             if not folder.is_dir():
                 raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new_folder, ignore_errors=True)
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
+    return lines[-1] if lines else "no error message"

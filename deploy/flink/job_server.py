@@ -1,4 +1,4 @@
-"""Beam's job server: a Java program here that turns a Beam pipeline into a Flink job and hands it to the cluster."""
+"""Beam's job server: a local Java process that translates a Beam pipeline to a Flink job and submits it."""
 
 import shutil
 import socket
@@ -17,12 +17,12 @@ _SECONDS_TO_END = 10.0
 
 
 def find_java(java: str) -> str:
-    """Return the path of a Java launcher. Raise SubmitError if none is found."""
+    """Return the path of the Java executable. Raise SubmitError where it is not in PATH."""
     path = shutil.which(java)
     if not path:
         raise SubmitError(
-            f"no Java: {java} is not in PATH, and Beam's job server needs it; install Java 17 (on Debian "
-            "openjdk-17-jre-headless), or give --job_endpoint of a job server that runs elsewhere"
+            f"--java {java} is not in PATH, and Beam's job server needs Java: install Java 17 (on Debian: "
+            "openjdk-17-jre-headless), or set --job_endpoint to a running job server"
         )
     return path
 
@@ -38,10 +38,10 @@ def command_line(java: str, jar: Path, master: str, ports: tuple[int, int], arti
     """Return the command that starts a job server.
 
     Args:
-        java: the launcher.
-        jar: the job server, or a folder of its jars.
+        java: Java executable.
+        jar: jar of the job server, or a directory of its jars.
         master: URL of the cluster.
-        ports: for jobs, for artifacts.
+        ports: the port for jobs and the port for artifacts.
         artifacts: directory of staged files.
     """
     program = ["-cp", f"{jar}/*", _MAIN] if jar.is_dir() else ["-jar", str(jar)]
@@ -62,22 +62,22 @@ def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]
     """Run a job server while the body runs.
 
     Args:
-        java: the launcher.
-        jar: the job server, or a folder of its jars.
+        java: Java executable.
+        jar: jar of the job server, or a directory of its jars.
         master: URL of the cluster.
-        folder: directory of staged files and of its log, `job-server.log`.
+        folder: directory of staged files and of the log, `job-server.log`.
 
     Yields:
         host:port for job submissions.
 
     Raises:
-        SubmitError: it does not start.
+        SubmitError: the job server does not start.
     """
     ports = free_port(), free_port()
     log = folder / "job-server.log"
     with log.open("wb") as output:
         command = command_line(java, jar, master, ports, folder / "artifacts")
-        # A group of its own: Ctrl-C is for us, who cancel the job first.
+        # In its own session, so that Ctrl-C reaches only this process, which cancels the job first.
         server = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -86,8 +86,12 @@ def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]
         deadline = time.monotonic() + _SECONDS_TO_START
         while not listens(address):
             if server.poll() is not None or time.monotonic() > deadline:
-                reason = "it has ended" if server.poll() is not None else "it does not answer"
-                raise SubmitError(f"Beam's job server does not start: {reason}; {_most_useful_line(log)}")
+                reason = (
+                    f"exit code {server.poll()}"
+                    if server.poll() is not None
+                    else f"no answer within {_SECONDS_TO_START:g} s"
+                )
+                raise SubmitError(f"Beam's job server did not start ({reason}): {_error_line(log)}")
             time.sleep(0.2)
         yield address
     finally:
@@ -99,8 +103,8 @@ def job_server(java: str, jar: Path, master: str, folder: Path) -> Iterator[str]
             server.wait()
 
 
-def _most_useful_line(log: Path) -> str:
-    """Return the most useful line of the log: the first that names an error, or the last."""
+def _error_line(log: Path) -> str:
+    """Return the first line of the log with an error, or else its first line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if "Exception" in line or "Error" in line]
-    return f"it said: {(telling or lines or ['nothing'])[0][:300]}"
+    error_lines = [line for line in lines if "Exception" in line or "Error" in line]
+    return (error_lines or lines or ["its log is empty"])[0][:300]

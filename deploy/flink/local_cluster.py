@@ -1,8 +1,7 @@
-"""A Flink cluster on this machine, to try things out and for the tests: `python -m deploy.flink.local_cluster up`.
+"""Run a Flink cluster on this machine, for trials and tests: `python -m deploy.flink.local_cluster up`.
 
-One JobManager, TaskManagers of one slot each, and one pool of Python workers that they share, each a process of this
-user. Everything listens on localhost alone. The JVMs are started here rather than by Flink's scripts, so that each can
-be killed and started again by its number.
+The cluster has one JobManager, TaskManagers with one slot each, and one shared Python worker pool. All processes run as
+this user and listen on localhost only. The JVMs do not use Flink's scripts, so that each can be killed and restarted.
 """
 
 import argparse
@@ -29,7 +28,7 @@ _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _SECONDS_TO_START = 180.0
 _SECONDS_TO_END = 15.0
 _STATE = "cluster.json"
-# Flink reaches into these on Java 17, as its own scripts allow it.
+# Packages that Flink accesses by reflection on Java 17; Flink's scripts open the same ones.
 _OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util")),
     *(f"java.base/java.util.concurrent{name}" for name in ("", ".atomic", ".locks")),
@@ -44,7 +43,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %-5p %c %m%n
 """
 _TASK_MANAGER_HEAP_MB = 512
-# Sizes that Flink's scripts would reckon, for data of tens of MB. A shuffle to disk takes 16 MB of network memory.
+# Memory for tens of MB of data; Flink's scripts derive such sizes. A shuffle to disk needs 16 MB of network memory.
 _MEMORY = {
     "taskmanager.memory.framework.heap.size": "128m",
     "taskmanager.memory.task.heap.size": f"{_TASK_MANAGER_HEAP_MB - 128}m",
@@ -80,14 +79,13 @@ def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) ->
         "taskmanager.numberOfTaskSlots": 1,
         "parallelism.default": task_managers,
         **_MEMORY,
-        # Without it a lost TaskManager ends the job. Flink's own default waits 50 s until it takes one for lost.
+        # Without a restart strategy the loss of a TaskManager fails the job. Flink's default heartbeat timeout is 50 s.
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 5,
         "restart-strategy.fixed-delay.delay": "2 s",
         "heartbeat.interval": 2000,
         "heartbeat.timeout": 12000,
-        # Beam's jars are in the class path. Loaded with every job anew, they would end and start the Python workers
-        # between any two stages of it.
+        # Beam's jars are in the class path. Loaded per job, they would restart the Python workers between stages.
         "classloader.resolve-order": "parent-first",
         "io.tmp.dirs": str(folder / "tmp"),
         "web.tmpdir": str(folder / "tmp"),
@@ -99,7 +97,7 @@ class LocalCluster:
     """The processes of a cluster, by name: jobmanager, pool, taskmanager-1, taskmanager-2, ...
 
     Args:
-        folder: their configuration, logs and process ids.
+        folder: directory of the configuration, logs and process ids.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -107,7 +105,7 @@ class LocalCluster:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return ports and process ids; empty where no cluster was started."""
+        """Return ports and process ids; empty where no cluster is running."""
         try:
             return read(self.folder / _STATE, dict[str, Any])
         except FileNotFoundError:
@@ -154,7 +152,7 @@ class LocalCluster:
             pool = [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={pool_port}"]
             self._start("pool", pool)
             self._start("jobmanager", self._jvm(_JOB_MANAGER, "-Xmx512m"))
-            # A TaskManager that looks for the JobManager too early looks again 10 s later.
+            # A TaskManager that does not reach the JobManager retries after 10 s.
             self._await("the JobManager", lambda: listens(self.master))
             for number in range(1, task_managers + 1):
                 self._start(f"taskmanager-{number}", self._task_manager())
@@ -165,7 +163,7 @@ class LocalCluster:
             raise
 
     def down(self) -> None:
-        """End every process."""
+        """Stop all processes."""
         names = list(self.state.get("processes", {}))
         for name in names:
             self._signal(name, signal.SIGTERM)
@@ -178,17 +176,17 @@ class LocalCluster:
             self._save({**self.state, "processes": {}})
 
     def kill_task_manager(self, number: int) -> None:
-        """Kill a TaskManager with SIGKILL; its Python workers detect that themselves."""
+        """Kill a TaskManager with SIGKILL; its Python workers detect the lost connection and end."""
         name = f"taskmanager-{number}"
         if not self._runs(name):
-            raise SubmitError(f"no {name} runs in {self.folder}")
+            raise SubmitError(f"{name} is not running in {self.folder}")
         self._signal(name, signal.SIGKILL)
 
     def start_task_manager(self, number: int) -> None:
-        """Start a TaskManager that was killed, or another one."""
+        """Start a TaskManager that was killed, or an additional one."""
         name = f"taskmanager-{number}"
         if self._runs(name):
-            raise SubmitError(f"{name} runs already in {self.folder}")
+            raise SubmitError(f"{name} is already running in {self.folder}")
         self._start(name, self._task_manager())
 
     def await_slots(self, number: int) -> None:
@@ -200,9 +198,9 @@ class LocalCluster:
 
     def _jvm(self, main: str, *memory: str) -> list[str]:
         state, conf = self.state, self.folder / "conf"
-        opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN]
-        # Little machines compile little: these programs mostly wait for Python.
-        flags = [*opened, *memory, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        open_packages = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN]
+        # Limited JIT compilation saves CPU: these JVMs mostly wait for Python.
+        flags = [*open_packages, *memory, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         logging = f"-Dlog4j.configurationFile={conf}/log4j.properties"
         return [state["java"], *flags, logging, "-cp", f"{state['jars']}/*", main, "--configDir", str(conf)]
 
@@ -226,18 +224,18 @@ class LocalCluster:
         if self._runs(name):
             os.kill(self.state["processes"][name][0], number)
 
-    def _await(self, what: str, there: Any) -> None:
+    def _await(self, what: str, is_ready: Any) -> None:
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
             try:
-                if there():
+                if is_ready():
                     return
             except SubmitError:
                 pass
             dead = [name for name in self.state["processes"] if not self._runs(name)]
             if dead or time.monotonic() > deadline:
-                reason = f"{dead[0]} has ended" if dead else "it takes too long"
-                raise SubmitError(f"waiting for {what}: {reason}; see the logs in {self.folder / 'log'}")
+                reason = f"{dead[0]} has ended" if dead else f"no answer within {_SECONDS_TO_START:g} s"
+                raise SubmitError(f"waiting for {what} failed: {reason}; see the logs in {self.folder / 'log'}")
             time.sleep(0.2)
 
 
@@ -247,26 +245,30 @@ def _start_time(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A child of ours that was killed stays in the table until we ask for it.
+    # A killed child process stays in the process table as a zombie until it is reaped.
     return None if fields[0] == "Z" else fields[19]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("up", "down", "kill-taskmanager", "start-taskmanager"))
-    parser.add_argument("number", type=int, nargs="?", default=1, help="which TaskManager (default: 1)")
-    parser.add_argument("--directory", type=Path, default=cache_directory() / "cluster", help="logs, configuration")
-    parser.add_argument("--taskmanagers", type=int, default=2)
-    parser.add_argument("--rest_port", type=int, default=8081)
-    parser.add_argument("--pool_port", type=int, default=DEFAULT_PORT)
+    parser.add_argument("number", type=int, nargs="?", default=1, help="Number of the TaskManager (default: 1)")
+    parser.add_argument("--directory", type=Path, default=cache_directory() / "cluster", help="Logs, configuration")
+    parser.add_argument("--taskmanagers", type=int, default=2, help="Number of TaskManagers (default: %(default)s)")
+    parser.add_argument(
+        "--rest_port", type=int, default=8081, help="REST port of the JobManager (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--pool_port", type=int, default=DEFAULT_PORT, help="Port of the worker pool (default: %(default)s)"
+    )
     args = parser.parse_args(argv)
     cluster = LocalCluster(args.directory.expanduser())
     try:
         if args.action == "up":
             jars = fetch_job_server()
             cluster.up(args.taskmanagers, args.rest_port, args.pool_port)
-            print(f"Flink runs, dashboard http://{cluster.master}, logs in {cluster.folder / 'log'}. To use it:\n")
+            print(f"Flink is running: dashboard http://{cluster.master}, logs {cluster.folder / 'log'}. To use it:\n")
             print(f"  beambert submit flink --flink_master {cluster.master} --job_server_jar {jars} \\")
             print(f"    --environment_config {cluster.worker_pool} build --input ... --output ...")
         elif args.action == "down":

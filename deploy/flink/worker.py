@@ -1,7 +1,7 @@
-"""One Python worker of a Flink TaskManager, started by `deploy.flink.worker_pool`.
+"""Python worker of a Flink TaskManager, started by `deploy.flink.worker_pool`.
 
-It asks the runner for the pipeline's options, which nothing else would bring here, and becomes one of Beam's workers.
-Nothing is staged: beambert is installed where the pool runs.
+The worker requests the pipeline options from the runner's provisioning service, then runs Beam's SDK harness. Nothing
+is staged: beambert is installed where the pool runs.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def environment(
     """Return the environment variables that configure Beam's `sdk_worker_main`.
 
     Args:
-        worker_id: id of this worker at the runner.
+        worker_id: id that the runner assigned to this worker.
         logging: host:port of the log service.
         control: host:port of the control service.
         info: the runner's description of the job.
@@ -44,9 +44,9 @@ def _descriptor(address: str) -> str:
 
 
 def _end_with_runner(channel: grpc.Channel) -> None:
-    """End this process as soon as the runner is gone, whatever its state.
+    """End this process as soon as the connection to the runner is lost.
 
-    A TaskManager that was killed leaves its worker in the middle of a bundle, which another worker repeats.
+    A killed TaskManager leaves its worker in the middle of a bundle; another worker repeats the bundle.
     """
     connected = False
 
@@ -60,12 +60,12 @@ def _end_with_runner(channel: grpc.Channel) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Work until the runner has no more work."""
+    """Process bundles until the runner ends the worker."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("id", "logging_endpoint", "provision_endpoint", "control_endpoint"):
         parser.add_argument(f"--{name}", required=True)
     args = parser.parse_args(argv)
-    # Without an end of the connection for mere silence, which would look like the runner's.
+    # No idle timeout: an idle connection must not look like a lost runner.
     options = [("grpc.client_idle_timeout_ms", 2**31 - 1)]
     channel = grpc.insecure_channel(args.provision_endpoint, options)
     intercepted = grpc.intercept_channel(channel, WorkerIdInterceptor(args.id))

@@ -1,10 +1,9 @@
-"""The Python workers of a Flink TaskManager: `python -m deploy.flink.worker_pool`, one beside each TaskManager.
+"""Python worker pool of a Flink TaskManager: run `python -m deploy.flink.worker_pool` next to each TaskManager.
 
-Flink's TaskManagers run Java; for Python they ask a pool for workers (Beam's environment_type=EXTERNAL). Beam has a
-pool of its own (`apache_beam.runners.worker.worker_pool_main`), which serves our purpose less well: it starts whatever
-`python` comes first in PATH, never reads what a worker prints, so that one which prints much waits for ever, gives
-workers no pipeline options, and when two TaskManagers share it, stops the worker of one when the other is done, for it
-knows them by their ids alone, and every TaskManager counts from one.
+TaskManagers run Java and request Python workers from a pool (Beam's environment_type=EXTERNAL). This pool replaces
+Beam's `apache_beam.runners.worker.worker_pool_main`, which has four limitations. It starts the first `python` in PATH.
+It never reads the output of a worker, so that a full pipe blocks the worker. It passes no pipeline options. It
+identifies workers by id alone, so that two TaskManagers that share a pool stop each other's workers.
 """
 
 import argparse
@@ -25,10 +24,10 @@ _SECONDS_TO_END = 10.0
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Starts and stops workers, each a process of `deploy.flink.worker`."""
+    """Service that starts and stops workers, each a process of `deploy.flink.worker`."""
 
     def __init__(self) -> None:
-        # By who asked for it too, for ids repeat between TaskManagers; one asks over one connection.
+        # The key includes the peer, since ids repeat between TaskManagers; each has one connection.
         self._workers: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
@@ -43,8 +42,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             f"--control_endpoint={request.control_endpoint.url}",
         ]
         try:
-            # What a worker prints goes where the pool's own messages go; a pipe would have to be read.
-            # Beam reads its id, which it puts on log records, as soon as its modules are imported.
+            # The output goes to the pool's stderr, since a pipe would have to be read.
+            # Beam reads WORKER_ID, which its log records contain, when its modules are imported.
             worker = subprocess.Popen(  # noqa: S603
                 command,
                 env={**os.environ, "WORKER_ID": request.worker_id},
@@ -52,8 +51,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 stdout=sys.stderr,
             )
         except OSError as error:
-            return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
-        print(f"worker {request.worker_id} of {context.peer()} is process {worker.pid}", file=sys.stderr, flush=True)
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"the worker cannot be started: {error}")
+        print(f"worker {request.worker_id} of {context.peer()}: pid {worker.pid}", file=sys.stderr, flush=True)
         with self._lock:
             self._workers[context.peer(), request.worker_id] = worker
         threading.Thread(target=worker.wait, daemon=True).start()
@@ -62,7 +61,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StopWorker(
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """End a worker; it may have ended already, and one whose connection was replaced ends by itself."""
+        """Stop a worker, which may have ended already; a worker whose connection is lost ends by itself."""
         with self._lock:
             worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker:
@@ -70,7 +69,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def stop_all(self) -> None:
-        """End every worker."""
+        """Stop all workers."""
         with self._lock:
             workers, self._workers = list(self._workers.values()), {}
         for worker in workers:
@@ -88,13 +87,13 @@ def _end(worker: "subprocess.Popen[bytes]") -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until SIGTERM or Ctrl-C; the workers end with the pool."""
+    """Serve until SIGTERM or Ctrl-C, then stop all workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="where TaskManagers ask (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="Port of the pool (default: %(default)s)")
     parser.add_argument(
         "--host",
         default="localhost",
-        help="address to listen on (default: %(default)s); whoever reaches it can start workers",
+        help="Address to listen on (default: %(default)s). Anyone who can connect can start workers.",
     )
     args = parser.parse_args(argv)
     pool = WorkerPool()
@@ -103,7 +102,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         server.add_insecure_port(f"{args.host}:{args.port}")
     except RuntimeError:
-        print(f"{args.host}:{args.port} is taken; another worker pool runs, or choose --port", file=sys.stderr)
+        print(
+            f"{args.host}:{args.port} is in use: another worker pool may be running, or choose another --port",
+            file=sys.stderr,
+        )
         return 1
     stopped = threading.Event()
     with handled_signals((signal.SIGTERM, signal.SIGINT), lambda *_: stopped.set()):

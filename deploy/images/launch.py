@@ -1,4 +1,4 @@
-"""What the flex templates' images run: makes the job of the command that the image is for."""
+"""Entry point of the flex template images: launch the job of the image's command."""
 
 import os
 import sys

@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
-# An image for training on TPUs in Kubernetes (deploy/kubernetes/tpu-jobset.yaml): beambert and the packages that
-# `beambert submit tpu` installs. Built from the repository's root; docs/TPU.md has the commands.
+# Image for training on TPUs in Kubernetes (deploy/kubernetes/tpu-jobset.yaml): beambert and the packages that
+# `beambert submit tpu` installs. Build from the repository's root; docs/guides/kubernetes.md has the commands.
 #
-# The base image by exact tag. A registry's digest, which no tag can be moved from, goes in by --build-arg.
+# The base image has an exact tag. Pass an immutable digest of the registry with --build-arg.
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
 
-# A compiler for the tokenizer's kernels, not in the image that is shipped.
+# The compiler of the tokenizer's native code is only in this stage.
 FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir setuptools==80.9.0 wheel==0.45.1
@@ -24,7 +24,7 @@ COPY deploy/tpu/requirements.lock /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock && rm /tmp/requirements.lock
 COPY --from=build /wheels /tmp/wheels
 RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl && rm -r /tmp/wheels && python -c "import tokenizer._native"
-# The same as tpu_worker.py sets.
+# The same values as in tpu_worker.py.
 ENV PJRT_DEVICE=TPU \
     NEXT_PLUGGABLE_DEVICE_USE_C_API=true \
     TF_PLUGGABLE_DEVICE_LIBRARY_PATH=/usr/local/lib/python3.11/site-packages/libtpu/libtpu.so \

@@ -1,4 +1,4 @@
-"""`beambert plan`: a build and a training on paper, with their bill, before either is spent."""
+"""`beambert plan`: estimate the size, time and cost of a build and a pretraining run."""
 
 import argparse
 
@@ -40,159 +40,213 @@ from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
 from trainers.optimization.schedule import plan_stages
 
-DESCRIPTION = """Says what a build and a training would take, before they are spent: documents, pieces, examples,
-shards, worker hours on Dataflow, accelerator hours, money, each with its arithmetic, and where the plan is poor. Give
-the size of the text, or files to look into. Nothing is built."""
-EXAMPLE = "beambert plan --words 3.3e9 --model base --accelerator h100"
-COMMON_FLAGS = ()
+DESCRIPTION = """Estimate size, time and cost of a build and a pretraining run.
 
-# What a well-fed encoder should reach; measured on the CPU alone (docs/TRAINING.md).
+Give one of --corpus_bytes, --words and --input. The estimate covers documents, tokens, examples, shards, Dataflow
+workers, accelerator hours and money, each with its arithmetic. Nothing is built or submitted."""
+
+EXAMPLE = """beambert plan --corpus_bytes 20e9
+beambert plan --words 3.3e9 --model base --schedule 128x0.9,512x0.1 --accelerator v3-8
+beambert plan --input 'texts/*.txt' --max_seq_length 128 --json"""
+
+COMMON_FLAGS = (
+    "--corpus_bytes",
+    "--input",
+    "--max_seq_length",
+    "--model",
+    "--num_train_steps",
+    "--train_batch_size",
+    "--accelerator",
+    "--mfu",
+)
+
+# Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).
 _UTILIZATION = 0.45
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert plan`."""
-    group = parser.add_argument_group("the text: one of the first three")
-    group.add_argument("--corpus_bytes", type=positive_float, metavar="N", help="bytes of text, such as 1e12 for 1 TB")
-    group.add_argument("--words", type=positive_float, metavar="N", help="words of text, such as 3.3e9")
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--corpus_bytes", type=positive_float, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
+    )
+    group.add_argument("--words", type=positive_float, metavar="N", help="Size of the text in words, such as 3.3e9")
     group.add_argument(
         "--input",
         action="extend",
         nargs="+",
         type=ANY_PATH,
         metavar="GLOB",
-        help="files, or quoted patterns, as `beambert build` takes them: some are read and the rest is reckoned up",
+        help="Input files or quoted glob patterns, as for `beambert build`; a sample is read and extrapolated",
     )
     group.add_argument(
         "--document_bytes",
         type=positive_float,
         default=PlanConfig.document_bytes,
         metavar="N",
-        help="mean size of a document where no --input is given; Wikipedia's (about 4000 is usual for web pages)",
+        help="Mean document size in bytes, used without --input (default: %(default)s, English Wikipedia; about 4000 "
+        "is usual for web pages)",
     )
     group.add_argument(
         "--input_format",
         default=PlanConfig.input_format,
         metavar="FORMAT",
-        help="of --input, see beambert build --help",
+        help="Format of --input; `beambert build --help` lists the formats",
     )
     group.add_argument(
-        "--text_field", default=PlanConfig.text_field, metavar="NAME", help="of JSON lines and Parquet in --input"
+        "--text_field",
+        default=PlanConfig.text_field,
+        metavar="NAME",
+        help="Field that contains the text, for JSON lines and Parquet in --input",
     )
-    group.add_argument("--language", default=PlanConfig.language, metavar="CODE", help="of the text in --input")
+    group.add_argument(
+        "--language", default=PlanConfig.language, metavar="CODE", help="Language code of the text in --input"
+    )
 
-    group = parser.add_argument_group("the data, as for beambert build")
+    group = parser.add_argument_group("data")
     group.add_argument(
-        "--vocab_size", type=vocabulary_size, metavar="N", help=f"pieces (default: {DEFAULT_VOCAB_SIZE})"
+        "--vocab_size",
+        type=vocabulary_size,
+        metavar="N",
+        help=f"Vocabulary size, in tokens (default: {DEFAULT_VOCAB_SIZE})",
     )
     group.add_argument(
-        "--vocab_file", type=ANY_PATH, metavar="FILE", help="a vocab.txt: its size, and with --input its very pieces"
+        "--vocab_file",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Existing vocab.txt; sets the vocabulary size and, with --input, tokenizes the sample",
     )
     group.add_argument(
         "--max_seq_length",
         type=sequence_length,
         default=PretrainingDataOptions.max_seq_length,
         metavar="N",
-        help="tokens in an example",
+        help="Sequence length of an example, in tokens",
     )
     group.add_argument(
         "--dupe_factor",
         type=copies,
         default=PretrainingDataOptions.dupe_factor,
         metavar="N",
-        help="copies of the data, each with other masks and pairs",
+        help="Number of copies of the data, each with its own masks and sentence pairs",
     )
     group.add_argument(
         "--objective",
         choices=pretraining_options.OBJECTIVES,
         default=PretrainingDataOptions.objective,
-        help="of the examples",
+        help="Pretraining objective of the examples",
     )
     group.add_argument(
         "--masking",
         choices=pretraining_options.MASKINGS,
         default=PretrainingDataOptions.masking,
-        help="of the examples",
+        help="Masking strategy of the examples",
     )
-    group.add_argument("--pack", action="store_true", help="put several short instances into one row")
+    group.add_argument("--pack", action="store_true", help="Pack several short instances into one sequence")
     group.add_argument(
-        "--format", choices=pretraining_options.FORMATS, default=PretrainingDataOptions.format, help="of the shards"
+        "--format",
+        choices=pretraining_options.FORMATS,
+        default=PretrainingDataOptions.format,
+        help="File format of the shards",
     )
     group.add_argument(
         "--compression",
         choices=pretraining_options.COMPRESSIONS,
         default=PretrainingDataOptions.compression,
-        help="of TFRecord shards",
+        help="Compression of TFRecord shards",
     )
     flag = group.add_argument(
-        "--num_partitions", type=num_partitions, metavar="N", help="of the documents (default: by size)"
+        "--num_partitions",
+        type=num_partitions,
+        metavar="N",
+        help="Number of hash partitions of the documents (default: chosen by input size)",
     )
     accept_old_name(group, flag, "--num_buckets")
     group.add_argument(
-        "--validation_fraction", type=fraction, default=PlanConfig.validation_fraction, metavar="SHARE", help="held out"
+        "--validation_fraction",
+        type=fraction,
+        default=PlanConfig.validation_fraction,
+        metavar="FRACTION",
+        help="Fraction of the documents in the validation split",
     )
 
-    group = parser.add_argument_group("the build on Dataflow")
+    group = parser.add_argument_group("training")
+    group.add_argument("--model", default="base", metavar="NAME", help="Model size (tiny to large) or bert_config.json")
     group.add_argument(
-        "--workers", type=positive_int, metavar="N", help="machines of 4 vCPUs (default: as many as end it in an hour)"
+        "--train_batch_size",
+        type=batch_size,
+        default=256,
+        metavar="N",
+        help="Global training batch size, in sequences",
     )
     group.add_argument(
-        "--cpu_factor",
-        type=positive_float,
-        default=PlanConfig.cpu_factor,
-        metavar="F",
-        help="seconds of a vCPU there for a CPU second on the machine that was measured; the default is a guess",
+        "--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="Number of training steps"
     )
-
-    group = parser.add_argument_group("the training, as for beambert pretrain")
-    group.add_argument("--model", default="base", metavar="NAME", help="tiny to large, or a bert_config.json")
-    group.add_argument("--train_batch_size", type=batch_size, default=256, metavar="N", help="examples an update")
-    group.add_argument("--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="updates")
     group.add_argument(
         "--schedule",
-        metavar="TEXT",
-        help="shares of the updates by length, such as 128x0.9,512x0.1, instead of --max_seq_length",
+        metavar="SCHEDULE",
+        help="Fraction of the steps for each sequence length, such as 128x0.9,512x0.1; replaces --max_seq_length",
     )
+
+    group = parser.add_argument_group("devices")
     group.add_argument(
         "--accelerator",
         default=PlanConfig.accelerator,
         metavar="NAME",
-        help="a slice of TPUs (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8 and larger), or a GPU (h100, a100, l4, t4, v100)",
+        help="TPU slice (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8 and larger) or GPU (h100, a100, l4, t4, v100)",
     )
     group.add_argument(
         "--num_accelerators",
         type=positive_int,
         default=PlanConfig.num_accelerators,
         metavar="N",
-        help="such slices or GPUs",
+        help="Number of TPU slices or GPUs",
     )
     group.add_argument(
         "--mfu",
         type=number(0.0, 1.0, least_too=False, most_too=True),
-        metavar="SHARE",
-        help="share of the accelerator's peak that training reaches, as `beambert pretrain` shows it (default: "
-        f"{_UTILIZATION}, a goal that was not measured on any accelerator)",
+        metavar="FRACTION",
+        help="Model FLOPs utilization, as `beambert pretrain` reports it (default: "
+        f"{_UTILIZATION}, an assumption that was not measured on any accelerator)",
     )
     group.add_argument(
-        "--peak_tflops", type=positive_float, metavar="T", help="peak of one device, 10^12 operations a second"
+        "--peak_tflops",
+        type=positive_float,
+        metavar="TFLOPS",
+        help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
     )
 
-    group = parser.add_argument_group("the bill")
+    group = parser.add_argument_group("cost model")
+    group.add_argument(
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="Number of Dataflow workers with 4 vCPUs each (default: enough to finish in about an hour)",
+    )
+    group.add_argument(
+        "--cpu_factor",
+        type=positive_float,
+        default=PlanConfig.cpu_factor,
+        metavar="FACTOR",
+        help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
+    )
     group.add_argument(
         "--prices",
         type=LOCAL_PATH,
         metavar="FILE",
-        help="a table like deploy/plan/prices.toml, which holds the default prices with dates",
+        help="TOML file of prices (default: deploy/plan/prices.toml, which dates each price)",
     )
-    group.add_argument("--spot", action="store_true", help="accelerators at the price of those that may be taken away")
+    group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
     group.add_argument(
         "--storage_months",
         type=positive_float,
         default=PlanConfig.storage_months,
         metavar="N",
-        help="how long data is kept",
+        help="Storage duration of corpus and shards, in months",
     )
-    group.add_argument("--json", action="store_true", help="print numbers for a program to read")
+
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="Print the estimate as JSON")
 
 
 def configure(args: argparse.Namespace) -> PlanConfig:
@@ -214,7 +268,7 @@ def run(config: PlanConfig) -> int:
 def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     """Return the lines of the plan and its warnings. Raise as `run` does."""
     pretraining = config.training
-    # Other commands may leave these two out.
+    # Both are optional in PretrainConfig; the flags of this command have defaults.
     assert pretraining.model is not None
     assert pretraining.num_train_steps is not None
     prices = load_prices(config.prices)
@@ -225,8 +279,8 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     lengths = [examples.max_seq_length for examples in options]
     if max(lengths) > model.max_position_embeddings:
         raise ConfigError(
-            f"sequences of {max(lengths)} are longer than the {model.max_position_embeddings} positions of --model "
-            f"{pretraining.model}; shorten them, or raise max_position_embeddings in a bert_config.json"
+            f"sequence length {max(lengths)} exceeds the {model.max_position_embeddings} position embeddings of "
+            f"--model {pretraining.model}: use a shorter length, or a bert_config.json with more of them"
         )
     stages = plan_stages(pretraining.num_train_steps, lengths, pretraining.schedule, pretraining.train_batch_size, None)
     text = _text(config, vocab_size)
@@ -242,7 +296,9 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     predictions = [examples.max_predictions_per_seq for examples in options]
     rows = [length.rows for length in data.lengths]
     training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or _UTILIZATION)
-    batch_sizes = [max(stage.batch_size for stage in stages if stage.data == place) for place in range(len(lengths))]
+    batch_sizes = [
+        max(stage.batch_size for stage in stages if stage.data == data_index) for data_index in range(len(lengths))
+    ]
     lines = text_lines(text)
     lines += data_lines(text, data, config.examples.dupe_factor, config.validation_fraction)
     lines += cloud_lines(data, cloud, config.cpu_factor)
@@ -264,6 +320,6 @@ def _text(config: PlanConfig, vocab_size: int) -> Text:
         )
     if config.words:
         text_bytes = config.words * BYTES_A_WORD
-        return estimate_text(text_bytes, config.document_bytes, vocab_size, f"{count(config.words)} words were given")
+        return estimate_text(text_bytes, config.document_bytes, vocab_size, f"from --words {count(config.words)}")
     assert config.corpus_bytes is not None
-    return estimate_text(config.corpus_bytes, config.document_bytes, vocab_size, "was given")
+    return estimate_text(config.corpus_bytes, config.document_bytes, vocab_size, "from --corpus_bytes")

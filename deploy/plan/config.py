@@ -1,4 +1,4 @@
-"""The configuration of `beambert plan`: those of the build and of the training, the machines and the bill."""
+"""The configuration of `beambert plan`: options of the build, of the pretraining run and of the cost model."""
 
 import argparse
 import dataclasses
@@ -13,18 +13,18 @@ from pipelines.instances.options import PretrainingDataOptions
 from trainers.config.pretrain_config import PretrainConfig
 from trainers.optimization.schedule import scheduled_lengths
 
-_MASKED_SHARE = 0.15
+_MASKED_LM_PROB = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanConfig(FlagConfig):
-    """What to estimate; the help of each flag says what it does.
+    """Options of `beambert plan`; the help of each flag describes its field.
 
-    None is an option that was not given and has no fixed default.
+    None stands for an option without a fixed default that was not given.
 
     Attributes:
-        examples: of the build, as `beambert build` would be configured with it.
-        training: of the run, as `beambert pretrain` would be configured with it; it names no directory.
+        examples: options of `beambert build`.
+        training: options of `beambert pretrain`, without directories.
     """
 
     corpus_bytes: float | None = None
@@ -57,16 +57,16 @@ class PlanConfig(FlagConfig):
         """Check the options against each other.
 
         Raises:
-            SubmitError: the text is described in no way or in several, or the vocabulary in two.
+            SubmitError: not exactly one of the three sizes of the text is set, or both vocabulary options are.
         """
         if sum(map(bool, (self.corpus_bytes, self.words, self.input))) != 1:
-            raise SubmitError("give one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
+            raise SubmitError("give exactly one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
         if self.vocab_file is not None and self.vocab_size:
-            raise SubmitError("--vocab_size and --vocab_file exclude each other; the file has a size")
+            raise SubmitError("--vocab_size and --vocab_file are mutually exclusive: drop --vocab_size")
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> "PlanConfig":
-        """Return the configuration that parsed flags name.
+        """Return the configuration of parsed flags.
 
         Raises:
             SubmitError, DatasetError, TrainingError: a value is out of range, or flags contradict each other.
@@ -80,7 +80,7 @@ class PlanConfig(FlagConfig):
         )
 
     def examples_by_length(self) -> list[PretrainingDataOptions]:
-        """Return the options of the examples, once for each length that the training reads.
+        """Return the options of the examples for each sequence length of the schedule.
 
         Raises:
             DatasetError, TrainingError: a length in --schedule is out of range, or the schedule is not valid.
@@ -94,4 +94,4 @@ class PlanConfig(FlagConfig):
 
 
 def _max_predictions(max_seq_length: int) -> int:
-    return math.ceil(_MASKED_SHARE * max_seq_length)
+    return math.ceil(_MASKED_LM_PROB * max_seq_length)

@@ -1,7 +1,7 @@
-"""What building the data takes, on paper: partitions, instances, shards, CPU seconds, shuffle.
+"""Estimate a build: partitions, instances, shards, CPU seconds and shuffle.
 
-Instances are not estimated by a formula: the sampler of the second job runs on a sample of documents. This file imports
-neither Beam nor TensorFlow.
+Instances are not estimated by a formula: the sampler of the pretraining-data job runs on a sample of documents. This
+file imports neither Beam nor TensorFlow.
 """
 
 import math
@@ -17,36 +17,38 @@ from pipelines.instances.packing import pack
 from pipelines.instances.sampling import sample_instances
 from pipelines.runner.memory import peak_memory
 
-# Bytes of a record against the padded one (docs/EXAMPLES.md, Files; 128 positions, 90 % of them filled).
+# Ratio of a record's bytes to those of the padded record, for 128 positions with 10 % padding
+# (docs/benchmarks/data.md).
 _OF_PADDED = {"gzip": 0.296, "parquet": 0.222}
-# Bytes of Parquet for a byte of text.
+# Parquet bytes per byte of text.
 _CORPUS_OF_TEXT = 0.44
-# Bytes of blocks on their way to their partition for a byte of text, by the text in a block (`make bench-scale`).
+# Shuffled bytes per byte of text, by the bytes of text in a block (`make bench-scale`).
 _BLOCKS_OF_TEXT = {4_300: 0.600, 5_200: 0.581, 18_000: 0.480, 190_000: 0.440, 1_800_000: 0.426}
-# Characters that a reader holds before they go out as blocks (`pipelines.corpus.reading`).
+# Text that a reader buffers before it emits blocks (`pipelines.corpus.reading`).
 _FLUSHED_BYTES = 32 << 20
-# CPU seconds for a MB of text (`make bench-scale`, `make bench-data`): reading, cleaning, segmenting, deduplicating,
-# writing and counting words; reading and tokenizing a shard of the corpus; sampling, masking and writing one copy.
+# CPU seconds per MB of text (`make bench-scale`, `make bench-data`). CORPUS: read, clean, segment, deduplicate, write
+# and count words. TOKENIZE: read and tokenize a corpus shard. COPY: sample, mask and write one copy.
 CORPUS_SECONDS = 0.20
 TOKENIZE_SECONDS = 0.025
 COPY_SECONDS = 0.010
-# Of a vocabulary learned from 2 million words, the maximum (docs/VOCABULARY.md); it runs in one process.
+# CPU seconds to learn a vocabulary from 2 million distinct words, the maximum
+# (docs/benchmarks/vocabulary.md); it runs in one process.
 LEARN_SECONDS = 138.0
 _WORDS_LEARNED_FROM = 2_000_000
 
 
 class LengthPlan(NamedTuple):
-    """The shards of one length of rows.
+    """Estimated shards of one sequence length.
 
     Attributes:
-        row_length: positions of a row.
+        row_length: positions in a row.
         predictions: maximum number of masked tokens in a row.
-        instances: of one copy of the training text.
-        rows: the same for rows; fewer with packing.
-        fill: share of the positions that is not padding.
-        examples: rows of all shards, of both splits.
-        files: shards.
-        bytes: of all shards.
+        instances: instances in one copy of the training split.
+        rows: rows in one copy of the training split; fewer than instances with packing.
+        fill: fraction of the positions that are not padding.
+        examples: rows in all shards of both splits.
+        files: number of shards.
+        bytes: bytes of all shards.
     """
 
     row_length: int
@@ -60,18 +62,18 @@ class LengthPlan(NamedTuple):
 
 
 class DataPlan(NamedTuple):
-    """A build.
+    """Estimate of a build.
 
     Attributes:
-        partitions: of the training text.
-        corpus_shards: shards of both splits.
-        largest_partition: expected bytes of text in the largest.
-        partition_memory: bytes of a process that makes it into shards.
-        corpus_bytes: Parquet.
-        lengths: shards, a plan for each length.
-        cpu_seconds: of both jobs, on a core of the machine that was measured.
-        serial_seconds: of these, what one worker does alone while the others wait.
-        shuffle_bytes: written to the shuffle.
+        partitions: partitions of the training split.
+        corpus_shards: corpus shards of both splits.
+        largest_partition: expected bytes of text in the largest partition.
+        partition_memory: memory in bytes of the process that writes the shards of the largest partition.
+        corpus_bytes: bytes of the corpus as Parquet.
+        lengths: estimated shards, one entry per sequence length.
+        cpu_seconds: CPU seconds of both jobs on a core of the benchmark machine.
+        serial_seconds: the part of `cpu_seconds` that runs in one process.
+        shuffle_bytes: bytes written to the shuffle.
         validation_documents: documents in the validation split.
     """
 
@@ -112,7 +114,7 @@ def plan_data(
         text: estimate of the input.
         options: options of the second job, one for each row length.
         vocab_size: number of tokens in the vocabulary.
-        num_partitions: number of partitions; None for the corpus job's own choice.
+        num_partitions: number of partitions; None for the default of the corpus job.
         validation_fraction: fraction of the documents in the validation split.
         learns_vocabulary: whether the vocabulary is learned rather than read from a file.
     """
@@ -171,7 +173,7 @@ def _plan_length(
 
 
 def _record_bytes(options: PretrainingDataOptions, row_length: int, vocab_size: int) -> float:
-    """Return the bytes of an example: exact for padded TFRecord, else by the measured ratio."""
+    """Return the bytes of an example: exact for uncompressed TFRecord, else by the measured ratio."""
     padded = ExampleEncoder(options, row_length, vocab_size).record_bytes
     kind = "parquet" if options.format == "parquet" else options.compression
     return padded * _OF_PADDED.get(kind, 1.0)
@@ -180,9 +182,8 @@ def _record_bytes(options: PretrainingDataOptions, row_length: int, vocab_size: 
 def largest_partition(text: Text, partitions: int, validation_fraction: float = 0.0) -> float:
     """Return the expected bytes of the largest partition.
 
-    A partition is a sum of documents drawn by hash. The estimate is the mean plus the standard deviations by which the
-    largest of N normal numbers exceeds it, at least the largest document of the sample. `make bench-scale` checks it
-    with simulated partitions.
+    A partition is a sum of documents chosen by hash. The estimate is the expected maximum of N normal variables, and at
+    least the largest document of the sample. `make bench-scale` checks it against simulated partitions.
     """
     mean = text.bytes * (1 - validation_fraction) / partitions
     sizes = text.document_bytes.astype(np.float64)
@@ -192,10 +193,7 @@ def largest_partition(text: Text, partitions: int, validation_fraction: float = 
 
 
 def _compressed_ratio(text: Text, shards: int) -> float:
-    """Return the compressed size of a byte of text in the shuffle.
-
-    Documents that are flushed together form one block for each of their shards.
-    """
+    """Return the shuffled bytes per byte of text; documents flushed together form one block per shard."""
     documents = _FLUSHED_BYTES / float(text.document_bytes.mean())
     blocks = shards * -math.expm1(-documents / shards)
     sizes = [math.log(size) for size in _BLOCKS_OF_TEXT]
@@ -203,6 +201,6 @@ def _compressed_ratio(text: Text, shards: int) -> float:
 
 
 def _distinct_words(words: float) -> float:
-    """Return the number of distinct words by Heaps's law."""
+    """Return the number of distinct words by Heaps' law."""
     # Fits two English corpora: 130,935 distinct in 4.8 million words, 293,035 in 16 million.
     return 130_935 * (words / 4.8e6) ** 0.67

@@ -1,4 +1,4 @@
-"""The table of prices, `prices.toml`: what is in it, and what is wrong with one that a user edited.
+"""Load and validate the price table, `prices.toml`.
 
 This file imports neither Beam nor TensorFlow.
 """
@@ -16,14 +16,14 @@ STORAGE = ("gb_month", "thousand_writes")
 
 
 class Price(NamedTuple):
-    """A line of the table.
+    """A price of the table.
 
     Attributes:
-        price: dollars per unit.
-        spot: price of a preemptible unit; None if not offered or unknown.
-        read: the day it was looked up.
-        source: where.
-        verified: whether the seller's own page was at hand.
+        price: US dollars per unit.
+        spot: spot price per unit; None where not offered or unknown.
+        read: date of the look-up.
+        source: source of the price.
+        verified: whether the price was checked against the provider's price page.
     """
 
     price: float
@@ -34,7 +34,7 @@ class Price(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """The table: prices by name of each group; `path` is the file they come from."""
+    """The price table: prices by name for each group; `path` is its file."""
 
     path: str
     currency: str
@@ -45,10 +45,13 @@ class Prices(NamedTuple):
 
 
 def load_prices(path: str | None) -> Prices:
-    """Read the table of prices of beambert, or another.
+    """Load a price table.
+
+    Args:
+        path: a TOML file; None for `prices.toml` of this package.
 
     Raises:
-        SubmitError: no such file, no TOML, or a line that is missing or not understood; the message names it.
+        SubmitError: the file is missing or not valid TOML, or an entry is missing or invalid.
     """
     file = Path(path) if path else DEFAULT_FILE
     try:
@@ -62,23 +65,23 @@ def load_prices(path: str | None) -> Prices:
         table = content.get(group, {})
         for name in required:
             if name not in table:
-                raise SubmitError(f"--prices {file} has no [{group}.{name}]; copy it from {DEFAULT_FILE}")
+                raise SubmitError(f"--prices {file} is missing [{group}.{name}]; copy it from {DEFAULT_FILE}")
         groups[group] = {name: _price(f"{file}: [{group}.{name}]", line) for name, line in table.items()}
     return Prices(str(file), str(content.get("currency", "USD")), str(content.get("region", "")), **groups)
 
 
 def _price(where: str, line: Any) -> Price:
     if not isinstance(line, dict):
-        raise SubmitError(f"--prices {where} is no table; give it price, read and source")
+        raise SubmitError(f"--prices {where} is not a table; write price, read and source below its heading")
     price: Any = line.get("price")
     spot: Any = line.get("spot")
     for name, value in (("price", price), ("spot", spot)):
         optional = name == "spot" and value is None
         if not optional and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            raise SubmitError(f"--prices {where} has {name} = {value!r}; give dollars, such as {name} = 1.20")
+            raise SubmitError(f"--prices {where} has {name} = {value!r}; use US dollars, such as {name} = 1.20")
     read = line.get("read")
     if not isinstance(read, datetime.date):
-        raise SubmitError(f"--prices {where} has read = {read!r}; give the day it was looked up, such as 2026-11-21")
+        raise SubmitError(f"--prices {where} has read = {read!r}; use the date of the look-up, such as 2026-11-21")
     if not line.get("source"):
-        raise SubmitError(f"--prices {where} has no source; say where the price comes from")
+        raise SubmitError(f'--prices {where} has no source; add source = "..."')
     return Price(float(price), spot, read, str(line["source"]), bool(line.get("verified", False)))

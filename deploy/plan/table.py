@@ -1,4 +1,4 @@
-"""A plan as lines: what is told of each part, with its arithmetic, for people and for programs.
+"""Format a cost estimate as text and as JSON: one line for each quantity, with its arithmetic.
 
 This file imports neither Beam nor TensorFlow.
 """
@@ -15,15 +15,26 @@ from deploy.plan.prices import Prices
 from deploy.plan.text_estimate import Text
 from deploy.plan.training import Accelerator, TrainingPlan
 
+# The keys of --json keep their spelling, so that programs can rely on them: "The text" for Input, and so on.
+_JSON_SECTIONS = {"Input": "text", "Data": "data", "Cost": "bill"}
+_JSON_DATAFLOW = "Building it on Dataflow"
+# Names of quantities in the text, where they differ from those in --json.
+_NAMES = {
+    "pieces": "tokens",
+    "updates": "steps",
+    "positions a word": "positions per word",
+    "writing": "write operations",
+}
+
 
 class Line(NamedTuple):
-    """A line of the plan.
+    """A quantity of the estimate.
 
     Attributes:
-        section: its heading.
-        name: what it is, one word or several.
-        value: a number, for --json.
-        shown: the number as people read it.
+        section: heading of its section.
+        name: key of the quantity in --json.
+        value: the number; NaN where it is unknown.
+        shown: the number with its unit, for the text.
         how: the arithmetic, or the source.
     """
 
@@ -35,49 +46,47 @@ class Line(NamedTuple):
 
 
 def text_lines(text: Text) -> list[Line]:
-    """Return the lines about the input."""
-    section, origin = "The text", text.origin
+    """Return the lines of the input."""
+    section, origin = "Input", text.origin
     mean = text.bytes / text.documents
     lines = [
         Line(section, "bytes", text.bytes, size(text.bytes), origin),
-        Line(section, "documents", text.documents, count(text.documents), f"of {size(mean)} on average"),
-        Line(section, "words", text.words, count(text.words), f"{text.bytes / text.words:.2f} bytes each"),
-        Line(section, "pieces", text.tokens, count(text.tokens), f"{text.tokens_per_word:.3f} a word"),
+        Line(section, "documents", text.documents, count(text.documents), f"mean size {size(mean)}"),
+        Line(section, "words", text.words, count(text.words), f"{text.bytes / text.words:.2f} bytes per word"),
+        Line(section, "pieces", text.tokens, count(text.tokens), f"{text.tokens_per_word:.3f} tokens per word"),
     ]
     if text.files:
-        stored = f"{size(text.stored_bytes)}, {text.bytes / text.stored_bytes:.2f} bytes of text for each"
+        stored = f"{size(text.stored_bytes)}, {text.bytes / text.stored_bytes:.2f} bytes of text per stored byte"
         lines.insert(0, Line(section, "files", text.files, f"{text.files:,}", stored))
     return lines
 
 
 def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction: float) -> list[Line]:
-    """Return the lines about partitions, examples and shards."""
-    section = "The data"
+    """Return the lines of partitions, instances and shards."""
+    section = "Data"
     mean = text.bytes / data.partitions
     lines = [
-        Line(section, "partitions", data.partitions, f"{data.partitions:,}", f"of {size(mean)} of text on average"),
+        Line(section, "partitions", data.partitions, f"{data.partitions:,}", f"mean {size(mean)} of text"),
         Line(
             section,
             "largest partition",
             data.largest_partition,
             size(data.largest_partition),
-            f"expected; {size(data.partition_memory)} of memory for the process that makes its shards",
+            f"expected; the process that writes its shards needs {size(data.partition_memory)} of memory",
         ),
-        Line(
-            section, "corpus", data.corpus_bytes, size(data.corpus_bytes), f"of Parquet in {data.corpus_shards:,} files"
-        ),
+        Line(section, "corpus", data.corpus_bytes, size(data.corpus_bytes), f"{data.corpus_shards:,} Parquet files"),
     ]
     for length in data.lengths:
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
         instances = (
-            f"of one copy, {text.tokens * (1 - validation_fraction) / length.instances:,.1f} pieces of text "
-            f"each; positions filled {length.fill:.0%}"
+            f"per copy, {text.tokens * (1 - validation_fraction) / length.instances:,.1f} tokens of text each; "
+            f"{1 - length.fill:.0%} padding"
         )
-        shards = f"{data.partitions:,} partitions x {dupe_factor} copies, and the held-out ones"
+        shards = f"{data.partitions:,} partitions x {dupe_factor} copies, plus validation shards"
         how = f"{count(length.examples)} examples x {length.bytes / length.examples:,.0f} bytes"
         lines += [
             Line(section, f"{name}instances", length.instances, count(length.instances), instances),
-            Line(section, f"{name}rows", length.rows, count(length.rows), "of one copy"),
+            Line(section, f"{name}rows", length.rows, count(length.rows), "per copy"),
             Line(section, f"{name}shards", length.files, f"{length.files:,}", shards),
             Line(section, f"{name}shard bytes", length.bytes, size(length.bytes), how),
         ]
@@ -85,9 +94,9 @@ def data_lines(text: Text, data: DataPlan, dupe_factor: int, validation_fraction
 
 
 def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Line]:
-    """Return the lines about workers, hours and shuffle."""
-    section = "Building it on Dataflow"
-    serial = f", {data.serial_seconds:,.0f} of them the vocabulary's, in one place" if data.serial_seconds else ""
+    """Return the lines of Dataflow workers, hours and shuffle."""
+    section = "Dataflow"
+    serial = f", {data.serial_seconds:,.0f} of them in one process (vocabulary)" if data.serial_seconds else ""
     vcpus = cloud.workers * cloud.vcpus
     return [
         Line(
@@ -95,15 +104,15 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Lin
             "CPU seconds",
             data.cpu_seconds,
             count(data.cpu_seconds),
-            f"on a core of the machine that was measured{serial} (docs/SCALE.md)",
+            f"on a core of the benchmark machine{serial} (docs/benchmarks/scale.md)",
         ),
-        Line(section, "workers", cloud.workers, f"{cloud.workers:,}", f"of {cloud.vcpus} vCPUs and 16 GB"),
+        Line(section, "workers", cloud.workers, f"{cloud.workers:,}", f"{cloud.vcpus} vCPUs and 16 GB each"),
         Line(
             section,
             "hours",
             cloud.hours,
             format_duration(3600 * cloud.hours),
-            f"CPU seconds x {cpu_factor:g} / {min(vcpus, data.corpus_shards):,} vCPUs, and 12 minutes to start",
+            f"CPU seconds x {cpu_factor:g} / {min(vcpus, data.corpus_shards):,} vCPUs, plus 12 min of start-up",
         ),
         Line(
             section,
@@ -117,7 +126,7 @@ def cloud_lines(data: DataPlan, cloud: CloudPlan, cpu_factor: float) -> list[Lin
             "shuffle",
             cloud.shuffle_bytes,
             size(cloud.shuffle_bytes),
-            f"2 x {size(data.shuffle_bytes)}: documents on their way to their partition, written and read",
+            f"2 x {size(data.shuffle_bytes)}: documents grouped by partition, written and read",
         ),
     ]
 
@@ -131,14 +140,14 @@ def training_lines(
     *,
     utilization_is_given: bool,
 ) -> list[Line]:
-    """Return the lines about steps, epochs, operations and hours."""
+    """Return the lines of steps, epochs, operations and hours."""
     section, cost = "Training", training.cost
     lines = [
         Line(section, "updates", cost.updates, count(cost.updates), f"{model}, {count(cost.sequences)} sequences"),
     ]
     for length, sequences, epochs in zip(data.lengths, training.sequences, training.epochs, strict=True):
         name = f"{length.row_length}: " if len(data.lengths) > 1 else ""
-        how = f"{count(sequences)} sequences / {count(length.rows)} rows of one copy"
+        how = f"{count(sequences)} sequences / {count(length.rows)} rows per copy"
         lines.append(Line(section, f"{name}epochs", epochs, f"{epochs:,.1f}", how))
     a_word = cost.positions / text.words
     lines += [
@@ -147,23 +156,23 @@ def training_lines(
             "positions a word",
             a_word,
             f"{a_word:,.1f}",
-            f"{count(cost.positions)} positions / {count(text.words)} words: epochs as the paper counts them",
+            f"{count(cost.positions)} positions / {count(text.words)} words; the paper counts epochs this way",
         ),
         Line(
             section,
             "operations",
             cost.flops,
             f"{cost.flops:.2e}",
-            f"{cost.flops / cost.positions:.2e} for each position, forward and backward (bert_model/size.py)",
+            f"{cost.flops / cost.positions:.2e} per position, forward and backward (bert_model/size.py)",
         ),
         Line(
             section,
             "utilization",
             training.utilization,
             f"{training.utilization:.3g}",
-            "of the accelerator's peak, from --mfu"
+            "fraction of the accelerator's peak, from --mfu"
             if utilization_is_given
-            else "of the accelerator's peak: a goal, not measured; --mfu takes the share that beambert pretrain shows",
+            else "fraction of the accelerator's peak: assumed, not measured; set --mfu as beambert pretrain reports it",
         ),
         Line(
             section,
@@ -171,7 +180,7 @@ def training_lines(
             training.hours,
             format_duration(3600 * training.hours),
             f"on {accelerator.units} {_unit(accelerator)}(s) of {accelerator.name} at {training.utilization:.3g} of "
-            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if utilization_is_given else ', if that goal is reached'}",
+            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if utilization_is_given else ', an assumed utilization'}",
         ),
     ]
     return lines
@@ -187,8 +196,8 @@ def bill_lines(
     *,
     spot: bool,
 ) -> list[Line]:
-    """Return the cost of each item and the sum, which names the items without a price."""
-    section = "The bill"
+    """Return the cost of each item, and the total over all items that have a price."""
+    section = "Cost"
     flow, storage = prices.dataflow, prices.storage
     kept = (data.corpus_bytes + data.shard_bytes) / 1e9
     items = [
@@ -208,7 +217,7 @@ def bill_lines(
     dollars = line and (line.spot if spot else line.price)
     if line is None or dollars is None:
         missing = "spot" if line else "price"
-        how = f"unknown: add {missing} to [accelerator.{accelerator.kind}] in a --prices file; not in the sum"
+        how = f"unknown and not in the total: add {missing} to [accelerator.{accelerator.kind}] in a --prices file"
         lines.append(Line(section, "accelerator", math.nan, "?", how))
     else:
         unit_hours = training.hours * accelerator.units
@@ -218,7 +227,7 @@ def bill_lines(
             f"{unit_hours:,.0f} {_unit(accelerator)} hours x {dollars:g} ({kind}{line.read}{_verified(line.verified)})"
         )
         lines.append(Line(section, "accelerator", unit_hours * dollars, money(unit_hours * dollars), how))
-    how = f"{prices.currency}, {prices.region}; without taxes, discounts and traffic out of the region"
+    how = f"{prices.currency}, {prices.region}; excludes taxes, discounts and network egress"
     return [*lines, Line(section, "total", total, money(total), how)]
 
 
@@ -231,31 +240,45 @@ def _unit(accelerator: Accelerator) -> str:
 
 
 def as_text(lines: Sequence[Line], warnings: Sequence[str]) -> str:
-    """Format the plan as text: sections, one item a line with its arithmetic."""
-    names = max(len(line.name) for line in lines)
+    """Format the estimate as text: sections, one quantity per line with its arithmetic."""
+    labels = [_label(line.name) for line in lines]
+    width = max(map(len, labels))
     shown = max(len(line.shown) for line in lines)
     output: list[str] = []
     section = ""
-    for line in lines:
+    for line, label in zip(lines, labels, strict=True):
         if line.section != section:
             section = line.section
             output.append(f"\n{section}" if output else section)
-        output.append(f"  {line.name:<{names}}  {line.shown:>{shown}}   {line.how}")
+        output.append(f"  {label:<{width}}  {line.shown:>{shown}}   {line.how}")
     if warnings:
         output += ["\nWarnings", *(f"  - {warning}" for warning in warnings)]
     return "\n".join(output)
 
 
+def _json_section(section: str) -> str:
+    """Return the key of a section in --json."""
+    if section == "Dataflow":
+        return _JSON_DATAFLOW
+    return f"The {_JSON_SECTIONS[section]}" if section in _JSON_SECTIONS else section
+
+
+def _label(name: str) -> str:
+    """Return the name of a quantity in the text; a sequence length may precede it, as in "128: rows"."""
+    length, separator, quantity = name.rpartition(": ")
+    return length + separator + _NAMES.get(quantity, quantity)
+
+
 def as_json(lines: Sequence[Line], warnings: Sequence[str]) -> str:
-    """Format the plan as JSON: numbers by section and name (null where unknown), and the warnings."""
+    """Format the estimate as JSON: numbers by section and name (null where unknown), and the warnings."""
     content: dict[str, Any] = {}
     for line in lines:
-        content.setdefault(line.section, {})[line.name] = None if math.isnan(line.value) else line.value
+        content.setdefault(_json_section(line.section), {})[line.name] = None if math.isnan(line.value) else line.value
     return json.dumps({**content, "Warnings": list(warnings)}, indent=2)
 
 
 def count(value: float) -> str:
-    """Format a count to three digits."""
+    """Format a count with three significant digits."""
     for unit, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if value >= unit:
             return f"{value / unit:,.3g} {name}"
@@ -263,7 +286,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Format a number of bytes to three digits."""
+    """Format a number of bytes with three significant digits and a decimal unit."""
     for unit, name in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= unit:
             return f"{float(f'{value / unit:.3g}'):,g} {name}"

@@ -1,6 +1,6 @@
-"""Estimate of a corpus and its properties from a size alone.
+"""Estimate the properties of a corpus from its size alone.
 
-Unspecified values are taken from English Wikipedia (2015, 61 MB, 3,956 articles), as `make bench-scale` measures it.
+All other properties are those of English Wikipedia (2015, 61 MB, 3,956 articles), as `make bench-scale` measures it.
 This module imports neither Beam nor TensorFlow; `text_sample.py` reads files instead.
 """
 
@@ -14,9 +14,9 @@ from pipelines.instances.instances import TokenizedDocuments, from_sentences
 
 BYTES_A_WORD = 6.27
 WIKIPEDIA_DOCUMENT_BYTES = 15_462
-# Tokens per word between blanks, by vocabulary size: learned on five sixths of the articles, measured on
-# the rest. Punctuation counts as tokens of the adjacent word.
-_PIECES_A_WORD = {
+# Tokens per whitespace-separated word, by vocabulary size: learned on five sixths of the articles, measured on the
+# rest. Punctuation counts as tokens of the adjacent word.
+_TOKENS_A_WORD = {
     2_000: 2.312,
     4_000: 1.770,
     8_000: 1.520,
@@ -51,17 +51,17 @@ _SAMPLE_WORDS = 3_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """How much text there is after cleaning, and some documents that stand for all.
+    """The estimated size of the text after cleaning, with a sample of documents that represents it.
 
     Attributes:
-        bytes, words, documents: in UTF-8, between blanks; of all.
-        files, stored_bytes: as they lie on the disk; 0 where there are none to look at.
-        num_partitions: as many as the corpus job chooses by the files' sizes, before it has read them.
-        document_bytes: int64 [D], of the sample.
+        bytes, words, documents: totals: UTF-8 bytes, whitespace-separated words, documents.
+        files, stored_bytes: number and size of the input files; 0 without --input.
+        num_partitions: default of the corpus job, which depends on the input size.
+        document_bytes: int64 [D], bytes of each document of the sample.
         document_sentences: int64 [D], sentences of each document of the sample.
         sentence_tokens: int64 [S], tokens of each sentence of the sample.
-        sample_words: words of the sample.
-        origin: where this comes from, in words.
+        sample_words: number of words in the sample.
+        origin: source of the totals, as shown in the estimate.
     """
 
     bytes: float
@@ -87,36 +87,36 @@ class Text:
         return self.words * self.tokens_per_word
 
     def tokenized(self) -> TokenizedDocuments:
-        """Return the sample as input of the sampler of instances; all token ids are 0, as only lengths matter."""
+        """Return the sample as input of the instance sampler; all token ids are 0, since only lengths matter."""
         starts = np.concatenate([[0], np.cumsum(self.sentence_tokens)]).astype(np.int64)
         return from_sentences(np.zeros(int(starts[-1]), np.int32), starts, self.document_sentences)
 
 
 def tokens_per_word(vocab_size: int) -> float:
     """Return the tokens per word of English text, interpolated over the logarithm of the vocabulary size."""
-    sizes = [math.log(size) for size in _PIECES_A_WORD]
-    return float(np.interp(math.log(vocab_size), sizes, list(_PIECES_A_WORD.values())))
+    sizes = [math.log(size) for size in _TOKENS_A_WORD]
+    return float(np.interp(math.log(vocab_size), sizes, list(_TOKENS_A_WORD.values())))
 
 
 def estimate_text(text_bytes: float, document_bytes: float, vocab_size: int, origin: str) -> Text:
-    """Return an estimate for text like that of Wikipedia.
+    """Return an estimate for text that is distributed like English Wikipedia.
 
     Args:
-        text_bytes: bytes of the whole text.
-        document_bytes: mean size of a document; sizes are distributed as those of articles.
+        text_bytes: bytes of the text.
+        document_bytes: mean bytes of a document; sizes are distributed like those of articles.
         vocab_size: number of tokens in the vocabulary.
-        origin: source of the size.
+        origin: source of the size, as shown in the estimate.
     """
     words = text_bytes / BYTES_A_WORD
-    # One document at least, however large it is said to be.
+    # At least one document, even where the mean size exceeds the text.
     document_bytes = min(document_bytes, text_bytes)
     number = max(2, min(_SAMPLE_DOCUMENTS, int(_SAMPLE_WORDS * BYTES_A_WORD / document_bytes)))
-    # Evenly spaced quantiles in a fixed shuffle: a sample without the accident of a sample.
+    # Evenly spaced quantiles in a fixed order: a sample without sampling error.
     rng = np.random.default_rng(20181011)
     sizes = np.interp(rng.permutation((np.arange(number) + 0.5) / number), _QUANTILES, _DOCUMENT_SIZE)
     sizes *= document_bytes / sizes.mean()
     mean_sentence = float(np.interp((np.arange(1000) + 0.5) / 1000, _QUANTILES, _SENTENCE_WORDS).mean())
-    # Of documents as large as libraries some sentences stand for all.
+    # Bounds the work for very large documents.
     words_shown = np.minimum(sizes / BYTES_A_WORD, _SAMPLE_WORDS)
     sentences = np.maximum(1, np.rint(words_shown / mean_sentence)).astype(np.int64)
     total = int(sentences.sum())

@@ -1,6 +1,6 @@
-"""Looks into the files of `--input`: reads some of each, as the corpus job would, and reckons up the rest.
+"""Sample the files of `--input` as the corpus job reads them, and extrapolate by file size.
 
-Needs the data extra, as reading does.
+Requires the `data` extra.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from pipelines.sources.wikipedia.dump_pages import is_dump
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
-# Files up to this size are read whole, of larger ones this much: the beginning, or of a dump some parts.
+# Smaller files are read completely; of larger files, the first bytes, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
-_PARTS_OF_A_DUMP = 2
-# No more files are opened when so much text has been read.
+_SPLITS_OF_A_DUMP = 2
+# Sampling stops after this many bytes of text.
 _ENOUGH_TEXT = 16_000_000
 _SEED = 20181011
 
@@ -39,13 +39,13 @@ def sample_text(
     """Read a sample, cleaned and segmented as by `beambert corpus` with default flags.
 
     Args:
-        patterns: file patterns, as of --input.
+        patterns: file patterns of --input.
         input_format, text_field, language: flags of the corpus job.
-        vocab_size: number of tokens in the vocabulary, where no file is given.
-        vocab_file: vocabulary to count tokens with; None for the ratio of English text at that size.
+        vocab_size: vocabulary size, used without `vocab_file`.
+        vocab_file: vocabulary that counts tokens; None for the tokens per word of English at `vocab_size`.
 
     Raises:
-        SourceError: no such file, none that can be read, or no document in what was read.
+        SourceError: no file matches or can be read, or the sample contains no document.
     """
     options, inputs = _corpus_job(patterns, input_format, text_field, language)
     tokenizer = None
@@ -58,12 +58,12 @@ def sample_text(
     kinds: dict[tuple[str, str], list[Input]] = {}
     for file in inputs:
         kinds.setdefault((file.origin, Path(file.path).suffix), []).append(file)
-    # Text expands by kind of file, so each kind is reckoned up by itself.
+    # The ratio of text to stored bytes depends on the kind of file, so each kind is extrapolated separately.
     for files in kinds.values():
         kind_sample, of_bytes = _Sample(), 0
         for number in np.random.default_rng(_SEED).permutation(len(files)):
             num_read += 1
-            for documents, stored in _read_parts(files[number], options):
+            for documents, stored in _read_sample(files[number], options):
                 kind_sample.add(documents, options)
                 of_bytes += stored
             if sum(kind_sample.document_bytes) >= _ENOUGH_TEXT / len(kinds):
@@ -71,7 +71,7 @@ def sample_text(
         total += kind_sample.size() * (sum(file.bytes for file in files) / of_bytes)
         sample.extend(kind_sample)
     if not sample.document_bytes:
-        raise SourceError(f"--input {patterns[0]} holds no document in {num_read} file(s) that were looked into")
+        raise SourceError(f"--input {patterns[0]}: no document in the {num_read} file(s) that were sampled")
     words = np.array([len(sentence.split()) for sentence in sample.sentences])
     if tokenizer:
         tokens = np.diff(tokenizer.encode_batch(sample.sentences)[1])
@@ -88,12 +88,12 @@ def sample_text(
         document_sentences=np.array(sample.document_sentences, np.int64),
         sentence_tokens=tokens.astype(np.int64),
         sample_words=int(words.sum()),
-        origin=f"{sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of {len(inputs):,} file(s)",
+        origin=f"from {sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of {len(inputs):,} file(s)",
     )
 
 
 class _Sample:
-    """Documents that were read, cleaned and segmented, equal ones once."""
+    """Sampled documents, cleaned, segmented and without exact duplicates."""
 
     def __init__(self) -> None:
         self.document_bytes: list[int] = []
@@ -126,27 +126,27 @@ class _Sample:
 def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str
 ) -> tuple[CorpusOptions, list[Input]]:
-    """Return the options of `beambert corpus` and the files that it would read."""
+    """Return the options of `beambert corpus` and its input files."""
     if input_format not in FORMATS:
-        raise SourceError(f"--input_format {input_format} is not known; choose from {', '.join(FORMATS)}")
+        raise SourceError(f"unknown --input_format {input_format}; choose from {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
     corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]
-    # An estimate need not end at a bad record.
+    # A bad record does not invalidate an estimate.
     flags += ["--on_bad_record", "skip"]
     args = parser.parse_args([*flags, "--input", *patterns])
     config = corpus_config(args)
     return config.options, config.inputs
 
 
-def _read_parts(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], int]]:
-    """Yield (documents, bytes of the file that they represent): all of a small file, parts of a large one."""
+def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], int]]:
+    """Yield (documents, bytes of the file that they represent): all of a small file, splits of a large one."""
     if file.bytes <= _WHOLE_BYTES:
         yield read_file(file.path, options.read), file.bytes
     elif dump.can_split(file.path) and is_dump(dump.read_head(file.path)):
-        parts = split_file(file.path, file.bytes, options.read)
-        for number in np.random.default_rng(_SEED).permutation(len(parts))[:_PARTS_OF_A_DUMP]:
-            _, start, stop = parts[number]
+        splits = split_file(file.path, file.bytes, options.read)
+        for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]:
+            _, start, stop = splits[number]
             stop = file.bytes if stop is None else stop
             yield read_file(file.path, options.read, start, stop), stop - start
     else:
@@ -154,12 +154,12 @@ def _read_parts(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[
         if len(beginning) > 1:
             yield iter(beginning), _WHOLE_BYTES
         else:
-            # A file that is one document, or that cannot be understood without its end.
+            # The file is a single document, or its format cannot be read without the end of the file.
             yield read_file(file.path, options.read), file.bytes
 
 
 def _first_documents(file: Input, options: CorpusOptions) -> Iterator[Document]:
-    """Yield the documents in the first bytes of a file; the last may be cut off."""
+    """Yield the documents in the first bytes of a file; the last one may be incomplete."""
     with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
         head = stream.read(_WHOLE_BYTES)
     with tempfile.TemporaryDirectory() as folder:
@@ -168,5 +168,5 @@ def _first_documents(file: Input, options: CorpusOptions) -> Iterator[Document]:
         try:
             yield from read_file(str(copy), options.read)
         except SourceError:
-            # Compressed data or a record ends in its middle.
+            # The cut may fall inside compressed data or a record.
             return

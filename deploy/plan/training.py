@@ -13,24 +13,24 @@ from trainers.monitoring.throughput import peak_flops
 from trainers.optimization.schedule import Stage
 from trainers.pretraining.recipes import RunCost, run_cost
 
-# Cores in the name of a slice for each chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
+# Units in the name of a slice per chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
 _CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1}
-# Chips of a host machine of a slice; a v5e or v6e slice of up to 8 chips has one host.
+# Chips per host; a v5e or v6e slice of up to 8 chips has one host.
 _CHIPS_A_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8}
 _SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e)-(\d+)")
-# Devices as TensorFlow counts them: a core of v2 and v3, else a chip.
+# TensorFlow counts a core of v2 and v3 as a device, else a chip.
 _CORES_ARE_DEVICES = ("v2", "v3")
 
 
 class Accelerator(NamedTuple):
-    """What a run trains on.
+    """The accelerator of a run.
 
     Attributes:
-        name: name from the flag, such as "v3-8" or "h100".
-        kind: its line in the table of prices, such as "v3".
+        name: value of the flag, such as "v3-8" or "h100".
+        kind: key in the price table, such as "v3".
         units: number of billed units: TPU chips or GPUs.
-        flops: peak of all of them together, operations a second in bfloat16.
-        hosts: number of host machines; 1 where the user decides it.
+        flops: peak throughput of all units together in bfloat16, in FLOP/s.
+        hosts: number of hosts of a TPU slice; 1 for GPUs, whose hosts the user chooses.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Accelerator(NamedTuple):
 
 
 class TrainingPlan(NamedTuple):
-    """A run.
+    """Estimate of a pretraining run.
 
     Attributes:
-        cost: steps, sequences, positions, operations.
-        sequences: read of each length.
+        cost: steps, sequences, positions and operations.
+        sequences: sequences read of each length.
         epochs: epochs over the rows of each length.
-        hours: of the accelerator, without start-up, evaluation and saving.
-        utilization: share of the peak that was reckoned with (MFU).
+        hours: accelerator hours, without start-up, evaluation and checkpoints.
+        utilization: model FLOPs utilization (MFU) of the estimate.
     """
 
     cost: RunCost
@@ -62,12 +62,12 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
     """Return the accelerator of `--accelerator`.
 
     Args:
-        name: a TPU slice, such as v3-8, or a GPU, such as h100.
+        name: a TPU slice, such as "v3-8", or a GPU, such as "h100".
         number: number of slices or GPUs.
-        peak_tflops: 10^12 operations a second of one device, where it is unknown.
+        peak_tflops: peak throughput of one device in TFLOP/s; None for the known value.
 
     Raises:
-        SubmitError: an unknown accelerator, or an impossible slice.
+        SubmitError: the accelerator is unknown, or the slice does not exist.
     """
     short = name.lower().removeprefix("tpu-")
     match = _SLICE.fullmatch(short)
@@ -75,8 +75,8 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
         kind, size = match.group(1), int(match.group(2))
         if size < _CORES_A_CHIP[kind] or size % _CORES_A_CHIP[kind]:
             raise SubmitError(
-                f"--accelerator {name} has no whole chip: the number counts the cores of {kind}, "
-                f"{_CORES_A_CHIP[kind]} a chip"
+                f"invalid --accelerator {name}: the number counts cores, and a {kind} chip has "
+                f"{_CORES_A_CHIP[kind]}; use a multiple of {_CORES_A_CHIP[kind]}"
             )
         chips = size // _CORES_A_CHIP[kind] * number
         hosts = -(-chips // _CHIPS_A_HOST[kind])
@@ -87,8 +87,8 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
     peak = peak_tflops * 1e12 if peak_tflops else peak_flops(kind, "bfloat16")
     if peak is None:
         raise SubmitError(
-            f"--accelerator {name} is not known; name a slice of TPUs such as v3-8 or v5e-16, a GPU such as h100, "
-            "a100, l4, t4 or v100, or give --peak_tflops of one device"
+            f"unknown --accelerator {name}; use a TPU slice such as v3-8 or v5e-16, a GPU (h100, a100, l4, t4, v100), "
+            "or set --peak_tflops of one device"
         )
     return Accelerator(name, kind, chips, peak * devices, hosts)
 
@@ -106,10 +106,10 @@ def plan_training(
 
     Args:
         config: configuration of the model.
-        stages: stages of the run.
-        row_lengths, predictions: positions and predictions per row of each --data directory.
-        rows: rows in one copy of each directory.
-        accelerator: accelerator of the run.
+        stages: stages of the schedule.
+        row_lengths, predictions: sequence length and maximum number of masked tokens of each data set.
+        rows: rows in one copy of each data set.
+        accelerator: the accelerator.
         utilization: fraction of the accelerator's peak (MFU).
     """
     cost = run_cost(config, stages, row_lengths, predictions)

@@ -1,36 +1,36 @@
-"""Check before anything is requested that gcloud is installed and logged in, and that project and zone can be used."""
+"""Check, before a TPU is requested, that gcloud is installed and logged in and that project and zone are accessible."""
 
 from deploy.tpu.service import LOGGED_OUT, Tpu
 from pipelines.errors import SubmitError
 
-# As gcloud and the service word them.
+# Phrases in errors of gcloud and the service.
 _API_DISABLED = ("SERVICE_DISABLED", "has not been used in project", "it is disabled")
 _NO_ACCESS = ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT", "does not have permission", "not found")
 
 
 def require_access(tpu: Tpu) -> None:
-    """Check access with a question that changes nothing.
+    """Check access with a read-only request.
 
     Args:
-        tpu: has the project and the zone.
+        tpu: the TPU with its project and zone.
 
     Raises:
-        SubmitError: gcloud is missing or not logged in, or the service refuses the project or the zone.
+        SubmitError: gcloud is missing or not logged in, or the service rejects the project or the zone.
     """
     code, reason = tpu.ask("queued-resources", "list", "--limit=1", "--format=json")
     if code == 0:
         return
     sentence = reason.split(". ")[0].rstrip(".")
     if any(words in reason for words in LOGGED_OUT):
-        raise SubmitError(f"gcloud is not logged in ({sentence}); run gcloud auth login")
+        raise SubmitError(f"gcloud is not logged in ({sentence}): run gcloud auth login")
     if any(words in reason for words in _API_DISABLED):
         raise SubmitError(
-            f"the Cloud TPU API is not enabled in --project {tpu.project}; run gcloud services enable "
+            f"the Cloud TPU API is not enabled in --project {tpu.project}: run gcloud services enable "
             f"tpu.googleapis.com --project {tpu.project}"
         )
     if any(words in reason for words in _NO_ACCESS):
         raise SubmitError(
-            f"--project {tpu.project} with --zone {tpu.zone} cannot be used: {sentence}; check both, and the roles of "
-            "the account (docs/TPU.md)"
+            f"--project {tpu.project} with --zone {tpu.zone} is not accessible: {sentence}; check both, and the roles "
+            "of the account (docs/reference/cloud-permissions.md)"
         )
     raise SubmitError(f"the Cloud TPU service cannot be reached: {reason}; nothing was requested")

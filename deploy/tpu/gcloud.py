@@ -1,6 +1,6 @@
-"""`gcloud` as a process: what it prints while it runs, its exit code, and its reason for a failure.
+"""Run `gcloud` as a process: stream its output, return its exit code and its error.
 
-It is started with lists of arguments, never through a shell.
+It is started with a list of arguments, never through a shell.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ from collections.abc import Iterator
 
 from pipelines.errors import SubmitError
 
-# No single call of gcloud takes so long but those that show a log.
+# Time limit of a call that does not stream a log.
 _CALL_SECONDS = 1800.0
 
 
 class Lines:
-    """The lines that a command prints, while it runs.
+    """The output lines of a running command.
 
-    Iterating yields a line, or None whenever there was none for some seconds.
+    Iteration yields a line, or None after `poll_seconds` without a line.
 
     Attributes:
-        code: the command's exit code, once the lines are at an end.
-        errors: what it wrote to standard error.
+        code: exit code of the command, after the last line.
+        errors: standard error of the command.
     """
 
     def __init__(self, command: list[str], poll_seconds: float | None) -> None:
@@ -55,10 +55,10 @@ class Lines:
             yield line
 
     def close(self) -> None:
-        """End the command if it runs."""
+        """End the command if it is running."""
         if self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                # At the end of its output it is about to end by itself.
+                # After the end of its output the command ends on its own.
                 self._process.wait(0.0 if self._threads[0].is_alive() else 10.0)
         end(self._process)
         self._threads[1].join(1)
@@ -77,10 +77,10 @@ class Lines:
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
-    """Start a command in a session of its own.
+    """Start a command in its own session.
 
     Raises:
-        SubmitError: gcloud is not installed, or does not start.
+        SubmitError: gcloud is not installed, or cannot be started.
     """
     try:
         return subprocess.Popen(  # noqa: S603
@@ -90,12 +90,12 @@ def start(command: list[str]) -> subprocess.Popen[str]:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            # Ctrl-C is for this process alone: gcloud continues its current operation.
+            # Ctrl-C must reach this process only: gcloud finishes its current operation.
             start_new_session=True,
         )
     except FileNotFoundError as error:
         raise SubmitError(
-            "gcloud is not installed; install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and run "
+            "gcloud is not installed: install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install) and run "
             "gcloud auth login"
         ) from error
     except OSError as error:
@@ -106,8 +106,8 @@ def call(command: list[str], patience: float = 0.0) -> tuple[int, str, str]:
     """Run a command and return its exit code, output and standard error.
 
     Args:
-        command: its words.
-        patience: seconds that it may continue after an interruption.
+        command: the command and its arguments.
+        patience: seconds that the command may continue after an interruption.
     """
     process = start(command)
     try:
@@ -124,7 +124,7 @@ def call(command: list[str], patience: float = 0.0) -> tuple[int, str, str]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a command and what it has started, which has its session to itself."""
+    """End a command and its child processes, which share its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
@@ -134,8 +134,8 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def reason_of(errors: str) -> str:
-    """Return what gcloud says went wrong, in one line."""
+    """Return gcloud's error as one line."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     first = next((number for number, line in enumerate(lines) if line.startswith("ERROR:")), max(0, len(lines) - 3))
-    text = " ".join(lines[first:]) or "gcloud gave no reason"
+    text = " ".join(lines[first:]) or "no error message from gcloud"
     return re.sub(r"^ERROR: (\([\w.-]+\) )?", "", text)[:600]

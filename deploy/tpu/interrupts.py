@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of the terminal while a TPU is held, which must be deleted in any case."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP while a TPU exists, which must be deleted in every case."""
 
 import contextlib
 import signal
@@ -12,7 +12,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """A signal that asks to end."""
+    """A signal requested the end of the program."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -20,30 +20,30 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """Signals as an exception; not while something is deleted."""
+    """Convert signals to exceptions, except while a TPU is being deleted."""
 
     def __init__(self) -> None:
-        self._holding: str | None = None
+        self._ignored_message: str | None = None
         self._last = -REPEAT_SECONDS
 
     @contextlib.contextmanager
     def as_interrupts(self) -> Iterator[None]:
-        """Raise `Interrupted` in the main thread on a signal, while the body runs. An ignored signal stays ignored."""
+        """Raise `Interrupted` in the main thread on a signal during the body; signals ignored before stay ignored."""
         with handled_signals(_NUMBERS, self._handle):
             yield
 
     @contextlib.contextmanager
-    def held(self, message: str) -> Iterator[None]:
-        """Print a message on a signal and do nothing else, while the body runs."""
-        self._holding = message
+    def ignored(self, message: str) -> Iterator[None]:
+        """Ignore signals during the body except for printing a message."""
+        self._ignored_message = message
         try:
             yield
         finally:
-            self._holding = None
+            self._ignored_message = None
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         before, self._last = self._last, time.monotonic()
-        if self._holding is not None:
-            print(self._holding, flush=True)
+        if self._ignored_message is not None:
+            print(self._ignored_message, flush=True)
         elif self._last - before >= REPEAT_SECONDS:
             raise Interrupted(number)

@@ -1,4 +1,4 @@
-"""The job on the machine of a TPU: its command line, its paths in buckets, and the folder that is copied."""
+"""The job on a TPU VM: its command line, its paths in buckets, and the directory that is copied to the VM."""
 
 import importlib.util
 import json
@@ -19,8 +19,8 @@ from trainers.config.run_config import RunConfig
 if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
 
-# Of each generation: the types that are one host, and the software that its machine begins with. Sources: the pages
-# "TPU v5e", "TPU v6e" and "TPU software versions" of cloud.google.com/tpu/docs, as of 2025-08.
+# Single-host types and runtime version of each generation. Sources: the pages "TPU v5e", "TPU v6e" and "TPU software
+# versions" of cloud.google.com/tpu/docs, as of 2025-08.
 _ONE_HOST = {
     "v2": ("v2-8",),
     "v3": ("v3-8",),
@@ -38,18 +38,18 @@ _RUNTIMES = {
     "v6e": "v2-alpha-tpuv6e",
 }
 _BUCKET = "gs://"
-# They say where a TPU is that another machine uses.
+# Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 _LOCKS = ("installer.lock", "requirements.lock")
 
 
 class Job(NamedTuple):
-    """A training command on another machine.
+    """A training command on a TPU VM.
 
     Attributes:
-        argv: the command and its flags, with paths on that machine.
-        inputs: pairs of a path in a bucket and the local path, relative to the job's folder.
-        output: the same for what the command writes.
+        argv: the command and its flags, with paths on the VM.
+        inputs: pairs of a bucket path and a path on the VM, relative to the job's directory.
+        output: such a pair for --output.
     """
 
     argv: list[str]
@@ -58,19 +58,19 @@ class Job(NamedTuple):
 
 
 def runtime_version(accelerator_type: str) -> str:
-    """Return the software version of a new machine of a type.
+    """Return the runtime version of an accelerator type.
 
     Raises:
-        SubmitError: an unknown type, or one with several hosts.
+        SubmitError: the type is unknown, or has several hosts.
     """
     generation = accelerator_type.rpartition("-")[0]
     if generation not in _ONE_HOST or not re.fullmatch(r"\d+", accelerator_type.rpartition("-")[2]):
         known = ", ".join(name for names in _ONE_HOST.values() for name in names)
-        raise SubmitError(f"--accelerator_type {accelerator_type} is not known here; give one of {known}")
+        raise SubmitError(f"unknown --accelerator_type {accelerator_type}: use one of {known}")
     if accelerator_type not in _ONE_HOST[generation]:
         raise SubmitError(
-            f"--accelerator_type {accelerator_type} has several hosts, which beambert cannot feed: examples are read "
-            f"on the machine that runs the command (docs/TRAINING.md); give {' or '.join(_ONE_HOST[generation])}"
+            f"--accelerator_type {accelerator_type} has several hosts, which is not supported: examples are read on "
+            f"one host (docs/guides/cloud-tpu.md); use {' or '.join(_ONE_HOST[generation])}"
         )
     return _RUNTIMES[generation]
 
@@ -79,67 +79,70 @@ def training_config(command: "Command") -> RunConfig:
     """Return the configuration of a training command.
 
     Raises:
-        SubmitError: a flag makes no sense on the TPU's own machine.
-        TrainingError: flags that contradict each other.
+        SubmitError: a flag has no meaning on a TPU VM.
+        TrainingError: flags contradict each other.
     """
     flags = {word.partition("=")[0] for word in command.argv}
     for flag in _TPU_FLAGS:
         if flag in flags:
-            raise SubmitError(f"{flag} is not needed: the command runs on the TPU's own machine; leave it out")
+            raise SubmitError(f"{flag} does not apply, since the command runs on the TPU VM: omit the flag")
     config = command.configure()
     if isinstance(config, TuneConfig):
         config = config.finetuning
     if isinstance(config, FinetuneConfig) and config.cache_dir:
-        raise SubmitError("--cache_dir would be lost with the machine; leave it out, features are kept in --output")
+        raise SubmitError("--cache_dir would be deleted with the TPU VM: omit the flag; features are saved in --output")
     return config
 
 
 def job_of(command: "Command") -> Job:
-    """Turn a command with paths in buckets into a job of the machine.
+    """Convert a command with paths in buckets to a job on a TPU VM.
 
     Raises:
-        SubmitError: a path is local, or paths overlap, or a flag has no meaning there.
+        SubmitError: a path is local, paths overlap, or a flag has no meaning on a TPU VM.
     """
-    paths = [(flag, _bucket_path(flag, place)) for flag, place in command.path_arguments]
+    paths = [(flag, _bucket_path(flag, path)) for flag, path in command.path_arguments]
     strategy = training_config(command).strategy
-    (output,) = (place for flag, place in paths if flag == "--output")
-    inputs = list(dict.fromkeys(place for flag, place in paths if flag != "--output"))
-    for place in inputs:
-        if _is_within(place, output) or _is_within(output, place):
-            raise SubmitError(f"--output {output} and {place} lie one in the other; give --output a place of its own")
+    (output,) = (path for flag, path in paths if flag == "--output")
+    inputs = list(dict.fromkeys(path for flag, path in paths if flag != "--output"))
+    for path in inputs:
+        if _is_within(path, output) or _is_within(output, path):
+            raise SubmitError(f"--output {output} and {path} overlap: use a separate directory for --output")
     argv = [command.name, *(_rewritten(word) for word in command.argv)]
     if strategy == "auto":
-        # A TPU shows itself only when it is asked for; without, the run would be one on the CPU.
+        # TensorFlow lists a TPU only after it is initialized, so "auto" would choose the CPU.
         argv += ["--strategy", "tpu"]
-    return Job(argv, [(place, _local_path(place)) for place in inputs], (output, _local_path(output)))
+    return Job(argv, [(path, _local_path(path)) for path in inputs], (output, _local_path(output)))
 
 
 def python_of(wheel: Path) -> str:
-    """Return the version of Python that a wheel is for, such as "3.11".
+    """Return the Python version of a wheel, such as "3.11".
 
     Raises:
-        SubmitError: it is not a wheel for Linux on x86-64.
+        SubmitError: the file is not a wheel of beambert for Linux on x86-64.
     """
     match = re.fullmatch(r"beambert-[^-]+-(?:cp3(\d+)|py3)-[^-]+-([\w.]+)\.whl", wheel.name)
     if not match or not (match[2] == "any" or re.search(r"linux\w{0,60}x86_64", match[2])):
         raise SubmitError(
-            f"{wheel} is no wheel of beambert for Linux on x86-64, which TPU machines run; build one there with pip "
-            "wheel --no-deps . and give it as --wheel"
+            f"{wheel} is not a wheel of beambert for Linux on x86-64, the platform of TPU VMs: build one on such a "
+            "machine with pip wheel --no-deps . and give it as --wheel"
         )
     return f"3.{match[1] or 11}"
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this beambert.
+    """Build a wheel from the source of this package.
+
+    Args:
+        folder: output directory.
 
     Raises:
         SubmitError: the source is missing, or the build fails.
     """
     source = Path(__file__).parents[2]
-    remedy = "give --wheel FILE, made in a checkout by pip wheel --no-deps ."
+    remedy = "give --wheel FILE, built in a checkout with pip wheel --no-deps ."
     if not (source / "setup.py").is_file():
-        raise SubmitError(f"beambert is installed here without its source, so no wheel can be built; {remedy}")
-    # Of a copy: what an earlier build left in a checkout would get into the wheel.
+        raise SubmitError(f"a wheel cannot be built, since beambert is installed without its source: {remedy}")
+    # From a copy: the wheel would include files that an earlier build left in the checkout.
     copy = folder / "source"
     copy.mkdir()
     for path in source.iterdir():
@@ -147,25 +150,25 @@ def build_wheel(folder: Path) -> Path:
             shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         elif path.suffix in (".py", ".toml", ".md") or path.name == "LICENSE":
             shutil.copy(path, copy)
-    # Where setuptools is at hand nothing need be downloaded.
+    # With setuptools installed, the build needs no download.
     isolation = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "--wheel-dir", str(folder)]
     result = subprocess.run([*command, str(copy)], capture_output=True, text=True, check=False)  # noqa: S603
     wheels = sorted(folder.glob("beambert-*.whl"))
     if result.returncode or not wheels:
-        last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise SubmitError(f"building the wheel failed ({last}); {remedy}")
+        last = (result.stderr.strip().splitlines() or ["no error message"])[-1]
+        raise SubmitError(f"building the wheel failed ({last}): {remedy}")
     return wheels[0]
 
 
 def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> None:
-    """Write the files that are copied to the machine.
+    """Write the directory that is copied to the TPU VM.
 
     Args:
         folder: a new directory.
-        job: the job of the machine.
-        wheel: the wheel of beambert.
-        sync_seconds: seconds between two uploads of the output to the bucket.
+        job: the job.
+        wheel: wheel of beambert.
+        sync_seconds: interval between uploads of the output to the bucket, in seconds.
     """
     folder.mkdir()
     here = Path(__file__).parent
@@ -176,34 +179,27 @@ def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> N
     (folder / "job.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
-def _bucket_path(flag: str, place: str) -> str:
+def _bucket_path(flag: str, path: str) -> str:
     """Return a path in a bucket without a trailing slash."""
-    if not place.startswith(_BUCKET):
-        name = PurePosixPath(place).name or "data"
-        copy = f"gcloud storage cp --recursive {shlex.quote(place)} gs://BUCKET/"
+    if not path.startswith(_BUCKET):
+        name = PurePosixPath(path).name or "data"
+        copy = f"gcloud storage cp --recursive {shlex.quote(path)} gs://BUCKET/"
         if flag == "--output":
-            raise SubmitError(
-                f"{flag} {place} would be lost with the TPU's machine; give a place as gs://BUCKET/{name}"
-            )
+            raise SubmitError(f"{flag} {path} would be deleted with the TPU VM: use gs://BUCKET/{name}")
         raise SubmitError(
-            f"{flag} {place} is not in a bucket, and the TPU's machine sees nothing else; {copy}, then give "
-            f"gs://BUCKET/{name}"
+            f"{flag} {path} is a local path, which the TPU VM cannot read: run {copy}, then use gs://BUCKET/{name}"
         )
-    parts = place[len(_BUCKET) :].rstrip("/").split("/")
+    parts = path[len(_BUCKET) :].rstrip("/").split("/")
     if len(parts) < 2:
-        raise SubmitError(
-            f"{flag} {place} is a whole bucket; give a place in it, such as {place.rstrip('/')}/{flag[2:]}"
-        )
-    if any(part in ("", ".", "..") for part in parts) or re.search(r"[*?\[\]#\x00-\x1f]", place):
-        raise SubmitError(
-            f"{flag} {place!r} has .., // or a character that gcloud takes for a pattern; rename the place"
-        )
+        raise SubmitError(f"{flag} {path} is a bucket: use a path in it, such as {path.rstrip('/')}/{flag[2:]}")
+    if any(part in ("", ".", "..") for part in parts) or re.search(r"[*?\[\]#\x00-\x1f]", path):
+        raise SubmitError(f"{flag} {path!r} contains .., // or a wildcard character of gcloud: rename the path")
     return _BUCKET + "/".join(parts)
 
 
-def _local_path(place: str) -> str:
-    """Return the path of a bucket path on the machine, relative to the job's folder and the same on every machine."""
-    return "places/" + place[len(_BUCKET) :]
+def _local_path(bucket_path: str) -> str:
+    """Return the path of a bucket path on every TPU VM, relative to the job's directory."""
+    return "places/" + bucket_path[len(_BUCKET) :]
 
 
 def _rewritten(word: str) -> str:

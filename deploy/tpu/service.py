@@ -1,8 +1,7 @@
-"""The Cloud TPU service as `gcloud` reaches it: requests for a machine, their states, files and commands on it.
+"""The Cloud TPU service through `gcloud`: queued resources and their states, files and commands on the TPU VM.
 
-`gcloud` rather than the client library google-cloud-tpu, since the machine is entered by ssh, which only `gcloud` sets
-up, and since it brings its own Python and credentials. What the machine's shell reads are fixed words and numbers
-(`tpu_worker.py`).
+`gcloud` is used rather than the client library google-cloud-tpu because it sets up ssh and has its own Python and
+credentials. The shell of the TPU VM reads only fixed words and numbers (`tpu_worker.py`).
 """
 
 import contextlib
@@ -17,23 +16,23 @@ from typing import Any
 from deploy.tpu.gcloud import Lines, call, reason_of
 from pipelines.errors import SubmitError
 
-# The folder on the machine, in the home directory of whoever enters.
+# Directory on the TPU VM, in the home directory of the ssh user.
 FOLDER = "beambert-job"
-# How long the service may leave a question unanswered.
+# Time limit for a state that cannot be read.
 SILENCE_SECONDS = 3600.0
 _TRIES = 5
-# A request for a machine that is under way is not cut off: it might be granted and nobody know.
+# A running request is not cut off: the TPU might be created without this process noticing.
 _PATIENCE_SECONDS = 120.0
 _DELETE_TRIES = 4
 _WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "STATE_UNSPECIFIED")
-# Of a node whose request is active: taken away, with what was on its disk or without.
+# States of a node that was preempted while its request is active.
 _TAKEN = ("PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "DELETING")
-# As the service words them.
+# Error messages of the service.
 _QUOTA = (
     re.compile(r"Quota limit '(?P<quota>[^']+)' has been exceeded\.? *(?P<limit>Limit: [^.\n\"]*)?"),
     re.compile(r"Quota '(?P<quota>[^']+)' exhausted\.?\s*(?P<limit>Limit [^.\n\"]*)?"),
 )
-# As gcloud words them.
+# Phrases in error messages of gcloud.
 LOGGED_OUT = (
     "do not currently have an active account",
     "refreshing your current auth tokens",
@@ -41,26 +40,26 @@ LOGGED_OUT = (
     "UNAUTHENTICATED",
     "invalid authentication credentials",
 )
-# Responses to a request for a TPU after which certainly none was created.
+# Errors after which certainly no TPU was created.
 _NOTHING_MADE = ("PERMISSION_DENIED", "INVALID_ARGUMENT", *LOGGED_OUT)
 _CAPACITY = ("no more capacity", "Insufficient capacity", "Insufficient reserved capacity")
 
 
 class Preempted(Exception):
-    """The service took the machine away."""
+    """The service preempted the TPU."""
 
 
 class Tpu:
-    """One request for a machine with a TPU, and the machine.
+    """A queued resource and its TPU VM.
 
     Args:
-        project: of the user.
-        zone: such as us-west4-a.
-        name: of the request and of the machine.
-        internal_ip: whether the machine is entered by its address within the network.
+        project: Google Cloud project ID.
+        zone: zone, such as us-west4-a.
+        name: name of the queued resource and of the TPU VM.
+        internal_ip: whether ssh uses the internal IP address of the VM.
 
     Attributes:
-        may_exist: whether the request was made, or may have been, and was not deleted.
+        may_exist: whether the request was or may have been made, and was not deleted.
         created: whether the service has confirmed the request.
     """
 
@@ -70,33 +69,33 @@ class Tpu:
         self._ssh_flags = ["--internal-ip"] if internal_ip else []
 
     def command(self, *words: str) -> list[str]:
-        """Return a `gcloud compute tpus` command on this project and zone."""
+        """Return a `gcloud compute tpus` command for this project and zone."""
         return ["gcloud", "compute", "tpus", *words, f"--project={self.project}", f"--zone={self.zone}", "--quiet"]
 
     @property
     def delete_command(self) -> list[str]:
-        """Return the command that deletes the request and the machine."""
+        """Return the command that deletes the queued resource and the TPU VM."""
         return self.command("queued-resources", "delete", self.name, "--force")
 
     @property
     def describe_command(self) -> list[str]:
-        """Return the command that shows whether the request exists."""
+        """Return the command that describes the queued resource."""
         return self.command("queued-resources", "describe", self.name)
 
     def ask(self, *words: str) -> tuple[int, str]:
-        """Run a `gcloud compute tpus` command that changes nothing.
+        """Run a read-only `gcloud compute tpus` command.
 
         Returns:
-            The exit code, and why it failed in one line.
+            The exit code, and the error as one line.
 
         Raises:
-            SubmitError: gcloud does not start.
+            SubmitError: gcloud cannot be started.
         """
         code, _, errors = call(self.command(*words))
         return code, reason_of(errors)
 
     def create_command(self, accelerator_type: str, runtime_version: str, options: Sequence[str]) -> list[str]:
-        """Return the command that makes the request."""
+        """Return the command that creates the queued resource."""
         return self.command(
             "queued-resources",
             "create",
@@ -110,10 +109,10 @@ class Tpu:
         )
 
     def create(self, command: list[str]) -> None:
-        """Make the request.
+        """Create the queued resource.
 
         Raises:
-            SubmitError: it was rejected.
+            SubmitError: the request was rejected.
         """
         self.may_exist, self.created = True, False
         try:
@@ -130,15 +129,16 @@ class Tpu:
         if "ALREADY_EXISTS" in errors:
             self.may_exist = False
             raise SubmitError(
-                f"a request named {self.name} is there already and was left alone; choose another --name, or delete "
-                f"it: {shlex.join(self.delete_command)}"
+                f"--name {self.name} is in use by another request: choose another name, or delete the request with "
+                f"{shlex.join(self.delete_command)}"
             )
-        raise self._refused("the request for a TPU was refused", errors)
+        raise self._rejection("the request for a TPU was rejected", errors)
 
     def wait(self, timeout_seconds: float, poll_seconds: float) -> Iterator[str]:
-        """Wait until the machine is ready; yield every state on the way once.
+        """Wait until the TPU VM is ready, and yield each new state of the request.
 
         Raises:
+            Preempted: the TPU was preempted before it was ready.
             SubmitError: the request failed, or the time limit has passed.
         """
         end, before = time.monotonic() + timeout_seconds, ""
@@ -147,47 +147,47 @@ class Tpu:
             if state == "ACTIVE":
                 return
             if state not in _WAITING:
-                # A spot machine may be gone before anybody saw it.
-                raise Preempted(f"the TPU was taken away before it was ready ({state})")
+                # A spot TPU may be preempted between two polls.
+                raise Preempted(f"the TPU was preempted before it was ready ({state})")
             if state != before:
                 yield state
                 before = state
             if time.monotonic() >= end:
                 raise SubmitError(
-                    f"no TPU was given within {timeout_seconds / 60:g} minutes (the request is {state}); wait longer "
-                    "with --timeout, or take another --zone or --accelerator_type, or --spot"
+                    f"no TPU was available within --timeout {timeout_seconds / 60:g} minutes (the request is {state}): "
+                    "raise --timeout, or try another --zone or --accelerator_type, or --spot"
                 )
             time.sleep(poll_seconds)
 
     def check(self) -> None:
-        """Return if the machine is ready.
+        """Check that the TPU VM is ready.
 
         Raises:
-            Preempted: the service took it away.
-            SubmitError: it was deleted elsewhere, or the service does not respond.
+            Preempted: the TPU was preempted.
+            SubmitError: the TPU was deleted by another process, or the service does not respond.
         """
         state = self._state()
         if state != "ACTIVE":
-            raise Preempted(f"the TPU was taken away (its request is {state})")
-        node = self._describe("tpu-vm", "the machine")["state"]
+            raise Preempted(f"the TPU was preempted (the request is {state})")
+        node = self._describe("tpu-vm", "the TPU VM")["state"]
         if node in _TAKEN:
-            raise Preempted(f"the TPU was taken away (its machine is {node})")
+            raise Preempted(f"the TPU was preempted (the TPU VM is {node})")
 
     def copy(self, folder: Path) -> None:
-        """Copy a folder to the machine, as `FOLDER` in its home directory.
+        """Copy a directory to the TPU VM, as `FOLDER` in the home directory.
 
         Raises:
-            Preempted, SubmitError: the machine is gone or unreachable.
+            Preempted, SubmitError: the TPU VM does not exist or is unreachable.
         """
         assert folder.name == FOLDER
         words = ["scp", str(folder), f"{self.name}:", "--recurse", *self._ssh_flags]
-        self._retry(lambda: call(self.command("tpu-vm", *words)), "copying files to the machine")
+        self._retry(lambda: call(self.command("tpu-vm", *words)), "copying files to the TPU VM")
 
     def remote(self, what: str) -> None:
-        """Run a step of `tpu_worker.py` on the machine and print its output.
+        """Run a step of `tpu_worker.py` on the TPU VM and print its output.
 
         Raises:
-            Preempted, SubmitError: the machine is gone or unreachable, or the step failed there.
+            Preempted, SubmitError: the TPU VM does not exist or is unreachable, or the step failed.
         """
 
         def attempt() -> tuple[int, str, str]:
@@ -197,16 +197,16 @@ class Tpu:
                         print(line, flush=True)
             return lines.code, "", lines.errors
 
-        self._retry(attempt, f"the step `{what}` on the machine")
+        self._retry(attempt, f"step `{what}` on the TPU VM")
 
     @contextlib.contextmanager
     def connection(self, what: str, poll_seconds: float | None = None) -> Iterator[Lines]:
-        """Start `tpu_worker.py` on the machine, yield its output as it comes, and end the connection."""
+        """Run `tpu_worker.py` on the TPU VM, yield its output lines, and close the connection after the body."""
         ssh = [
             "ssh",
             self.name,
             f"--command=python3 {FOLDER}/tpu_worker.py {what}",
-            # A machine that vanishes says no goodbye.
+            # A preempted VM does not close the connection.
             "--ssh-flag=-oServerAliveInterval=30",
             "--ssh-flag=-oServerAliveCountMax=4",
             *self._ssh_flags,
@@ -218,7 +218,7 @@ class Tpu:
             lines.close()
 
     def delete(self, pause_seconds: float) -> bool:
-        """Delete the request and the machine, with several attempts; return whether they are gone."""
+        """Delete the queued resource and the TPU VM, with retries; return whether they are deleted."""
         for left in reversed(range(_DELETE_TRIES)):
             code, _, errors = call(self.delete_command)
             if code == 0 or "NOT_FOUND" in errors:
@@ -230,13 +230,13 @@ class Tpu:
         return False
 
     def _retry(self, attempt: Any, what: str) -> None:
-        """Try until it succeeds while the machine exists, as a new one may reject connections at first."""
+        """Retry while the TPU VM exists, since a new VM may reject connections at first."""
         for left in reversed(range(_TRIES)):
             code, _, errors = attempt()
             if code == 0:
                 return
             self.check()
-            # ssh itself failed, or scp; else the step did, which would fail again.
+            # Exit codes 1 and 255 are failures of ssh and scp; a failed step would fail again.
             if code not in (1, 255) or not left:
                 raise SubmitError(f"{what} failed with exit code {code}: {reason_of(errors)}")
             time.sleep(min(5.0, 0.2 * 2 ** (_TRIES - left)))
@@ -245,19 +245,19 @@ class Tpu:
         """Return the state of the request.
 
         Raises:
-            SubmitError: it failed, or was deleted, or the service does not respond.
+            SubmitError: the request failed or was deleted, or the service does not respond.
         """
         state = self._describe("queued-resources", "the request")["state"]
         name = state.get("state", "STATE_UNSPECIFIED")
         if name == "FAILED":
             error = state.get("failedData", {}).get("error", {})
-            raise self._refused("the request for a TPU failed", error.get("message", "no reason given"))
+            raise self._rejection("the request for a TPU failed", error.get("message", "no error message"))
         if name == "DELETING" or (name in ("SUSPENDING", "SUSPENDED") and state.get("stateInitiator") == "USER"):
-            raise SubmitError(f"{self.name} is being deleted by somebody else ({name}); nothing is created again")
+            raise SubmitError(f"{self.name} is being deleted by another process ({name}); no new TPU is requested")
         return name
 
     def _describe(self, group: str, what: str) -> dict[str, Any]:
-        """Return the service's description of the request or the machine."""
+        """Return the service's description of the request or the TPU VM."""
         end, pause = time.monotonic() + SILENCE_SECONDS, 1.0
         while True:
             code, answer, errors = call(self.command(group, "describe", self.name, "--format=json"))
@@ -266,27 +266,28 @@ class Tpu:
                 return json.loads(answer)
             if "NOT_FOUND" in errors:
                 if group == "tpu-vm":
-                    raise Preempted("the TPU was taken away (its machine is gone)")
+                    raise Preempted("the TPU was preempted (the TPU VM does not exist)")
                 self.may_exist = self.created = False
-                raise SubmitError(f"{self.name} was deleted by somebody else; nothing is created again")
+                raise SubmitError(f"{self.name} was deleted by another process; no new TPU is requested")
             if time.monotonic() >= end:
                 raise SubmitError(f"the state of {what} {self.name} cannot be read: {reason_of(errors)}")
-            print(f"The state of {what} {self.name} cannot be read, trying on: {reason_of(errors)}", flush=True)
-            # The network of this machine may be down: the work on the TPU continues.
+            print(f"The state of {what} {self.name} cannot be read; retrying: {reason_of(errors)}", flush=True)
+            # The network of this machine may be down, while the run on the TPU continues.
             time.sleep(pause)
             pause = min(60.0, 2 * pause)
 
-    def _refused(self, what: str, errors: str) -> SubmitError:
+    def _rejection(self, what: str, errors: str) -> SubmitError:
+        """Return the error for a rejected or failed request, with a remedy where the reason is known."""
         reason = reason_of(errors)
         for pattern in _QUOTA:
             if match := pattern.search(errors):
                 limit = f", {' '.join(match['limit'].split())}" if match["limit"] else ""
                 listing = shlex.join(self.command("queued-resources", "list")[:-1])
                 return SubmitError(
-                    f"no quota is left ({match['quota']}{limit}); get more at "
+                    f"the quota is exhausted ({match['quota']}{limit}): request more at "
                     f"https://console.cloud.google.com/iam-admin/quotas?project={self.project}, change --zone or "
                     f"--accelerator_type, or delete old requests: {listing}"
                 )
         if any(words in errors for words in _CAPACITY):
-            return SubmitError(f"{what}: {reason}; take another --zone, or try again later")
+            return SubmitError(f"{what}: {reason}; try another --zone, or try again later")
         return SubmitError(f"{what}: {reason}")

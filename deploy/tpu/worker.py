@@ -1,16 +1,16 @@
-"""Runs a training command on the machine of a TPU; `beambert submit tpu` copies this file there and calls it over ssh.
+"""Run a training command on a TPU VM; `beambert submit tpu` copies this file to the VM and runs it over ssh.
 
-    tpu_worker.py install          an environment with the packages of the lock and the wheel
-    tpu_worker.py start            begins the work, apart from the connection; nothing if it has begun
-    tpu_worker.py follow OFFSET    the work's log from a byte on, until the work has ended
-    tpu_worker.py stop             asks the work to save and end
+    tpu_worker.py install          create an environment with the locked packages and the wheel
+    tpu_worker.py start            start the job in the background, unless it has started
+    tpu_worker.py follow OFFSET    print the job's log from a byte offset until the job ends
+    tpu_worker.py stop             stop the job after saving a checkpoint
 
-Each may be called again after a connection was lost. The command's arguments come from job.json beside this file and
-never pass through a shell. It needs Python 3.10 and `gcloud storage`, both of which the machine has, and nothing of
+Each step may be repeated after a lost connection. The command's arguments come from job.json in the same directory and
+never pass through a shell. This file needs Python 3.10 and `gcloud storage`, which a TPU VM has, and does not import
 beambert.
 
-The command knows only the disk of the machine. What it reads is copied there from its place in a bucket; what it writes
-is copied to its place in the bucket while it runs and when it ends, and back when it begins on another machine.
+The command reads and writes local files only. Its inputs are copied from the bucket. Its output is copied to the bucket
+at intervals and at the end, and back to the VM when a run resumes.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import IO, Any
 
 HERE = Path(__file__).resolve().parent
-# Of the copy of this file on the machine.
+# Name of the copy of this file on the TPU VM.
 FILE_NAME = "tpu_worker.py"
 LOG, EXIT_CODE, LOCK, PROCESS = (HERE / name for name in ("log.txt", "exit_code", "work.lock", "work.pid"))
 INSTALLED, ENVIRONMENT, SNAPSHOT = (HERE / name for name in ("installed", "env", "snapshot"))
-# What an example of keras-rs sets for TensorFlow 2.19 on TPUs; 2.20 was not tried.
+# As set by an example of keras-rs for TensorFlow 2.19 on TPUs; not tested with 2.20.
 TPU_VARIABLES = {
     "PJRT_DEVICE": "TPU",
     "NEXT_PLUGGABLE_DEVICE_USE_C_API": "true",
@@ -38,17 +38,17 @@ TPU_VARIABLES = {
     "--tf_mlir_enable_convert_control_to_data_outputs_pass=true "
     "--tf_mlir_enable_merge_control_flow_pass=true",
 }
-# The lock of the command in its output: `pipelines.io.output_directory.LOCK_NAME`.
+# Lock file of the command in its output: `pipelines.io.output_directory.LOCK_NAME`.
 _OUTPUT_LOCK = "build.lock"
 _LAST_UPLOADS = 5
-# `gcloud storage rsync` takes a file for unchanged whose size and second of modification are.
+# `gcloud storage rsync` compares size and modification time in seconds.
 _SAME_SECOND = 3.0
-# The code of work that ended without saying how.
+# Exit code of a job that ended without writing one.
 _DIED = 255
 
 
 def main(argv: list[str]) -> int:
-    """Run the step that the first argument names; return the exit code."""
+    """Run the step named by the first argument and return the exit code."""
     what = argv[0] if argv else ""
     if what == "install":
         return install()
@@ -65,10 +65,10 @@ def main(argv: list[str]) -> int:
 
 
 def install() -> int:
-    """Make the environment unless it exists; return the code of the step that failed, or 0."""
+    """Create the environment unless it exists; return 0, or the exit code of the failed step."""
     job = _job()
     with (HERE / "install.lock").open("w") as lock:
-        # A lost connection may leave an earlier call at work.
+        # A call from before a lost connection may still be running.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if INSTALLED.exists():
             return 0
@@ -76,7 +76,7 @@ def install() -> int:
         hashed = ["--quiet", "--require-hashes"]
         steps = (
             ["python3", "-m", "pip", "install", *hashed, "--upgrade", "--target", "tools", "-r", "installer.lock"],
-            # The system's Python is older than beambert needs; uv brings one and checks it.
+            # The system's Python is too old for beambert; uv downloads and verifies another.
             [uv, "venv", "--quiet", "--clear", "--python", job["python"], str(ENVIRONMENT)],
             [uv, "pip", "install", *hashed, "--python", python, "-r", "requirements.lock"],
             [uv, "pip", "install", "--quiet", "--no-deps", "--python", python, job["wheel"]],
@@ -84,14 +84,14 @@ def install() -> int:
         for step in steps:
             code = subprocess.run(step, cwd=HERE, check=False).returncode  # noqa: S603
             if code:
-                _say(f"Installing failed at: {' '.join(step)}")
+                _print_status(f"Installation failed: {' '.join(step)}")
                 return code
         INSTALLED.touch()
     return 0
 
 
 def start() -> int:
-    """Start the work in a session of its own, which outlasts the connection."""
+    """Start the job in its own session, which survives the connection."""
     if EXIT_CODE.exists() or _is_locked(LOCK):
         return 0
     with LOG.open("ab") as log:
@@ -107,20 +107,20 @@ def start() -> int:
         if EXIT_CODE.exists() or _is_locked(LOCK):
             return 0
         time.sleep(0.1)
-    _say("The work did not begin")
+    _print_status("The job did not start")
     return 1
 
 
 def follow(offset: int) -> int:
-    """Print the log, each line as `<byte after the line>TAB<line>`, and at last `endTAB<exit code>`.
+    """Print the log, each line as `<offset after the line>TAB<line>`, and finally `endTAB<exit code>`.
 
-    With the numbers, the reader skips the lines that it has read before the connection was lost.
+    After a lost connection, the offsets let the reader skip lines that it has already printed.
     """
     pending = b""
     with LOG.open("rb") as log:
         log.seek(offset)
         while True:
-            # Asked before the log is read: what the work wrote before its end is then read too.
+            # Checked before the log is read, so that the last lines of the job are included.
             code = _exit_code()
             pending += log.read()
             *lines, pending = pending.split(b"\n")
@@ -138,7 +138,7 @@ def follow(offset: int) -> int:
 
 
 def stop() -> int:
-    """Send SIGTERM to the work, which passes it on to the command, which saves a checkpoint and ends."""
+    """Send SIGTERM to the job, which forwards it to the command; the command saves a checkpoint and ends."""
     with contextlib.suppress(OSError, ValueError):
         if _is_locked(LOCK):
             os.kill(int(PROCESS.read_text()), signal.SIGTERM)
@@ -146,13 +146,13 @@ def stop() -> int:
 
 
 def work() -> int:
-    """Fetch, train and upload; write the exit code last."""
+    """Download the inputs, run the command and upload the output; write the exit code last."""
     with LOCK.open("a") as lock:
         if not _try_lock(lock) or EXIT_CODE.exists():
             return 0
         PROCESS.write_text(str(os.getpid()))
         code = _train(_job())
-        # By hand: this file imports nothing of ours.
+        # Not `write_atomic`, since this file does not import beambert.
         unfinished = EXIT_CODE.with_name("exit_code.unfinished")
         unfinished.write_text(str(code))
         unfinished.replace(EXIT_CODE)
@@ -163,18 +163,18 @@ def _train(job: dict[str, Any]) -> int:
     child: subprocess.Popen[bytes] | None = None
     signals: list[int] = []
 
-    def pass_on(number: int, _frame: Any) -> None:
+    def forward(number: int, _frame: Any) -> None:
         signals.append(number)
         if child is not None:
             child.terminate()
 
-    # Also what a machine that is about to be preempted does to its processes.
-    signal.signal(signal.SIGTERM, pass_on)
-    output, place = HERE / job["output"][1], job["output"][0]
+    # A VM sends SIGTERM before a preemption too.
+    signal.signal(signal.SIGTERM, forward)
+    output, bucket_path = HERE / job["output"][1], job["output"][0]
     for source, target in job["inputs"]:
         if not _fetch(source, HERE / target):
             return 1
-    if not _fetch_output(place, output):
+    if not _fetch_output(bucket_path, output):
         return 1
     if signals:
         return 128 + signals[0]
@@ -191,13 +191,13 @@ def _train(job: dict[str, Any]) -> int:
             code = child.wait(timeout=job["sync_seconds"])
             break
         except subprocess.TimeoutExpired:
-            upload(output, place)
+            upload(output, bucket_path)
     code = code if code >= 0 else 128 - code
     for seconds in range(_LAST_UPLOADS):
-        if upload(output, place):
+        if upload(output, bucket_path):
             return code
         time.sleep(2**seconds)
-    _say(f"The output on this machine could not be copied to {place}; what was copied before is there")
+    _print_status(f"The last upload of the output to {bucket_path} failed; it contains the previous upload")
     return code or 1
 
 
@@ -209,56 +209,56 @@ def _tpu_variables() -> dict[str, str]:
 def _fetch(source: str, target: Path) -> bool:
     """Copy a file or a directory from a bucket."""
     if target.exists():
-        # An earlier start got no further.
+        # Left over from an interrupted start.
         if target.is_dir():
             shutil.rmtree(target)
         else:
             target.unlink()
     target.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"Copying {source} to the machine")
+    _print_status(f"Copying {source} to the TPU VM")
     return _storage("cp", "--recursive", source, f"{target.parent}/")[0]
 
 
-def _fetch_output(place: str, output: Path) -> bool:
+def _fetch_output(bucket_path: str, output: Path) -> bool:
     """Copy the existing output from the bucket, if there is any."""
-    exists, output_text = _storage("ls", f"{place}/", shown=False)
+    exists, output_text = _storage("ls", f"{bucket_path}/", shown=False)
     if exists:
         output.mkdir(parents=True, exist_ok=True)
-        _say(f"Going on from what lies in {place}")
-        return _storage("rsync", "--recursive", place, str(output))[0]
+        _print_status(f"Resuming from {bucket_path}")
+        return _storage("rsync", "--recursive", bucket_path, str(output))[0]
     if "matched no objects" in output_text:
         return True
-    _say(output_text)
+    _print_status(output_text)
     return False
 
 
-def upload(output: Path, place: str) -> bool:
-    """Make the output in the bucket equal to the local one; return False if that failed.
+def upload(output: Path, bucket_path: str) -> bool:
+    """Synchronize the output to the bucket; return whether it succeeded.
 
-    The machine may vanish at any time. So the index of a checkpoint is uploaded after its data and all files that the
-    run wrote before it; old checkpoints are deleted after the new one is complete.
+    The VM may be preempted at any time. Therefore the index of a checkpoint is uploaded after its data and after all
+    files that the run wrote before it, and old checkpoints are deleted after the new one is complete.
     """
     shutil.rmtree(SNAPSHOT, ignore_errors=True)
     if not output.is_dir():
         return True
     without_indexes, whole = snapshot(output, SNAPSHOT)
     return (
-        _storage("rsync", "--recursive", str(without_indexes), place)[0]
-        and _storage("rsync", "--recursive", str(whole), place)[0]
-        and _storage("rsync", "--recursive", "--delete-unmatched-destination-objects", str(whole), place)[0]
+        _storage("rsync", "--recursive", str(without_indexes), bucket_path)[0]
+        and _storage("rsync", "--recursive", str(whole), bucket_path)[0]
+        and _storage("rsync", "--recursive", "--delete-unmatched-destination-objects", str(whole), bucket_path)[0]
     )
 
 
 def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
-    """Link the output as it is now, while the command continues to write.
+    """Link a consistent snapshot of the output, while the command continues to write.
 
     Returns:
         Two directories in `folder`: one without the indexes of checkpoints, and one with all files.
     """
     without, whole = folder / "without_indexes", folder / "whole"
-    for place in (without, whole):
-        place.mkdir(parents=True)
-    # Checkpoints first, so that the run's files that are copied next are at least as new.
+    for directory in (without, whole):
+        directory.mkdir(parents=True)
+    # Checkpoints first, so that the other files, copied next, are at least as new.
     for index in sorted(output.rglob("model.ckpt-*.index")):
         relative = index.relative_to(output)
         if not _hidden(relative):
@@ -269,11 +269,11 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
             continue
         copy = without / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
-        # Files may go while they are looked at, and may be written on: only a copy stays as it is.
+        # Files may be deleted or appended to during the snapshot, so they are copied.
         with contextlib.suppress(FileNotFoundError):
             shutil.copy2(path, copy)
             if time.time() - copy.stat().st_mtime < _SAME_SECOND:
-                # It may change again within the second and keep its size; a time like no other has it copied again.
+                # It may change again within the second at the same size; a unique time makes rsync copy it again.
                 stamp = time.time_ns() // 1_000_000 % 1_000_000_000
                 os.utime(copy, (stamp, stamp))
             _link(copy, whole / relative)
@@ -281,9 +281,9 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _link_checkpoint(index: Path, index_in_whole: Path, index_in_without: Path) -> None:
-    """Link the files of a checkpoint, which never change; link none if it is being removed.
+    """Link the files of a checkpoint, which never change; link none where it is being removed.
 
-    The index is written last and removed first: while it exists, so do all files that it names.
+    The index is written last and removed first: while it exists, all data files exist.
     """
     linked: list[Path] = []
     with contextlib.suppress(FileNotFoundError):
@@ -291,9 +291,9 @@ def _link_checkpoint(index: Path, index_in_whole: Path, index_in_without: Path) 
         linked.append(index_in_whole)
         for part in index.parent.glob(f"{index.stem}.*"):
             if part.suffix != ".index":
-                for beside in (index_in_whole, index_in_without):
-                    _link(part, beside.with_name(part.name))
-                    linked.append(beside.with_name(part.name))
+                for index_link in (index_in_whole, index_in_without):
+                    _link(part, index_link.with_name(part.name))
+                    linked.append(index_link.with_name(part.name))
         if index.samefile(index_in_whole):
             return
     for path in linked:
@@ -313,31 +313,31 @@ def _hidden(relative: Path) -> bool:
 
 
 def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:
-    """Run `gcloud storage`; return whether it succeeded, and its output, which is logged after a failure."""
+    """Run `gcloud storage`; return whether it succeeded, and its output, which is printed after a failure."""
     result = subprocess.run(  # noqa: S603
         ["gcloud", "storage", *words, "--quiet"],  # noqa: S607
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
-        # The command passes on a signal of its own; an upload under way is to end.
+        # Signals must not interrupt an upload.
         start_new_session=True,
     )
     text = result.stdout.decode("utf-8", "replace").strip()
     if result.returncode and shown:
-        _say(text)
+        _print_status(text)
     return result.returncode == 0, text
 
 
 def _exit_code() -> int | None:
-    """Return the work's exit code; None while it runs."""
+    """Return the job's exit code; None while it runs."""
     for last in (False, True):
         if EXIT_CODE.exists():
             return int(EXIT_CODE.read_text())
         if _is_locked(LOCK):
             return None
         if not last:
-            # It may have ended between the two questions.
+            # The job may have ended between the two checks.
             time.sleep(0.2)
     return _DIED
 
@@ -365,7 +365,7 @@ def _job() -> dict[str, Any]:
     return json.loads((HERE / "job.json").read_text(encoding="utf-8"))
 
 
-def _say(line: str) -> None:
+def _print_status(line: str) -> None:
     print(line, flush=True)
 
 

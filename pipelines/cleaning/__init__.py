@@ -1,4 +1,4 @@
-"""Decide which text of a document is kept: cleaning rules, languages, decontamination, deduplication.
+"""Clean and filter documents: cleaning rules, language identification, decontamination, deduplication.
 
-Plain functions over strings and numpy arrays, without Beam.
+All functions work on strings and numpy arrays and are independent of Beam.
 """

@@ -1,7 +1,7 @@
-"""Find documents that share text with evaluation data: a run of 13 words (Brown et al. 2020, appendix C).
+"""Find documents that share a 13-gram of words with evaluation data (Brown et al. 2020, appendix C).
 
-Words are compared in lower case, letters and digits alone, so that neither punctuation nor tokenization hides a match.
-An evaluation text of fewer than 13 words cannot be found.
+Words are compared in lower case and without punctuation, so that matches do not depend on either. Evaluation texts of
+fewer than 13 words cannot be matched.
 """
 
 import functools
@@ -21,66 +21,67 @@ NGRAM = 13
 
 
 def document_keys(text: str) -> np.ndarray:
-    """Return the keys of all runs of 13 words of a text: uint64 [max(0, W - 12)]."""
+    """Return the hashes of all 13-grams of a text of W words: uint64 [max(0, W - 12)]."""
     return ngram_keys(plain_word_hashes(text), NGRAM)
 
 
 def evaluation_keys(texts: Iterable[str]) -> np.ndarray:
-    """Return the keys of all runs of 13 words of evaluation texts, sorted and unique: uint64 [N]."""
+    """Return the distinct hashes of all 13-grams of evaluation texts, sorted: uint64 [N]."""
     keys = [document_keys(text) for text in texts]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *keys]))
 
 
-class Run(NamedTuple):
-    """A run of 13 words that a document shares with evaluation texts.
+class SharedNgram(NamedTuple):
+    """A 13-gram that a document shares with evaluation texts.
 
     Attributes:
-        words: as they are compared, in lower case without punctuation.
-        place: of the run in the keys of the evaluation texts.
+        words: the words as compared, in lower case without punctuation.
+        key_index: index of its hash in the keys of the evaluation texts.
     """
 
     words: str
-    place: int
+    key_index: int
 
 
-def find_run(sentences: Sequence[str], keys: np.ndarray) -> Run | None:
-    """Return the first run of 13 words of a document, across sentences too, that evaluation texts have.
+def find_shared_ngram(sentences: Sequence[str], keys: np.ndarray) -> SharedNgram | None:
+    """Return the first 13-gram of a document that occurs in evaluation texts; it may span sentences.
 
     Args:
-        sentences: of the document.
-        keys: uint64 [N] of the evaluation texts, as `evaluation_keys` returns them.
+        sentences: the sentences of the document.
+        keys: uint64 [N], sorted hashes of the evaluation texts, from `evaluation_keys`.
     """
     if not len(keys):
         return None
     text = "\n".join(sentences)
-    runs = document_keys(text)
-    places = np.minimum(np.searchsorted(keys, runs), len(keys) - 1)
-    shared = np.flatnonzero(keys[places] == runs)
+    ngrams = document_keys(text)
+    indices = np.minimum(np.searchsorted(keys, ngrams), len(keys) - 1)
+    shared = np.flatnonzero(keys[indices] == ngrams)
     if not len(shared):
         return None
     first = int(shared[0])
-    return Run(" ".join(plain_words(text)[first : first + NGRAM]), int(places[first]))
+    return SharedNgram(" ".join(plain_words(text)[first : first + NGRAM]), int(indices[first]))
 
 
 class EvaluationFiles(NamedTuple):
-    """All runs of 13 words of evaluation files.
+    """The 13-grams of all evaluation files.
 
     Attributes:
         paths: the files.
-        keys: uint64 [N] of the runs, sorted, none twice.
-        files: int32 [N], of each key the first file that has it.
+        keys: uint64 [N], distinct hashes of the 13-grams, sorted.
+        files: int32 [N], index in paths of the first file with each 13-gram.
     """
 
     paths: tuple[str, ...]
     keys: np.ndarray
     files: np.ndarray
 
-    def describe(self, run: Run) -> dict[str, str]:
-        """Return what `rejected/*.jsonl` says of a document with a shared run."""
-        return {"evaluation_file": self.paths[self.files[run.place]], "matching_words": run.words}
+    def describe(self, ngram: SharedNgram) -> dict[str, str]:
+        """Return the fields of `rejected/*.jsonl` for a document with a shared 13-gram."""
+        return {"evaluation_file": self.paths[self.files[ngram.key_index]], "matching_words": ngram.words}
 
 
 def _strings(value: Any) -> Iterator[str]:
+    """Yield all strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -92,13 +93,14 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def read_evaluation_texts(path: str) -> Iterator[str]:
-    """Return the texts of an evaluation file on any Beam filesystem, compressed or not.
+    """Yield the texts of an evaluation file on any Beam filesystem, compressed or not.
 
-    `.json` (SQuAD's and others): every string in it. `.jsonl`: the same of every line. `.tsv` and
-    `.csv`-like tables with tabs (GLUE's): every field. Anything else: every block of lines between empty lines.
+    The suffix selects the format. `.json` (such as SQuAD): every string. `.jsonl`, `.ndjson`: every string of every
+    line. `.tsv`, `.csv` (such as GLUE): every tab-separated field. Other files: every paragraph, separated by blank
+    lines.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 or not the JSON its name says.
+        SourceError: the file is missing, is not UTF-8, or does not contain the JSON that its suffix announces.
     """
     stem = path.lower()
     for suffix in (".gz", ".bz2", ".zst", ".xz"):
@@ -107,15 +109,15 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
         data = stream.read()
     if encoding := wide_encoding(data[:HEAD_BYTES]):
         raise SourceError(
-            f"--decontaminate {path} is {encoding}; "
-            f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt"
+            f"--decontaminate {path} is encoded in {encoding}, not in UTF-8; "
+            f"convert the file: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt"
         )
     try:
         text = data.decode("utf-8-sig")
         if stem.endswith(".json"):
             yield from _strings(json.loads(text))
         elif stem.endswith((".jsonl", ".ndjson")):
-            # Not str.splitlines: JSON may have U+2028 within a string.
+            # str.splitlines would also split at U+2028, which JSON allows inside strings.
             for line in text.split("\n"):
                 if line.strip():
                     yield from _strings(json.loads(line))
@@ -124,26 +126,26 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
         else:
             yield from re.split(r"\n\s*\n", text)
     except (ValueError, RecursionError) as error:
-        # Python's message about an integer of thousands of digits is about Python.
+        # The rest of Python's message about very long integers is advice on Python settings.
         reason = str(error).partition(";")[0]
         raise SourceError(
-            f"--decontaminate {path} cannot be read ({reason}); give SQuAD JSON, JSON lines, TSV or plain text in UTF-8"
+            f"--decontaminate {path} cannot be read ({reason}); give JSON, JSON Lines, TSV or plain text in UTF-8"
         ) from error
 
 
 @functools.cache
 def load_evaluation(paths: tuple[str, ...]) -> EvaluationFiles:
-    """Read evaluation files, once a process.
+    """Read evaluation files; the result is cached in the process.
 
     Raises:
-        SourceError: a file cannot be read, or none holds a run of 13 words.
+        SourceError: a file cannot be read, or no file contains a text of 13 words.
     """
     of_file = [evaluation_keys(read_evaluation_texts(path)) for path in paths]
-    # The first place of each key, in the order of the files.
+    # np.unique returns the first occurrence of each key, in the order of the files.
     keys, first = np.unique(np.concatenate([np.empty(0, np.uint64), *of_file]), return_index=True)
     files = np.repeat(np.arange(len(paths), dtype=np.int32), [len(keys_of_file) for keys_of_file in of_file])[first]
     if not len(keys):
         raise SourceError(
-            f"--decontaminate {' '.join(paths)}: no text of {NGRAM} words or more; give files with longer texts"
+            f"--decontaminate {' '.join(paths)}: no text has {NGRAM} words or more; give files with longer texts"
         )
     return EvaluationFiles(paths, keys, files)

@@ -1,12 +1,12 @@
-"""Near-duplicate documents (MinHash) and repeated paragraphs: plain functions over arrays of hashes.
+"""Find near-duplicate documents (MinHash) and repeated paragraphs, as functions on arrays of hashes.
 
-Near-duplicates are found by MinHash (Broder 1997) and locality-sensitive hashing: runs of five words, 14 bands of 8
-values, so that two documents meet with a probability of one half where they share about 0.7 of their runs. What meets
-is compared by all 112 values before a document is dropped.
+Near-duplicates are found by MinHash (Broder 1997) with locality-sensitive hashing: 5-gram shingles, 14 bands of 8 rows.
+Two documents share a band with probability 0.5 at a Jaccard similarity of about 0.7. Such candidates are compared by
+all 112 values before a document is dropped.
 
-Of near-duplicates the one with the least identity stays, which depends on the texts alone. A document is dropped for a
-similar one with a lesser identity even if that one is dropped for a third: of a chain of similar documents the ends may
-differ, but the least of every cluster always stays.
+Of two near-duplicates, the document with the smaller ID is kept; the ID depends on the text alone. A document is
+dropped even if its near-duplicate is dropped because of a third document. The smallest ID of a cluster is always kept,
+but the two ends of a chain of near-duplicates may differ from each other.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ SHINGLE_WORDS = 5
 BANDS = 14
 BAND_ROWS = 8
 PERMUTATIONS = BANDS * BAND_ROWS
-# Share of equal values from which on documents are near-duplicates.
+# Minimum fraction of equal MinHash values of near-duplicates.
 SIMILARITY = 0.7
-# Shorter paragraphs ("See the table below.") may stand in any number of documents.
+# Shorter paragraphs ("See the table below.") are legitimate in any number of documents.
 MIN_PARAGRAPH_WORDS = 8
-# Of documents with one band in common each is compared with the first of them, and with this many that were unlike it.
+# Maximum documents of a band that the other documents of the band are compared with.
 _LEADERS = 16
 
 _GENERATOR = np.random.Generator(np.random.PCG64(20181011))
@@ -33,7 +33,7 @@ _BAND_WEIGHTS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS), np.uint64) * n
 
 
 def _word_hashes(text: str) -> np.ndarray:
-    """Return word hashes of a text in lower case, without punctuation, an ideograph being a word: uint64 [W]."""
+    """Return the word hashes of a text, lower case and without punctuation; ideographs are words: uint64 [W]."""
     return plain_word_hashes(prepare_chunks([text])[0])
 
 
@@ -41,21 +41,21 @@ def signature(text: str) -> np.ndarray | None:
     """Return the MinHash signature of a text.
 
     Returns:
-        uint32 [PERMUTATIONS]; two texts agree in a share of them that estimates the Jaccard similarity of their runs of
-        five words. None for a text of fewer than five words.
+        uint32 [PERMUTATIONS]; the fraction of equal values of two texts estimates the Jaccard similarity of their
+        5-gram shingles. None for a text of fewer than five words.
     """
     shingles = ngram_keys(_word_hashes(text), SHINGLE_WORDS)
     if not len(shingles):
         return None
-    least = [
+    minima = [
         (shingles * factors + summands).min(axis=-1)  # [rows, shingles] -> [rows]
         for factors, summands in zip(_FACTORS, _SUMMANDS, strict=True)
     ]
-    return (np.concatenate(least) >> np.uint64(32)).astype(np.uint32)
+    return (np.concatenate(minima) >> np.uint64(32)).astype(np.uint32)
 
 
 def band_keys(signatures: np.ndarray) -> np.ndarray:
-    """Return a key for each band of each signature; documents with a key in common may be near-duplicates.
+    """Return a hash of each band of each signature; documents with a common band are candidates.
 
     Args:
         signatures: uint32 [D, PERMUTATIONS].
@@ -68,21 +68,21 @@ def band_keys(signatures: np.ndarray) -> np.ndarray:
 
 
 def sketch(signatures: np.ndarray) -> np.ndarray:
-    """Return the lowest byte of each value (Li and Koenig 2010): uint8, of the shape of signatures."""
+    """Return the lowest byte of each MinHash value (Li and Koenig 2010): uint8, in the shape of signatures."""
     return (signatures & np.uint32(0xFF)).astype(np.uint8)
 
 
 def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which documents are dropped for which others, judged by the bands they share.
+    """Return the documents to drop, each with the near-duplicate that is kept instead.
 
     Args:
-        keys: uint64 [N], of one document up to BANDS keys.
-        ids: uint64 [N, 2], the identity of the document that each key is of.
-        sketches: uint8 [N, PERMUTATIONS], as `sketch` makes them.
+        keys: uint64 [N], band keys from `band_keys`, up to BANDS per document.
+        ids: uint64 [N, 2], document ID of each key.
+        sketches: uint8 [N, PERMUTATIONS], sketch of the document of each key, from `sketch`.
 
     Returns:
-        (dropped, kept): int64 [M] each, places in the arguments; the identity of a kept one is less than that of the
-        dropped one. A document may be dropped several times.
+        (dropped, kept): int64 [M] each, indices into the arguments. The ID of a kept document is smaller than that of
+        the dropped one. A document may occur several times in `dropped`.
     """
     order = np.lexsort((ids[:, 1], ids[:, 0], keys))
     starts = _run_starts(keys[order])
@@ -96,24 +96,24 @@ def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> 
             leader, members = members[0], members[1:]
             members = members[(ids[members] != ids[leader]).any(axis=-1)]
             agreeing = (sketches[members] == sketches[leader]).mean(axis=-1)
-            # One in 256 bytes agrees by chance.
-            alike = (agreeing - 1 / 256) / (1 - 1 / 256) >= SIMILARITY
-            dropped.append(members[alike])
-            kept.append(np.full(int(alike.sum()), leader, np.int64))
-            members = members[~alike]
+            # One byte in 256 is equal by chance.
+            is_duplicate = (agreeing - 1 / 256) / (1 - 1 / 256) >= SIMILARITY
+            dropped.append(members[is_duplicate])
+            kept.append(np.full(int(is_duplicate.sum()), leader, np.int64))
+            members = members[~is_duplicate]
     empty = np.empty(0, np.int64)
     return np.concatenate([empty, *dropped]), np.concatenate([empty, *kept])
 
 
 def _run_starts(ordered: np.ndarray) -> np.ndarray:
-    """Return where runs of equal neighbors begin."""
+    """Return the start indices of runs of equal values."""
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return np.flatnonzero(first)
 
 
 def paragraph_key(paragraph: str) -> int | None:
-    """Return a 64-bit key of a paragraph's words, ignoring case and punctuation; None if it is too short."""
+    """Return a 64-bit hash of a paragraph's words, ignoring case and punctuation, or None if it is too short."""
     hashes = _word_hashes(paragraph)
     if len(hashes) < MIN_PARAGRAPH_WORDS:
         return None
@@ -121,11 +121,11 @@ def paragraph_key(paragraph: str) -> int | None:
 
 
 def repeated_paragraphs(keys: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return the paragraphs that another document of lesser identity contains too; that document keeps them.
+    """Return which paragraphs also occur in a document with a smaller ID; that document keeps the paragraph.
 
     Args:
-        keys: uint64 [N], as `paragraph_key` makes them.
-        ids: uint64 [N, 2], the identity of the document that each is of.
+        keys: uint64 [N], hashes from `paragraph_key`.
+        ids: uint64 [N, 2], document ID of each paragraph.
 
     Returns:
         bool [N].

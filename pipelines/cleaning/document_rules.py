@@ -1,4 +1,4 @@
-"""Document rules: the reason why a document is left out of the corpus, and the ratios that decide it."""
+"""Document rules: the quality filters that reject whole documents, and the ratios they use."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,14 +16,14 @@ from pipelines.cleaning.rules import (
     CleaningOptions,
 )
 
-# Of fewer words, a share says nothing: "Wait ..." is half symbols.
-_LEAST_WORDS = 20
+# Ratios of shorter texts are meaningless: "Wait ..." is half symbols.
+_MIN_WORDS = 20
 
 
 def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str | None:
-    """Return the rule that leaves a document out of the corpus, or None.
+    """Return the rule that rejects a document, or None.
 
-    `DUPLICATE` is found later, where equal texts meet; `LANGUAGE` and `CONTAMINATED` have files of their own.
+    The rules `DUPLICATE`, `LANGUAGE` and `CONTAMINATED` are applied elsewhere.
     """
     if not sentences:
         return NO_TEXT
@@ -33,9 +33,9 @@ def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str 
     words = len(spans[0])
     tests: tuple[tuple[str, Callable[[], bool]], ...] = (
         (TOO_SHORT, lambda: _is_too_short(sentences, words, text, options)),
-        (SYMBOLS, lambda: words >= _LEAST_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
-        (DIGITS, lambda: words >= _LEAST_WORDS and digit_ratio(data) > options.max_digit_ratio),
-        (NON_LETTERS, lambda: words >= _LEAST_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
+        (SYMBOLS, lambda: words >= _MIN_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
+        (DIGITS, lambda: words >= _MIN_WORDS and digit_ratio(data) > options.max_digit_ratio),
+        (NON_LETTERS, lambda: words >= _MIN_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
         (REPEATED_LINES, lambda: repeated_line_ratio(sentences) > options.max_repeated_lines),
         (REPEATED_NGRAMS, lambda: repeated_ngram_ratio(data, spans) > options.max_repeated_ngrams),
     )
@@ -47,7 +47,7 @@ def _is_too_short(sentences: Sequence[str], words: int, text: str, options: Clea
 
 
 def symbol_ratio(text: str) -> float:
-    """Return hashes and ellipses (three dots or one character) per word."""
+    """Return the number of hash signs and ellipses (three dots or one character) per word."""
     symbols = text.count("#") + text.count("...") + text.count("…")
     return symbols / len(text.split()) if symbols else 0.0
 
@@ -59,38 +59,43 @@ _NO_LETTERS = bytes(byte for byte in range(33, 256) if byte not in _LETTERS)
 
 
 def digit_ratio(data: bytes) -> float:
-    """Return the share of ASCII digits among the bytes of a UTF-8 text other than whitespace."""
+    """Return the fraction of ASCII digits among the bytes of a UTF-8 text, whitespace excluded."""
     data = data.translate(None, _BLANKS)
     return 1 - len(data.translate(None, _DIGITS)) / len(data) if data else 0.0
 
 
 def non_letter_ratio(data: bytes, words: int) -> float:
-    """Return the share of a text's N words without a letter; characters beyond ASCII count as letters."""
+    """Return the fraction of words without a letter; non-ASCII characters count as letters.
+
+    Args:
+        data: a text in UTF-8.
+        words: number of its words.
+    """
     return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
 
 
 def repeated_line_ratio(sentences: Sequence[str]) -> float:
-    """Return the share of the characters that are in repetitions of earlier sentences of the document.
+    """Return the fraction of characters in sentences that repeat an earlier sentence of the document.
 
-    Of the characters, not of the sentences, as in a play every speaker's name is a sentence that comes again.
+    Characters are counted instead of sentences: in a play, every speaker's name is a repeated sentence.
     """
     total = sum(map(len, sentences))
     return 1 - sum(map(len, set(sentences))) / total if total else 0.0
 
 
 _NGRAM = 10
-_LEAST_WORDS_OF_NGRAMS = 100
+_MIN_WORDS_FOR_NGRAMS = 100
 
 
 def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the share of word bytes in runs of ten words that occur more than once; 0 below 100 words.
+    """Return the fraction of word bytes in 10-grams that occur more than once; 0 for fewer than 100 words.
 
     Args:
         data: a text in UTF-8.
-        spans: its words, as `word_spans` returns them.
+        spans: starts and lengths of its words, from `word_spans`.
     """
     starts, lengths = spans
-    if len(starts) < _LEAST_WORDS_OF_NGRAMS:
+    if len(starts) < _MIN_WORDS_FOR_NGRAMS:
         return 0.0
     keys = ngram_keys(word_hashes(data, starts, lengths), _NGRAM)
     ordered = np.sort(keys)

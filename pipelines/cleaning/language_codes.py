@@ -1,4 +1,4 @@
-"""Language codes accepted by `--language`, and the error for an unknown one."""
+"""Validate the language codes of `--language`."""
 
 import difflib
 import re
@@ -31,7 +31,7 @@ _NAMES = (
 )
 # ISO 639-1: two-letter code -> English name.
 LANGUAGE_NAMES = dict(pair.split("=") for pair in _NAMES.split("|"))
-# Codes of sentencex's related languages and of py3langid that no Wikipedia has; languages of India; undetermined, many.
+# Codes of sentencex and py3langid without a Wikipedia edition, languages of India, and special codes (und, mul, zxx).
 _OTHERS = """
     aae abs acm aeb aln apc arn arq bcc bci bdr bew bgn bho bqi brx btm cmn cpx doi dtp dua egl fil fit frc fuv gcf gld
     grc gsw gug hbo hke hrx hsn iba jut kea kge khw kik kiu kjh kjp kmr knc kok krl ksw kum liv ljp lki lua lus luz lzz
@@ -43,26 +43,31 @@ _SUBTAGS = re.compile(r"[A-Za-z]{2,9}(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 def require_language(language: str) -> None:
-    """Refuse what is no language code, which would be read by the rules of English without a word.
+    """Reject an unknown language code, which would otherwise be segmented by English rules silently.
 
     Args:
-        language: a code such as "en", "pt-BR" or "zh_Hans", of which the first subtag counts.
+        language: code such as "en", "pt-BR" or "zh_Hans"; only the first subtag is checked.
 
     Raises:
-        SourceError: it is not a code that is known; the message names the nearest.
+        SourceError: the code is unknown; the message suggests the nearest language.
     """
     code = re.split("[-_]", language)[0].lower()
     if _SUBTAGS.fullmatch(language) and code in _CODES:
         return
     near = _nearest(code)
-    hint = f"did you mean {near} ({LANGUAGE_NAMES[near]})?" if near else "use a code such as en, de, hi, ja or pt-BR;"
+    hint = (
+        f"did you mean {near} ({LANGUAGE_NAMES[near]})? Use"
+        if near
+        else "use a code such as en, de, hi, ja or pt-BR, or"
+    )
     raise SourceError(
-        f"--language {language} is not a known ISO 639 code; {hint} --language und takes any language by English rules"
+        f"invalid --language {language}: not a known ISO 639 code; {hint} und to segment any language by the rules "
+        "of English"
     )
 
 
 def _nearest(word: str) -> str | None:
-    """Return the code of the language whose English name is nearest, or None."""
+    """Return the code of the language with the most similar English name, or None."""
     by_name = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
     named = sorted(name for name in by_name if len(word) > 2 and name.startswith(word[:9]))
     close = named or difflib.get_close_matches(word, by_name, n=1, cutoff=0.75)

@@ -1,28 +1,29 @@
-"""Language identification by py3langid (BSD license): its model is part of the package, nothing is downloaded.
+"""Identify languages with py3langid (BSD license), whose model is part of the package.
 
-It was chosen after a comparison, see docs/CORPUS.md. It is in the extra `[clean]`.
+The extra `[clean]` installs it. docs/design/text-processing.md compares it with other identifiers.
 """
 
 import functools
 from collections.abc import Sequence
 from typing import Any
 
-# Enough for certainty; more costs time in proportion.
+# Sufficient for reliable results; time is proportional to the sample.
 _SAMPLE_CHARACTERS = 1000
-_SAMPLE_PIECES = 4
-# Of shorter texts, names and lists among them, a third of the answers were wrong.
-_LEAST_CHARACTERS = 200
+_SAMPLE_PARTS = 4
+# A third of the results for shorter texts, such as names and lists, were wrong.
+_MIN_CHARACTERS = 200
 
 
 @functools.cache
 def _identifier() -> Any:
+    """Return the identifier with its model; cached."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
 def known_languages() -> list[str]:
-    """Return the ISO 639 codes that `identify` can return.
+    """Return the ISO 639 codes of all languages that `identify` distinguishes.
 
     Raises:
         ModuleNotFoundError: py3langid is not installed.
@@ -31,27 +32,27 @@ def known_languages() -> list[str]:
 
 
 def identify(text: str) -> str:
-    """Return the ISO 639 code (two letters where there is one) of the language that a text is mostly in."""
+    """Return the ISO 639 code (two letters if the language has one) of the main language of a text."""
     return _identifier().classify(text)[0]
 
 
 def sample(sentences: Sequence[str]) -> str:
-    """Return about 1,000 characters of a document from four places, so that its opening does not decide."""
+    """Return about 1,000 characters from four evenly spaced parts of a document, to sample more than its opening."""
     text = " ".join(sentences)
     if len(text) <= _SAMPLE_CHARACTERS:
         return text
-    piece = _SAMPLE_CHARACTERS // _SAMPLE_PIECES
-    last = len(text) - piece
-    starts = [last * number // (_SAMPLE_PIECES - 1) for number in range(_SAMPLE_PIECES)]
-    return " ".join(text[start : start + piece] for start in starts)
+    length = _SAMPLE_CHARACTERS // _SAMPLE_PARTS
+    last = len(text) - length
+    starts = [last * number // (_SAMPLE_PARTS - 1) for number in range(_SAMPLE_PARTS)]
+    return " ".join(text[start : start + length] for start in starts)
 
 
 def is_other_language(sentences: Sequence[str], language: str) -> bool:
-    """Return whether a document is not in `language`; False below 200 characters, too few to decide.
+    """Return whether a document is in another language than `language`; False for fewer than 200 characters.
 
     Args:
-        sentences: of the document.
-        language: ISO 639 code; what follows a hyphen ("zh-hans") is not looked at.
+        sentences: the sentences of the document.
+        language: ISO 639 code; subtags after a hyphen ("zh-hans") are ignored.
     """
     text = sample(sentences)
-    return len(text) >= _LEAST_CHARACTERS and identify(text) != language.split("-")[0].lower()
+    return len(text) >= _MIN_CHARACTERS and identify(text) != language.split("-")[0].lower()

@@ -1,11 +1,11 @@
-"""Hashes of words and of runs of words, a few numpy passes over the bytes of a text and no Python object a word."""
+"""Hash words and n-grams of words with numpy, without a Python object per word."""
 
 import re
 
 import numpy as np
 
 _BLANK = 32
-# ASCII letters in lower case and digits stay, other ASCII becomes a blank; bytes of other characters stay.
+# Lower-cases ASCII letters, replaces other ASCII except digits by a space, and keeps non-ASCII bytes.
 _TO_WORDS = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else _BLANK for byte in range(128)) + bytes(
     range(128, 256)
 )
@@ -21,41 +21,41 @@ def _mix(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-# A value for each byte, and a weight for each place in a word; the places of a long word come round again.
-_PLACES = 64
+# A value for each byte, and a weight for each position in a word, repeated every _WEIGHT_PERIOD positions.
+_WEIGHT_PERIOD = 64
 _BYTE_VALUES = _mix(np.arange(1, 257, dtype=np.uint64) * _ODD)
-_PLACE_WEIGHTS = _mix(np.arange(1001, 1001 + _PLACES, dtype=np.uint64) * _ODD) | np.uint64(1)
+_POSITION_WEIGHTS = _mix(np.arange(1001, 1001 + _WEIGHT_PERIOD, dtype=np.uint64) * _ODD) | np.uint64(1)
 
 
 def word_spans(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return starts and lengths of words in bytes: int64 [W] each. Bytes up to 0x20 separate words."""
+    """Return starts and lengths in bytes of the words, separated by bytes up to 0x20: int64 [W] each."""
     letters = np.frombuffer(data, np.uint8) > _BLANK
     edges = np.flatnonzero(np.diff(letters, prepend=False, append=False))
     return edges[::2], edges[1::2] - edges[::2]
 
 
 def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return a 64-bit hash of each word, the same in every process: uint64 [W].
+    """Return a 64-bit hash of each word, stable across processes: uint64 [W].
 
     Args:
         data: a text in UTF-8.
-        starts: int64 [W], as `word_spans` returns them.
-        lengths: int64 [W].
+        starts: int64 [W], from `word_spans`.
+        lengths: int64 [W], from `word_spans`.
     """
     if not len(starts):
         return np.empty(0, np.uint64)
     values = _BYTE_VALUES[np.frombuffer(data, np.uint8)]  # [N]
-    places = np.arange(len(values), dtype=np.int64)
-    places[starts[0] :] -= np.repeat(starts, np.diff(starts, append=len(values)))
-    places &= _PLACES - 1
-    values *= _PLACE_WEIGHTS[places]
-    # The blanks after a word are summed up with it; their share is taken out by setting them to zero.
+    positions = np.arange(len(values), dtype=np.int64)
+    positions[starts[0] :] -= np.repeat(starts, np.diff(starts, append=len(values)))
+    positions &= _WEIGHT_PERIOD - 1
+    values *= _POSITION_WEIGHTS[positions]
+    # np.add.reduceat also sums the spaces after a word, which therefore are set to zero.
     values[np.frombuffer(data, np.uint8) <= _BLANK] = 0
     return _mix(np.add.reduceat(values, starts) + lengths.astype(np.uint64))
 
 
 def plain_word_hashes(text: str) -> np.ndarray:
-    """Return the word hashes of a text in lower case, letters and digits alone: uint64 [W]."""
+    """Return the hashes of the words of a text, lower case and without punctuation: uint64 [W]."""
     data = _plain(text)
     return word_hashes(data, *word_spans(data))
 
@@ -66,18 +66,18 @@ def plain_words(text: str) -> list[str]:
 
 
 def _plain(text: str) -> bytes:
-    """Return a text in lower case with a blank in the place of every other character than letters and digits."""
+    """Return a text in lower case with a space in place of every character other than letters and digits."""
     if not text.isascii():
         text = _OTHER_SIGNS.sub(" ", text.lower())
     return text.encode("utf-8").translate(_TO_WORDS)
 
 
 def ngram_keys(hashes: np.ndarray, length: int) -> np.ndarray:
-    """Return a 64-bit key of each run of `length` words: equal runs have equal keys, others differ but by chance.
+    """Return a 64-bit hash of each n-gram of words.
 
     Args:
-        hashes: uint64 [W].
-        length: words in a run.
+        hashes: uint64 [W], hashes of the words.
+        length: n, the words of an n-gram.
 
     Returns:
         uint64 [W - length + 1], empty for W < length.

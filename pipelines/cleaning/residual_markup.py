@@ -1,12 +1,12 @@
-"""Remove the residue that extraction from HTML and wikitext leaves in a text."""
+"""Remove markup that extraction from HTML and wikitext leaves in a text."""
 
 import html
 import re
 
-# The end of a sentence, quotes and brackets closed.
+# A terminator and closing quotes or brackets at the end of a sentence.
 SENTENCE_END = re.compile(r"""[.!?…。!?।։۔]["'”’»›)\]]*$""")
-# Markup is cut out up to this many characters: four times the longest of the Wikipedia texts and books (265). Longer
-# ones are two marks of prose that happen to pair, "a < b" and a ">" many pages later, and stay.
+# Maximum length of markup that is removed: four times the longest in the Wikipedia texts and books (265). Longer
+# matches are prose in which two marks happen to pair ("a < b" and a ">" many pages later), and are kept.
 _MARKUP_CHARACTERS = 1_000
 _COMMENT_CHARACTERS = 10_000
 
@@ -27,7 +27,7 @@ _BLOCK_TAG = re.compile(
     re.IGNORECASE,
 )
 _BRACE = re.compile(r"([{}])")
-# The residue of a template: a parser function's name, a citation's fields (OpenURL), and style declarations.
+# Template code: names of parser functions, citation fields (OpenURL) and style declarations.
 _PARSER_FUNCTION = re.compile(
     r"#(?:if|ifeq|ifexpr|ifexist|iferror|switch|expr|invoke|tag) ?:|\{\{urlencode:", re.IGNORECASE
 )
@@ -44,12 +44,12 @@ _DECLARATIONS = re.compile(
 _LENGTH = re.compile(
     r"\b(?:height|width|margin|padding|font-size|border|top|left)(?:-\w{1,20})?: ?[\d.]{1,20}(?:em|px);", re.IGNORECASE
 )
-# Far faster to find than the whole; styles are looked for around it.
+# Much faster to find than complete declarations, which are then searched around it.
 _LENGTH_END = re.compile(r"\d(?:em|px);", re.IGNORECASE)
 _STYLE_CHARACTERS = 500
-# A paragraph of code: short, and no prose beside the code. All such of 20 MB of Wikipedia are at most 887 long.
+# Maximum length of a paragraph that is dropped as code. In 20 MB of Wikipedia, the longest has 887 characters.
 _CODE_CHARACTERS = 1_000
-# Letters beside the code that make a paragraph prose: with a full stop or the like at the end, and without.
+# Minimum letters besides code in a paragraph of prose, with and without a sentence terminator at its end.
 _PROSE_LETTERS = 20
 _PROSE_LETTERS_UNENDED = 150
 _BRACES = re.compile(r"\{\{+|\}\}+|\{\||\|\}")
@@ -58,7 +58,7 @@ _MEDIA_LINK = re.compile(
 )
 _LINK = re.compile(rf"\[\[(?:[^\[\]|]{{0,{_MARKUP_CHARACTERS}}}\|)?([^\[\]|]{{0,{_MARKUP_CHARACTERS}}})\]\]")
 _QUOTES = re.compile(r"'{2,}")
-# Apostrophes of a mark: italic, bold, both.
+# Apostrophes of the marks for italic, bold, and both.
 _QUOTE_SIZES = (2, 3, 5)
 _MOST_HEADING_MARKS = 6
 _ENTITY = re.compile(
@@ -69,7 +69,7 @@ _EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
 
 
 def _cut_comments(text: str) -> str:
-    """Cut HTML comments of at most `_COMMENT_CHARACTERS` out, in time that grows with the text alone."""
+    """Remove HTML comments of at most `_COMMENT_CHARACTERS` in linear time."""
     kept, done, end = [], 0, -1
     start = text.find("<!--")
     while start >= 0:
@@ -86,11 +86,11 @@ def _cut_comments(text: str) -> str:
 
 
 def _cut_templates(text: str) -> str:
-    """Cut templates of at most `_MARKUP_CHARACTERS` out, from the inside out; the time is linear in the text."""
+    """Remove templates of at most `_MARKUP_CHARACTERS`, innermost first, in linear time."""
     if "{{" not in text or "}}" not in text:
         return text
     kept: list[str] = []
-    # Of each brace that is kept: the brace, its index in `kept`, and how many other characters are kept before it.
+    # For each brace kept: the brace, its index in `kept`, and the number of other characters before it.
     braces: list[tuple[str, int, int]] = []
     since_brace = 0
     for part in _BRACE.split(text):
@@ -114,50 +114,51 @@ def _cut_templates(text: str) -> str:
 
 
 def _without_quotes(line: str) -> str:
-    """Drop pairs of wikitext's bold and italic marks around text that neither begins nor ends in a blank."""
+    """Remove pairs of wikitext's bold and italic marks around text that neither starts nor ends with a space."""
     marks = [match.span() for match in _QUOTES.finditer(line)]
-    closing: list[int] = []  # Of each mark the next one after it that closes one of its size, or -1.
+    closing: list[int] = []  # For each mark, the next closing mark of the same size, or -1.
     nearest: dict[int, int] = {}
-    for place in range(len(marks) - 1, -1, -1):
-        start, end = marks[place]
+    for index in range(len(marks) - 1, -1, -1):
+        start, end = marks[index]
         closing.append(nearest.get(end - start, -1))
         if start and not line[start - 1].isspace():
-            nearest[end - start] = place
+            nearest[end - start] = index
     closing.reverse()
     kept: list[str] = []
-    done = place = 0
-    while place < len(marks):
-        start, end = marks[place]
+    done = index = 0
+    while index < len(marks):
+        start, end = marks[index]
         before, following = line[max(0, start - 1) : start], line[end : end + 1]
         opens = end - start in _QUOTE_SIZES and not (before.isalnum() or before == "_")
-        if opens and closing[place] >= 0 and not following.isspace():
-            place = closing[place]
-            kept += [line[done:start], line[end : marks[place][0]]]
-            done = marks[place][1]
-        place += 1
+        if opens and closing[index] >= 0 and not following.isspace():
+            index = closing[index]
+            kept += [line[done:start], line[end : marks[index][0]]]
+            done = marks[index][1]
+        index += 1
     return "".join([*kept, line[done:]])
 
 
 def _without_heading_marks(text: str) -> str:
-    """Drop wikitext's equals signs around a heading; a text that does not end in them stays as it is."""
+    """Remove wikitext's equals signs around a heading; other text is returned unchanged."""
     marks = len(text) - len(text.lstrip("="))
     end = len(text.rstrip("="))
     level = min(marks, len(text) - end, _MOST_HEADING_MARKS)
     content = text[marks : len(text) - level]
     if level < 2 or not content or "\n" in content.strip():
         return text
-    # A heading of nothing but blanks is one blank; a blank stays before an equals sign.
+    # A blank heading becomes one space; a space before an equals sign is kept.
     name = content.lstrip()
     name = content[-1] if not name else content[len(content) - len(name) - 1 :] if name[0] == "=" else name
     return "=" * (marks - level) + (name.rstrip() or name)
 
 
 def _cut_style(match: re.Match[str]) -> str:
+    """Return "" for declarations that include a length; else the declarations."""
     return "" if _LENGTH.search(match.group()) else match.group()
 
 
 def _cut_styles(text: str) -> str:
-    """Cut declarations with a length out, with those beside them."""
+    """Remove style declarations that include a length, and their neighbors."""
     windows: list[list[int]] = []
     for match in _LENGTH_END.finditer(text):
         first, last = max(0, match.end() - _STYLE_CHARACTERS), match.end() + _STYLE_CHARACTERS
@@ -173,11 +174,12 @@ def _cut_styles(text: str) -> str:
 
 
 def _cut_code(text: str) -> str:
-    """Cut the residue of templates and styles out."""
+    """Remove template code and style declarations."""
     return _CITATION_FIELDS.sub("", _PARSER_FUNCTION.sub("", _cut_styles(text)))
 
 
 def _has_code(text: str) -> bool:
+    """Return whether a text contains template code or style declarations."""
     if ("#" in text or "{{urlencode:" in text) and _PARSER_FUNCTION.search(text):
         return True
     return "&rft." in text or any(
@@ -186,29 +188,29 @@ def _has_code(text: str) -> bool:
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether the rest of a paragraph of code is worth keeping: a sentence, or many letters."""
+    """Return whether the rest of a paragraph with code is prose: a sentence, or many letters."""
     letters = sum(map(str.isalpha, text))
     return letters >= (_PROSE_LETTERS if SENTENCE_END.search(text.rstrip()) else _PROSE_LETTERS_UNENDED)
 
 
 def unescape_entities(text: str) -> str:
-    """Replace the entities of `remove_residual_markup` by their characters."""
+    """Replace the HTML entities that `remove_residual_markup` handles by their characters."""
     return _ENTITY.sub(lambda match: html.unescape(match.group()), text)
 
 
 def remove_residual_markup(text: str) -> str:
-    """Remove remains of extraction from HTML and wikitext; the text around the marks stays.
+    """Remove residual HTML and wikitext markup and keep the text around it.
 
-    Tags, comments, references, templates, links, bold and italic quotes, headings, entities, and parentheses that are
-    empty because a template in them is gone: "Albedo (), or" and "Aristotle (; Greek: ...)". Of a template's code or a
-    style only the code is cut out; a short paragraph with no prose beside it becomes "".
+    Handles tags, comments, references, templates, links, bold and italic marks, headings and entities. Also removes
+    parentheses left empty by a removed template: "Albedo (), or" and "Aristotle (; Greek: ...)". A short paragraph
+    of template code or style declarations without prose becomes "".
     """
     code = any(mark in text for mark in ("#", "&rft.", "em;", "px;", "{{urlencode:")) and _has_code(text)
     short = len(text) <= _CODE_CHARACTERS
     if "<" in text:
         text = _BLOCK_TAG.sub(" ", _INLINE_TAG.sub("", _REFERENCE.sub("", _cut_comments(text))))
     if code:
-        # After the tags, whose attributes may hold code.
+        # After the removal of tags, whose attributes may contain code.
         text = _cut_code(text)
         if short and not _is_prose(text):
             return ""
@@ -216,7 +218,7 @@ def remove_residual_markup(text: str) -> str:
         text = _BRACES.sub(" ", _cut_templates(text))
     if "[[" in text:
         text = _LINK.sub(r"\1", _MEDIA_LINK.sub("", text))
-    # With a double backquote it is the quotation marks of tokenized text.
+    # With double backquotes, two apostrophes are a closing quotation mark of tokenized text.
     if "''" in text and "``" not in text:
         text = "\n".join(map(_without_quotes, text.split("\n")))
     if text.startswith("=="):

@@ -1,9 +1,9 @@
-"""Cleaning rules: their names, their options, and those over paragraphs; a rule's name is also its counter's.
+"""Cleaning rules: names, options, and the rules for paragraphs. Counters have the names of the rules.
 
-Paragraph rules take a text and return it cleaned, "" where nothing is to stay of it. Document rules, in
-`document_rules.py`, say why a document is left out, or None. Thresholds follow C4 (Raffel et al. 2020, section 2.2) and
-Gopher's MassiveText (Rae et al. 2021, appendix A.1.1) where these state them. What they drop from web pages may be
-right in a book. So rules that would cut prose are off, and the thresholds of the others are beyond those of prose.
+A paragraph rule returns the cleaned text, or "" to drop the paragraph. Document rules, in `document_rules.py`, reject
+whole documents. Thresholds follow C4 (Raffel et al. 2020, section 2.2) and Gopher's MassiveText (Rae et al. 2021,
+appendix A.1.1) where these define them. Text that is boilerplate on web pages may be correct in a book. Rules that
+would remove prose are therefore off by default, and the other thresholds are outside the range of prose.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
 
-# Paragraph rules, in their order.
+# Paragraph rules, in order of application.
 MOJIBAKE = "mojibake"
 RESIDUAL_MARKUP = "residual_markup"
 EDITORIAL_MARKS = "editorial_marks"
@@ -24,7 +24,7 @@ WHITESPACE = "whitespace"
 BOILERPLATE = "boilerplate"
 NO_LETTERS = "no_letters"
 END_PUNCTUATION = "end_punctuation"
-# Document rules, in their order.
+# Document rules, in order of application.
 NO_TEXT = "no_text"
 TOO_SHORT = "too_short"
 SYMBOLS = "symbols"
@@ -32,12 +32,12 @@ DIGITS = "digits"
 NON_LETTERS = "non_letters"
 REPEATED_LINES = "repeated_lines"
 REPEATED_NGRAMS = "repeated_ngrams"
-# Reasons that are found elsewhere: where equal texts meet, and by other files.
+# Reasons for rejection that other modules determine.
 DUPLICATE = "duplicate"
 LANGUAGE = "language"
 CONTAMINATED = "contaminated"
 
-# What --skip_rules may name. A sentence cannot hold a line end and a document needs text: WHITESPACE and NO_TEXT stay.
+# Values of --skip_rules. WHITESPACE and NO_TEXT always run: the corpus has no line breaks in sentences, no empty text.
 SKIPPABLE = (
     RESIDUAL_MARKUP,
     EDITORIAL_MARKS,
@@ -56,20 +56,21 @@ SKIPPABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class CleaningOptions:
-    """The rules that run and their thresholds; all values are JSON's.
+    """The active cleaning rules and their thresholds. All values are JSON serializable.
 
     Attributes:
-        skip_rules: names of `SKIPPABLE` rules that do not run, sorted, joined by commas.
-        fix_mojibake: repair text that was decoded in a wrong encoding, with ftfy (extra `[clean]`).
-        end_punctuation: drop paragraphs that do not end like a sentence (C4's first rule; it drops headings and verse).
-        min_sentences: documents with fewer are left out (C4: 5).
-        min_words: documents with fewer are left out (Gopher: 50).
-        min_characters: documents with fewer are left out.
-        max_symbol_ratio: hashes and ellipses for each word (Gopher: 0.1).
-        max_digit_ratio: share of digits among the characters that are no whitespace.
-        max_non_letter_ratio: share of words without any letter (Gopher: 0.2). These three are judged from 20 words on.
-        max_repeated_lines: share of the characters in sentences that the document already had (Gopher: 0.2).
-        max_repeated_ngrams: share of the characters in runs of ten words that occur again (Gopher: 0.1).
+        skip_rules: names of disabled `SKIPPABLE` rules, sorted and joined by commas.
+        fix_mojibake: Repair text decoded with the wrong encoding, with ftfy (extra `[clean]`).
+        end_punctuation: Drop paragraphs without final sentence punctuation (C4). This drops headings and verse.
+        min_sentences: Minimum sentences of a document (C4: 5).
+        min_words: Minimum words of a document (Gopher: 50).
+        min_characters: Minimum characters of a document.
+        max_symbol_ratio: Maximum hash signs and ellipses per word (Gopher: 0.1).
+        max_digit_ratio: Maximum fraction of digits among non-whitespace characters.
+        max_non_letter_ratio: Maximum fraction of words without a letter (Gopher: 0.2). Like the two ratios above, it
+            applies to documents of 20 words or more.
+        max_repeated_lines: Maximum fraction of characters in repeated sentences (Gopher: 0.2).
+        max_repeated_ngrams: Maximum fraction of characters in repeated 10-grams of words (Gopher: 0.1).
     """
 
     skip_rules: str = ""
@@ -85,7 +86,7 @@ class CleaningOptions:
     max_repeated_ngrams: float = 0.5
 
     def runs(self, rule: str) -> bool:
-        """Return whether a rule is on."""
+        """Return whether a rule is enabled."""
         if rule == MOJIBAKE:
             return self.fix_mojibake
         if rule == END_PUNCTUATION:
@@ -94,7 +95,7 @@ class CleaningOptions:
 
 
 def fix_mojibake(text: str) -> str:
-    """Repair text that was encoded in UTF-8 and decoded as something else, such as "schÃ¶n", with ftfy.
+    """Repair UTF-8 text that was decoded with another encoding, such as "schÃ¶n", with ftfy.
 
     Raises:
         ModuleNotFoundError: ftfy is not installed.
@@ -112,23 +113,23 @@ _EDITORIAL = re.compile(
     r"|note \d{1,3}|nb \d{1,3})\]{1,2}",
     re.IGNORECASE,
 )
-# Only right after a word or a sign: `E[0]` is an index and "silicon [100]" a name.
+# Only directly after a word or punctuation: `E[0]` is an index and "silicon [100]" a name.
 _REFERENCE_MARK = re.compile(r"""(?:(?<=\w\w)|(?<=[.,;:!?)\]"'”’»]))(?:\[\d{1,3}\])+""")
 
 
 def remove_editorial_marks(text: str) -> str:
-    """Remove `[edit]`, `[citation needed]` and the like, and the marks of references, `[1]`."""
+    """Remove `[edit]`, `[citation needed]` and similar marks, and reference marks such as `[1]`."""
     if "[" not in text:
         return text
     return _REFERENCE_MARK.sub("", _EDITORIAL.sub("", text))
 
 
 def normalize_nfc(text: str) -> str:
-    """Apply Unicode's canonical composition, so that equal letters are equal code points."""
+    """Apply Unicode normalization form C, so that equal letters have equal code points."""
     return text if text.isascii() or unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 
-# Zero-width joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are spelled with them.
+# Zero-width joiners (U+200C, U+200D) are kept: Persian, Indic scripts and emoji use them.
 _CONTROL = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
 )
@@ -140,7 +141,7 @@ def remove_control_characters(text: str) -> str:
 
 
 def fold_whitespace(paragraph: str) -> str:
-    """Replace every run of whitespace, line ends included, by one blank, and strip both ends."""
+    """Replace every run of whitespace, including line breaks, by one space, and strip both ends."""
     if paragraph.isprintable() and "  " not in paragraph:
         return paragraph.strip()
     return " ".join(paragraph.split())
@@ -166,18 +167,18 @@ _BOILERPLATE = re.compile(
 
 
 def drop_boilerplate(text: str) -> str:
-    """Return "" for a paragraph of nothing but a web page's boilerplate; else the text."""
+    """Return "" for a paragraph that consists of web page boilerplate only; else the text."""
     return "" if len(text) <= _BOILERPLATE_CHARACTERS and _BOILERPLATE.fullmatch(text) else text
 
 
 def drop_without_letters(text: str) -> str:
     """Return "" for a paragraph without any letter or digit, such as "* * *"; else the text."""
-    # Most paragraphs show a letter at once.
+    # Most paragraphs start with a letter.
     return text if text[:1].isalnum() or any(map(str.isalnum, text)) else ""
 
 
 def require_end_punctuation(text: str) -> str:
-    """Return "" for a paragraph without a full stop, question or exclamation mark at its end (C4); else the text."""
+    """Return "" for a paragraph without final sentence punctuation (C4); else the text."""
     return text if SENTENCE_END.search(text) else ""
 
 
@@ -194,7 +195,7 @@ _PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
-# Rules that write the same text in another way.
+# Rules that change the encoding or form of a text but remove none of it.
 _LOSSLESS = frozenset([MOJIBAKE, UNICODE_NFC, WHITESPACE])
 
 
@@ -213,14 +214,14 @@ def clean_paragraphs(
     """Apply the paragraph rules.
 
     Args:
-        paragraphs: the text of one document.
-        options: which rules run.
-        counts: is added to: for each rule the paragraphs that it changed or dropped.
-        dropped: is added to: (rule, text before it) for each paragraph that a rule emptied.
-        lost: is added to: for each rule the bytes of text (UTF-8) that it took out.
+        paragraphs: the paragraphs of one document.
+        options: the active rules.
+        counts: incremented by the number of paragraphs that each rule changed or dropped.
+        dropped: extended by (rule, text before the rule) for each dropped paragraph.
+        lost: incremented by the bytes of text (UTF-8) that each rule removed.
 
     Returns:
-        The paragraphs that still hold text, whitespace folded.
+        The remaining paragraphs, with folded whitespace.
     """
     rules = [(name, rule) for name, rule in _PARAGRAPH_RULES if options.runs(name)]
     kept = []
@@ -231,11 +232,11 @@ def clean_paragraphs(
             if changed != text:
                 counts[name] += 1
                 if lost is not None and name not in _LOSSLESS:
-                    # An entity is longer than its character, which is not lost.
+                    # The difference in length between an entity and its character is not a loss.
                     plain = unescape_entities(text) if name == RESIDUAL_MARKUP and "&" in text else text
                     lost[name] += max(0, utf8_bytes(plain) - utf8_bytes(changed))
                 if not changed:
-                    # Empty lines are no loss.
+                    # Blank paragraphs are not reported.
                     if dropped is not None and name != WHITESPACE:
                         dropped.append((name, text))
                     text = changed

@@ -1,4 +1,4 @@
-"""`beambert build`: both jobs, from raw text to shards."""
+"""Define and run `beambert build`: both jobs, from raw text to shards."""
 
 import argparse
 from dataclasses import dataclass
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from pipelines.commands.corpus_config import CorpusConfig
     from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
-DESCRIPTION = """From raw text to pretraining data in one command: `beambert corpus`, then `beambert pretraining-data`,
-both into --output. Run it again after an interruption: a stage that has finished with the same inputs and options is
-not done again."""
-EXAMPLE = "beambert build --input 'texts/*.txt' --output data"
+DESCRIPTION = """Build pretraining data from raw text.
+
+Runs `beambert corpus`, then `beambert pretraining-data`, and writes both to --output. After an interruption, run the
+same command again: it resumes, and skips the stages that are complete."""
+EXAMPLE = """beambert build --input 'texts/*.txt' --output data
+beambert build --input 'texts/*.txt' --output data --vocab_size 8000 --direct_num_workers 8
+beambert build --input_format language_reference --output demo-data"""
 COMMON_FLAGS = (
     "--input",
     "--output",
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of both jobs."""
     corpus_flags.add_arguments(parser)
     example_flags.add_arguments(parser)
-    pretraining_data.add_machine_arguments(parser)
+    pretraining_data.add_device_arguments(parser)
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class BuildConfig:
     """The configuration of `beambert build`: both jobs, into one output directory.
 
     Attributes:
-        corpus: the first job.
-        data: the second job, on the corpus that the first one makes.
+        corpus: Configuration of job 1, the corpus.
+        data: Configuration of job 2, the pretraining data of that corpus.
     """
 
     corpus: "CorpusConfig"
@@ -51,16 +54,16 @@ class BuildConfig:
 
 
 def configure(args: argparse.Namespace) -> BuildConfig:
-    """Return what the flags ask for.
+    """Return the configuration from parsed flags.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the flags, or a file that is missing.
+        SourceError, DatasetError, VocabularyError: A flag is invalid, or a file is missing.
     """
-    # Imported here, so that `--help` does not wait for Beam.
+    # Imported late: `--help` must not wait for Beam.
     from pipelines.commands.corpus_config import corpus_config
     from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
-    # A mistake in the second job's flags shows before the first job's input is listed.
+    # Job 2 first: its flags are checked before the input files are listed, which may take long.
     data = PretrainingDataConfig.from_build_args(args)
     return BuildConfig(corpus_config(args), data)
 
@@ -69,7 +72,7 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: invalid input or flags.
+        SourceError, DatasetError, VocabularyError: The input or a flag is invalid.
     """
     from pipelines.commands import corpus_run, pretraining_data_run
     from pipelines.corpus.corpus_manifest import sizes_of_corpus
@@ -79,15 +82,15 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     from pipelines.runner.output_lock import claim_output
 
     output = config.corpus.output
-    # An engine changes the options that it is given.
+    # Each job needs its own options: a runner modifies them.
     corpus_engine, data_engine = (pipeline_runner.pipeline_options(beam_flags) for _ in range(2))
     manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES
     with claim_output(output, "build", manifests, entries):
         corpus = corpus_run.make_corpus(config.corpus, corpus_engine, config.data.options.objective)
         manifest = pretraining_data_run.make_pretraining_data(config.data, corpus, data_engine)
-        # The second job does not need all that the first has written.
+        # Job 2 does not read every file of the corpus, so it would not detect that one is missing.
         require_written(absolute(output), sizes_of_corpus(corpus.shards))
-    print(f"\n{output} holds")
+    print(f"\nContents of {output}:")
     printed = corpus_run.print_summary(corpus, output)
     pretraining_data_run.print_summary(manifest, output, printed)
     return 0

@@ -1,4 +1,4 @@
-"""The flags of the cleaning rules, shared by every command that reads raw text."""
+"""Define the flags of cleaning and deduplication, which every command that reads raw text shares."""
 
 import argparse
 import importlib.util
@@ -13,78 +13,66 @@ _DEFAULTS = CleaningOptions()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the group "cleaning"."""
-    group = parser.add_argument_group(
-        "cleaning",
-        "What is dropped is listed in rejected/*.jsonl with the rule's name; corpus.json counts it. "
-        f"On unless skipped: {', '.join(SKIPPABLE)}.",
-    )
+    """Add the groups "cleaning" and "deduplication"."""
+    group = parser.add_argument_group("cleaning")
     group.add_argument(
         "--skip_rules",
         default="",
         metavar="NAME,NAME",
-        help="rules not to apply, such as residual_markup for a corpus about HTML (default: none)",
+        help="Cleaning rules to skip, separated by commas, for example residual_markup for a corpus about HTML: "
+        f"{', '.join(SKIPPABLE)} (default: none)",
     )
     group.add_argument(
         "--min_sentences",
         type=positive_int,
         default=_DEFAULTS.min_sentences,
         metavar="N",
-        help=f"leave out documents with fewer sentences (default: {_DEFAULTS.min_sentences}; C4 took 5)",
+        help=f"Minimum sentences per document; C4 uses 5 (default: {_DEFAULTS.min_sentences})",
     )
     group.add_argument(
         "--min_words",
         type=positive_int,
         default=_DEFAULTS.min_words,
         metavar="N",
-        help="leave out documents with fewer words (default: none; Gopher took 50)",
+        help="Minimum words per document; Gopher uses 50 (default: no minimum)",
     )
     group.add_argument(
         "--min_characters",
         type=positive_int,
         default=_DEFAULTS.min_characters,
         metavar="N",
-        help="leave out documents with fewer characters (default: none)",
+        help="Minimum characters per document (default: no minimum)",
     )
-    for flag, what in (
-        ("max_symbol_ratio", "with more hashes and ellipses for each word"),
-        ("max_digit_ratio", "with a larger share of digits among their characters"),
-        ("max_non_letter_ratio", "with a larger share of words without a letter"),
-        ("max_repeated_lines", "in which a larger share of the text is in sentences that came before"),
-        ("max_repeated_ngrams", "in which a larger share of the text lies in runs of ten words that come again"),
+    for flag, quantity in (
+        ("max_symbol_ratio", "Maximum ratio of hashes and ellipses to words"),
+        ("max_digit_ratio", "Maximum fraction of digits among the characters of a document"),
+        ("max_non_letter_ratio", "Maximum fraction of words without a letter"),
+        ("max_repeated_lines", "Maximum fraction of a document's text in repeated sentences"),
+        ("max_repeated_ngrams", "Maximum fraction of a document's text in repeated 10-grams of words"),
     ):
         default = getattr(_DEFAULTS, flag)
         group.add_argument(
             f"--{flag}",
             type=fraction,
             default=default,
-            metavar="SHARE",
-            help=f"leave out documents {what} (default: {default})",
+            metavar="FRACTION",
+            help=f"{quantity}; documents above it are rejected (default: {default})",
         )
     group.add_argument(
         "--end_punctuation",
         action="store_true",
-        help="drop paragraphs that do not end like a sentence, as C4 did; also drops headings and verse",
+        help="Reject paragraphs without terminal punctuation, as C4 does; this also rejects headings and verse",
     )
     group.add_argument(
         "--fix_mojibake",
         action="store_true",
-        help="repair text decoded wrongly, such as sch\u00c3\u00b6n for sch\u00f6n (extra [clean])",
-    )
-    group.add_argument(
-        "--drop_near_duplicates",
-        action="store_true",
-        help="leave out documents that share about 70 %% of their runs of five words with another (MinHash)",
-    )
-    group.add_argument(
-        "--drop_repeated_paragraphs",
-        action="store_true",
-        help="leave out paragraphs of eight words or more that stand in another document too; one document keeps each",
+        help="Repair wrongly decoded text, such as sch\u00c3\u00b6n for sch\u00f6n (requires the extra [clean])",
     )
     group.add_argument(
         "--identify_language",
         action="store_true",
-        help="leave out documents that are not in --language; those under 200 characters stay (extra [clean])",
+        help="Reject documents that are not in --language; documents under 200 characters are kept (requires the "
+        "extra [clean])",
     )
     group.add_argument(
         "--decontaminate",
@@ -93,31 +81,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=ANY_PATH,
         metavar="FILE",
-        help="evaluation data (SQuAD's JSON, GLUE's TSV, JSON lines, text): leave out documents that share 13 words in "
-        "a row with it",
+        help="Evaluation data (SQuAD JSON, GLUE TSV, JSON Lines or text): reject documents that share a 13-gram of "
+        "words with it",
     )
     group.add_argument(
         "--decontaminate_action",
         choices=("drop", "report"),
         default="drop",
-        help="report: keep such documents, but list and count them",
+        help="Action for documents that --decontaminate finds; report lists and counts them, but keeps them",
+    )
+    group = parser.add_argument_group("deduplication")
+    group.add_argument(
+        "--drop_near_duplicates",
+        action="store_true",
+        help="Remove near-duplicates, not only equal documents: they share about 70%% of their 5-grams of words "
+        "(MinHash)",
+    )
+    group.add_argument(
+        "--drop_repeated_paragraphs",
+        action="store_true",
+        help="Remove paragraphs of 8 or more words that occur in another document; one document keeps each of them",
     )
 
 
 def options(args: argparse.Namespace) -> CleaningOptions:
-    """Return the options of the rules from parsed flags.
+    """Return the cleaning options from parsed flags.
 
     Raises:
-        SourceError: an unknown rule, or a library that is not installed.
+        SourceError: A rule is unknown, or a required library is not installed.
     """
     skipped = sorted({name.strip() for name in args.skip_rules.split(",") if name.strip()})
     unknown = [name for name in skipped if name not in SKIPPABLE]
     if unknown:
         raise SourceError(
-            f"--skip_rules {unknown[0]} is no rule that can be skipped; choose from {', '.join(SKIPPABLE)}"
+            f"invalid --skip_rules {unknown[0]}: not a rule that can be skipped; choose from {', '.join(SKIPPABLE)}"
         )
     if args.fix_mojibake and importlib.util.find_spec("ftfy") is None:
-        raise SourceError("--fix_mojibake needs ftfy, which is not installed; pip install 'beambert[clean]'")
+        raise SourceError("--fix_mojibake requires ftfy, which is not installed; run pip install 'beambert[clean]'")
     if args.identify_language:
         _require_language(args.language)
     return CleaningOptions(
@@ -137,7 +137,9 @@ def options(args: argparse.Namespace) -> CleaningOptions:
 
 def _require_language(language: str) -> None:
     if importlib.util.find_spec("py3langid") is None:
-        raise SourceError("--identify_language needs py3langid, which is not installed; pip install 'beambert[clean]'")
+        raise SourceError(
+            "--identify_language requires py3langid, which is not installed; run pip install 'beambert[clean]'"
+        )
     known = known_languages()
     if language.split("-")[0].lower() not in known:
-        raise SourceError(f"--identify_language does not know --language {language}; it knows {', '.join(known)}")
+        raise SourceError(f"--identify_language does not support --language {language}; choose from {', '.join(known)}")

@@ -1,6 +1,6 @@
-"""`beambert corpus`: its flags, of which other commands have many too.
+"""Define `beambert corpus` and the flags that it shares with other data commands.
 
-This file imports no Beam, so that `--help` does not wait for it; `corpus_run.py` is imported when the command runs.
+This module does not import Beam, so that `--help` is fast; `corpus_run.py` is imported when the command runs.
 """
 
 import argparse
@@ -15,10 +15,23 @@ from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS
 if TYPE_CHECKING:
     from pipelines.commands.corpus_config import CorpusConfig
 
-DESCRIPTION = """Reads documents, splits them into sentences, drops equal texts, holds some documents out, and learns a
-WordPiece vocabulary from the rest (or takes one over). Writes vocab.txt, corpus/*.parquet and corpus.json."""
-EXAMPLE = "beambert corpus --input 'texts/*.txt' --output data"
-COMMON_FLAGS = ("--input", "--output", "--input_format", "--text_field", "--language", "--vocab_size", "--vocab_file")
+DESCRIPTION = """Build a corpus of clean sentences and a WordPiece vocabulary from raw text.
+
+Cleans documents, splits them into sentences, and removes duplicates. Sets a validation split aside, and learns the
+vocabulary from the training split. Writes corpus.json, corpus/*.parquet, vocab.txt, and rejected text in
+rejected/*.jsonl."""
+EXAMPLE = """beambert corpus --input 'texts/*.txt' --output corpus
+beambert corpus --input dump.jsonl --text_field body --output corpus --vocab_size 8000"""
+COMMON_FLAGS = (
+    "--input",
+    "--output",
+    "--input_format",
+    "--text_field",
+    "--language",
+    "--vocab_size",
+    "--vocab_file",
+    "--validation_fraction",
+)
 
 ACCEPTS_BEAM_FLAGS = True
 
@@ -26,19 +39,20 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert corpus`."""
     add_input_arguments(parser)
-    group = parser.add_argument_group("what to make of it")
+    group = parser.add_argument_group("output")
+    group.add_argument("--output", required=True, type=ANY_OUTPUT_DIRECTORY, metavar="DIR", help="Output directory")
+    add_corpus_arguments(parser)
+    cleaning_flags.add_arguments(parser)
+    group = parser.add_argument_group("vocabulary")
     group.add_argument(
-        "--output", required=True, type=ANY_OUTPUT_DIRECTORY, metavar="DIR", help="directory for the result"
+        "--vocab_file", type=ANY_PATH, metavar="FILE", help="Existing vocab.txt to use instead of learning a vocabulary"
     )
-    add_split_arguments(group)
-    group = parser.add_argument_group("the vocabulary")
-    group.add_argument("--vocab_file", type=ANY_PATH, metavar="FILE", help="a vocab.txt to use instead of learning one")
     vocabulary_flags.add_arguments(group)
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the input."""
-    group = parser.add_argument_group("what to read")
+    """Add the group "input"."""
+    group = parser.add_argument_group("input")
     group.add_argument(
         "--input",
         action="extend",
@@ -46,7 +60,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         type=ANY_PATH,
         metavar="GLOB",
         default=[],
-        help="files, or quoted patterns; local, gs:// or any Beam filesystem; .gz, .bz2, .zst and .xz are undone",
+        help="Input files or quoted glob patterns, local, on gs:// or on any other Beam filesystem; .gz, .bz2, .zst "
+        "and .xz files are decompressed",
     )
     group.add_argument(
         "--input_weights",
@@ -54,107 +69,100 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=positive_float,
         metavar="W",
-        help="how often the documents of each --input pattern are to be seen in every pass over the data, one number "
-        "for each, such as 0.5 or 3 (default: 1)",
+        help="Sampling weights, one per --input pattern: how often each copy of the data contains its documents, for "
+        "example 0.5 or 3 (default: 1)",
     )
     group.add_argument(
         "--input_format",
         choices=FORMATS,
         default="auto",
         metavar="FORMAT",
-        help="sentences: one a line, an empty line between documents (google-research/bert's input). "
-        "bookcorpus: one sentence a line, a book a file or empty lines between books. text: one document a file. "
-        "gutenberg: Project Gutenberg's plain text, licence and credits taken out. jsonl: an object a line. "
-        "json: an array of objects, or objects over several lines. csv, tsv: a header, then a document a row. "
-        "parquet: a document a row. wikiextractor: <doc ...> or --json as WikiExtractor writes it. "
-        "wikipedia: a MediaWiki dump, pages-articles(-multistream).xml(.bz2). "
-        "language_reference: the Python language reference inside this Python, needs no --input. "
-        "auto: wikipedia, wikiextractor, jsonl, json, parquet or gutenberg where the content shows it, csv or tsv by "
-        "the name, else text; archives, web pages and other kinds of files are refused",
+        help="Input format: auto, text (one document per file), sentences (one sentence per line, an empty line "
+        "between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor, wikipedia or "
+        "language_reference (needs no --input); see docs/reference/input-formats.md",
     )
     group.add_argument(
         "--encoding",
         default="utf-8",
         metavar="NAME",
-        help="of the text files; Gutenberg books that are not UTF-8 are read as cp1252, a superset of Latin-1",
+        help="Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252",
     )
     group.add_argument(
         "--text_field",
         metavar="NAME",
-        help="field of a JSON object, or column of a Parquet, CSV or TSV file, that holds the text or the list of its "
-        "sentences (default: text)",
+        help="JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default: text)",
     )
     group.add_argument(
         "--id_field",
         metavar="NAME",
-        help="field or column that identifies a document; rejected/*.jsonl shows it as source_id (default: none)",
+        help="Field or column with the document ID, which rejected/*.jsonl records as source_id (default: none)",
     )
     group.add_argument(
         "--on_bad_record",
         choices=BAD_RECORD_ACTIONS,
         default="stop",
-        help="stop: a record that cannot be read, or has no text in its field, ends the job. skip: such records are "
-        "left out, counted in corpus.json and listed in rejected/*.jsonl with file, line and reason",
+        help="Action for a record that cannot be read or has no text: stop the job, or skip the record and list it in "
+        "rejected/*.jsonl with file, line and reason",
     )
     group.add_argument(
         "--document_unit",
         choices=("book", "chapter"),
         default="book",
-        help="what a document of a Gutenberg book is; chapters are told by their headings, in English and German",
+        help="Document unit of Gutenberg books; chapters are recognized by English and German headings",
     )
     group.add_argument(
         "--language_field",
         metavar="NAME",
-        help="field of a JSON object, or column of a Parquet, CSV or TSV file, that holds the language code of a "
-        "document, such as en (default: language, where there is one)",
+        help="JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en "
+        "(default: language, if the field exists)",
     )
+
+
+def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the group "corpus": language, sentences, validation split and partitions."""
+    group = parser.add_argument_group("corpus")
     group.add_argument(
         "--language",
         default="en",
         metavar="CODE",
-        help="ISO 639 code of the text that states none, for splitting sentences and for the default of "
-        "--do_lower_case; und: undetermined",
+        help="ISO 639 language code of documents that state none, or und (undetermined); it selects the sentence rules "
+        "and the default of --do_lower_case",
     )
     group.add_argument(
         "--segmenter",
         choices=SEGMENTERS,
         default="rules",
         metavar="NAME",
-        help="how paragraphs become sentences. rules: sentencex with its known faults mended. "
-        "lines: every line is a sentence. sentencex: as it is",
+        help="Sentence segmenter: rules (sentencex with corrections), sentencex (unmodified) or lines (one sentence "
+        "per line)",
     )
-
-    cleaning_flags.add_arguments(parser)
-
-
-def add_split_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of the validation split and of document groups."""
     group.add_argument(
         "--truncation_noise",
         type=fraction,
         default=0.0,
-        metavar="SHARE",
-        help="share of sentences to cut off at a random word, so that a model also meets text that is none; "
-        "google-research/bert advises 0.02",
+        metavar="FRACTION",
+        help="Fraction of sentences to truncate at a random word, for robustness to incomplete text; "
+        "google-research/bert recommends 0.02 (default: 0)",
     )
     group.add_argument(
         "--validation_fraction",
         type=fraction,
         default=0.02,
-        metavar="SHARE",
-        help="fraction of the documents in the validation split, chosen by their text",
+        metavar="FRACTION",
+        help="Fraction of documents in the validation split, selected by a hash of their text",
     )
     flag = group.add_argument(
         "--num_partitions",
         type=num_partitions,
         metavar="N",
-        help="partitions the documents are grouped into (default: by input size; part of what a seed means)",
+        help="Number of hash partitions of the documents; another number gives other examples for the same seed "
+        "(default: by input size)",
     )
     accept_old_name(group, flag, "--num_buckets")
 
 
 def configure(args: argparse.Namespace) -> "CorpusConfig":
-    """Return what the flags ask for. Raises as `pipelines.commands.corpus_config.corpus_config` does."""
+    """Return the configuration. Raise as `pipelines.commands.corpus_config.corpus_config` does."""
     from pipelines.commands.corpus_config import corpus_config
 
     return corpus_config(args)

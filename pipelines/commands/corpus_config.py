@@ -1,10 +1,11 @@
-"""The configuration of job 1: the input files and the options that the flags of `beambert corpus` name."""
+"""Define the configuration of job 1: the input files and the options of `beambert corpus`."""
 
 import argparse
 import platform
 from dataclasses import dataclass
 from typing import Any
 
+from beambert_common.quantities import counted
 from pipelines.cleaning.decontamination import load_evaluation
 from pipelines.cleaning.language_codes import require_language
 from pipelines.commands import cleaning_flags, vocabulary_flags
@@ -18,7 +19,7 @@ from pipelines.sources.kinds import COMPRESSED_SUFFIXES
 from pipelines.sources.readers import WITHOUT_LANGUAGES
 from pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
-# Text grows about this much when it is decompressed; only the number of partitions depends on it.
+# Approximate compression ratio of text; only the number of partitions depends on it.
 _EXPANSION = 4
 _LANGUAGE_REFERENCE_BYTES = 500_000
 _FIELD_FLAGS = ("text_field", "id_field", "language_field")
@@ -29,13 +30,14 @@ class CorpusConfig:
     """The checked configuration of job 1.
 
     Attributes:
-        output: the value of --output.
-        inputs: every file to read, in order of their paths.
-        options: what to do; `corpus.json` records them.
-        files: [path, bytes, time last changed, ...] of every file that the result depends on.
-        evaluation: the same of those to be looked for in the text.
-        field_flags: the flags about fields on the command line, each with its value.
-        cased_because: what makes text cased where no flag says so, "" elsewhere.
+        output: Value of --output.
+        inputs: All input files, sorted by path.
+        options: Options of the job; `corpus.json` records them.
+        files: [path, bytes, time of last change, ...] of every file that the result depends on.
+        evaluation: The same for the files of --decontaminate.
+        field_flags: The field flags of the command line, each with its value.
+        cased_because: The flag that makes text cased by default; "" for uncased text and for an explicit
+            --do_lower_case.
     """
 
     output: str
@@ -53,17 +55,17 @@ class CorpusConfig:
 
 
 def corpus_config(args: argparse.Namespace) -> CorpusConfig:
-    """Return the configuration that the flags of `beambert corpus`, `build` or `vocab` name; files are only listed.
+    """Return the configuration from the flags of `beambert corpus`, `build` or `vocab`. Input files are only listed.
 
     Raises:
-        SourceError, VocabularyError: a mistake in the flags, or a file that is missing.
+        SourceError, VocabularyError: A flag is invalid, or a file is missing.
     """
     inputs = _find_inputs(args.input_format, args.input, args.input_weights, args.output)
     options = corpus_options(args, inputs)
     files = [[file.path, file.bytes, file.changed, file.weight] for file in inputs]
     evaluation = [file for path in options.decontaminate for file in _describe(path)]
-    others = [path for path in (options.vocab_file, options.compare_vocab) if path]
-    files += [file for path in others for file in _describe(path)] + evaluation
+    vocabularies = [path for path in (options.vocab_file, options.compare_vocab) if path]
+    files += [file for path in vocabularies for file in _describe(path)] + evaluation
     if options.decontaminate:
         load_evaluation(tuple(options.decontaminate))
     because = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
@@ -73,14 +75,14 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
         options=options,
         files=files,
         evaluation=evaluation,
-        # The default of --text_field is filled in later: here None says that the flag was not given.
+        # None: the flag was not given. The default of --text_field is filled in elsewhere.
         field_flags=[f"--{name} {getattr(args, name)}" for name in _FIELD_FLAGS if getattr(args, name) is not None],
         cased_because=because if args.do_lower_case is None and not options.do_lower_case else "",
     )
 
 
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
-    """Return the options of job 1. Raises SourceError or VocabularyError for a value that is not valid."""
+    """Return the options of job 1. Raise SourceError or VocabularyError for an invalid value."""
     require_language(args.language)
     if args.language_sampling_exponent != 1.0 and args.input_format in WITHOUT_LANGUAGES:
         raise SourceError(
@@ -115,34 +117,34 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
 def _find_inputs(
     input_format: str, patterns: list[str] | None, weights: list[float] | None, output: str
 ) -> list[Input]:
-    """Return every file to read, none twice, in order of their paths. Raise SourceError if there are none."""
+    """Return the distinct input files, sorted by path. Raise SourceError if no file matches."""
     if input_format == "language_reference":
         if patterns:
-            raise SourceError("--input_format language_reference reads no file; leave --input out")
+            raise SourceError("--input_format language_reference reads no files; leave --input out")
         name = "language_reference"
         return [Input(name, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), name, 1.0)]
     if not patterns:
-        raise SourceError("--input is missing; name files or quoted patterns, such as --input 'texts/*.txt'")
+        raise SourceError("--input is missing; give files or quoted patterns, such as --input 'texts/*.txt'")
     weights = weights or [1.0] * len(patterns)
     if len(weights) != len(patterns):
         raise SourceError(
-            f"--input_weights has {len(weights)} number(s) for {len(patterns)} --input pattern(s); give one for "
-            "each, and quote the patterns so that beambert expands them"
+            f"--input_weights has {counted(len(weights), 'value')} for {counted(len(patterns), '--input pattern')}; "
+            "give one value per pattern, and quote the patterns so that beambert expands them"
         )
     inputs: dict[str, Input] = {}
     for pattern, weight in zip(patterns, weights, strict=True):
         for path, size, changed in _describe(absolute(pattern)):
             inputs.setdefault(path, Input(path, size, changed, pattern, weight))
-    # A pattern such as '**/*' also matches what this command writes.
+    # A pattern such as '**/*' also matches the output of an earlier run.
     folder = f"{absolute(output)}/" if output else None
     paths = [path for path in sorted(inputs) if folder is None or not path.startswith(folder)]
     if not paths:
-        raise SourceError(f"--input matches only files in --output {output}; name the files to read")
+        raise SourceError(f"--input matches only files in --output {output}; give the files to read")
     return [inputs[path] for path in paths]
 
 
 def _describe(path: str) -> list[list[Any]]:
-    """Return [path, bytes, time last changed] of every file that a pattern matches."""
+    """Return [path, bytes, time of last change] of every file that a pattern matches."""
     return [[file.path, file.size_in_bytes, file.last_updated_in_seconds] for file in match_files([path])]
 
 

@@ -1,4 +1,4 @@
-"""What `beambert corpus` runs: job 1 on the chosen engine, skipped where its result is there already."""
+"""Run job 1, `beambert corpus`, on the selected runner, unless the output is up to date."""
 
 import dataclasses
 import sys
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beambert_common.quantities import counted
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.commands import vocabulary_flags
@@ -31,8 +32,8 @@ from pipelines.runner.job_output import (
     begun_work,
     delete_temporary,
     delete_work,
-    refuse_other,
     remedy_for,
+    require_same_options,
     with_defaults,
     work_directory,
 )
@@ -41,17 +42,17 @@ from pipelines.runner.output_lock import claim_output
 from pipelines.sources import is_one_document
 from pipelines.sources.wikipedia.dump_pages import TRUNCATED
 
-# Grouping, sorting and writing take this share of the time that reading takes (60 MB of Wikipedia, 2026-11-21).
+# Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
-# Options that apply after the text is read and counted: a change of these alone resumes from there.
-_OF_VOCABULARY_ALONE = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
+# Options that apply after the text is read and counted: a job that changes only these resumes from that point.
+_VOCABULARY_OPTIONS = ("vocab_size", "vocab_file", "num_unused", "alphabet_limit", "min_count", "compare_vocab")
 
 
 def run(config: CorpusConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+        SourceError, DatasetError, VocabularyError: The input or a flag is invalid.
     """
     with claim_output(config.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
         corpus = make_corpus(config, pipeline_runner.pipeline_options(beam_flags))
@@ -61,45 +62,45 @@ def run(config: CorpusConfig, beam_flags: list[str]) -> int:
 
 
 def megabytes_read(splits: list[FileSplit]) -> Callable[[str], dict[str, float]]:
-    """Return a function from the completion marker of a split to its size in MB, for the progress."""
+    """Return a function from the completion marker of a file split to its size in MB, for the progress display."""
     sizes = {f"{split.name()}.json": split.bytes / 1e6 for split in splits}
     return lambda path: {"MB/s read": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
 
 
 def _stage(splits: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
-    """Return the stage of job 1 for the progress: its completion markers, or its shards where there are no markers."""
+    """Return the stage of job 1 for the progress display, by completion markers or, without markers, by shards."""
     names = [corpus_shard_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
     if not work:
         return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "shards")
     read = {f"{split.name()}.json": float(split.bytes) for split in splits}
     written = {f"{name}.json": _COST_OF_WRITING * sum(read.values()) / len(names) for name in names}
-    return Stage("Corpus", f"{work}/*.json", read | written, "pieces and shards", megabytes_read(splits))
+    return Stage("Corpus", f"{work}/*.json", read | written, "file splits and shards", megabytes_read(splits))
 
 
 def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: str = "") -> Corpus:
-    """Run job 1 in an output directory that is locked, or find that the same was done before.
+    """Run job 1 in a locked output directory, or return the existing corpus if it is up to date.
 
     Args:
-        config: what to read and to do.
-        beam_options: where to run.
-        objective: of the examples to be made from the corpus, where that is known.
+        config: Input files and options.
+        beam_options: Beam's options, with the runner.
+        objective: Pretraining objective of the examples, or "" if unknown.
 
     Raises:
-        DatasetError: the output holds another corpus, or the objective needs more documents than there are.
-        SourceError, VocabularyError: a mistake in the input or the flags.
+        DatasetError: The output contains another corpus, or the objective needs more documents.
+        SourceError, VocabularyError: The input or a flag is invalid.
     """
     inputs, options = config.inputs, config.options
     if len(inputs) == 1 and objective == "nsp" and is_one_document(inputs[0].path, options.read):
-        # Known before the file is read, which may take hours.
+        # Fail before the file is read, which may take hours.
         require_documents(1, objective)
     output = absolute(config.output)
     existing = corpus_manifest.load(output, remedy_for(config.output))
     if existing:
         recorded = with_defaults(existing.options, CorpusOptions)
-        refuse_other(config.output, "corpus", recorded, dataclasses.asdict(options))
+        require_same_options(config.output, "corpus", recorded, dataclasses.asdict(options))
         if existing.files != config.files:
             raise DatasetError(
-                f"--output {config.output} holds a corpus of other input files, or they changed since; "
+                f"--output {config.output} contains a corpus of other input files, or the files have changed; "
                 "choose another --output, or delete that directory"
             )
         require_written(
@@ -109,30 +110,30 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         return existing
     if FileSystems.exists(f"{output}/{dataset.FILE_NAME}"):
         raise DatasetError(
-            f"--output {config.output} holds a dataset made from another corpus; "
+            f"--output {config.output} contains a dataset of another corpus; "
             "choose another --output, or delete that directory"
         )
     check_inputs(inputs, options.read, config.field_flags)
     splits = split_inputs(inputs, options)
-    early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _OF_VOCABULARY_ALONE}
-    # Other engines than the embedded one have a shuffle of their own.
+    early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _VOCABULARY_OPTIONS}
+    # Only the local runner, which shuffles in memory, resumes from completion markers.
     embedded_engine = pipeline_runner.is_embedded(beam_options)
     work = (
         work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation]) if embedded_engine else ""
     )
     done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
     if not done:
-        # What a killed job left is of other options or inputs.
+        # The files of a killed job are of other options or inputs.
         for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
     print(
-        f"Corpus: {len(inputs)} input(s) in {len(splits)} piece(s) into {options.num_partitions} partition(s)"
-        + (", going on from an earlier run" if done else ""),
+        f"Corpus: {counted(len(inputs), 'input file')}, {counted(len(splits), 'file split')}, "
+        f"{counted(options.num_partitions, 'partition')}" + (", resuming an earlier run" if done else ""),
         flush=True,
     )
     if config.cased_because:
-        print(f"Case: cased, because of {config.cased_because}; --do_lower_case true overrides", flush=True)
+        print(f"Text is cased because of {config.cased_because}; --do_lower_case true overrides this", flush=True)
     with begun_work(output, "corpus"), watch_files(_stage(splits, options, output, work)):
         pipeline_runner.run(
             lambda pipeline: build_corpus(pipeline, splits, config.files, options, output, work),
@@ -144,27 +145,25 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     corpus = corpus_manifest.load(output)
     if corpus is None:
         raise DatasetError(
-            f"{output}/{corpus_manifest.FILE_NAME} was removed while the command ran; run the same again"
+            f"{output}/{corpus_manifest.FILE_NAME} was removed while the command ran; run the same command again"
         )
     require_written(output, sizes_of_corpus(corpus.shards))
     return corpus
 
 
 def print_summary(corpus: Corpus, output: str) -> list[str]:
-    """Print what the corpus holds and where, and return the warnings among it."""
+    """Print contents and paths of the corpus, and return the warnings."""
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
+    by_rule = ", ".join(f"{count:,} {rule}" for rule, count in rejected.items()) or "none"
     print(
-        f"  corpus      {output}/corpus/  {documents['train']:,} documents, "
-        f"{documents['validation']:,} for validation, "
-        f"{sum(corpus.counts['sentences'].values()):,} sentences; rejected: {reasons}"
+        f"  corpus      {output}/corpus/  {documents['train']:,} training documents, "
+        f"{documents['validation']:,} validation documents, {sum(corpus.counts['sentences'].values()):,} sentences"
     )
     if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:
-        print(f"  rejected    {output}/rejected/  documents and paragraphs that were left out, by rule")
+        print(f"  rejected    {output}/rejected/  documents by rule: {by_rule}")
     if rejected.get(TRUNCATED):
-        print(
-            f"  warning     {rejected[TRUNCATED]:,} break(s) in damaged dumps, see {output}/rejected/", file=sys.stderr
-        )
+        breaks = counted(rejected[TRUNCATED], "break")
+        print(f"  warning     {breaks} in corrupt or truncated dumps, see {output}/rejected/", file=sys.stderr)
     warnings = vocabulary_flags.mark_warnings(corpus.counts.get("diacritics"))
     warnings += loss_warnings(corpus.counts, f"{output}/rejected/")
     warnings += source_warnings(corpus.counts)

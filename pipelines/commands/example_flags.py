@@ -1,4 +1,4 @@
-"""The flags that say what pretraining examples are like, named as in create_pretraining_data.py where it has them."""
+"""Define the flags of sampling, masking and shards, with the names of create_pretraining_data.py where it has them."""
 
 import argparse
 
@@ -19,38 +19,49 @@ _DEFAULTS = PretrainingDataOptions()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the groups "the examples", "masking" and "the files"."""
-    group = parser.add_argument_group("the examples")
-    _add_number(group, "max_seq_length", sequence_length, "tokens in an example")
+    """Add the groups "sampling", "masking" and "shards"."""
+    group = parser.add_argument_group("sampling")
+    _add_number(
+        group, "max_seq_length", sequence_length, "Maximum sequence length in tokens, [CLS] and both [SEP] included"
+    )
     _add_choice(
         group,
         "objective",
         options.OBJECTIVES,
-        "next sentence prediction, sentence order prediction, or masked words alone",
+        "Pretraining objective besides masked LM: next sentence prediction (nsp), sentence order prediction (sop) or "
+        "none (mlm)",
     )
     group.add_argument(
         "--balance_next_sentence",
         action="store_true",
-        help="make half of the pairs true ones; as published it is a little less, for chunks of one sentence are "
-        "always paired at random",
+        help="Make half of the pairs next sentences; without it slightly fewer are, as in google-research/bert, where "
+        "an instance of one sentence always gets a random pair",
     )
-    _add_number(group, "short_seq_prob", fraction, "share of documents packed shorter")
+    _add_number(
+        group,
+        "short_seq_prob",
+        fraction,
+        "Probability of packing a document to a random length below --max_seq_length",
+    )
     _add_number(
         group,
         "noise",
         fraction,
-        "share of words of four letters or more that get a typing error, so that a model learns to bear them; not in "
-        "held-out text",
+        "Fraction of words of 4 or more letters that get a typing error, for robustness; the validation split gets "
+        "none (default: 0)",
     )
     _add_number(
-        group, "dupe_factor", copies, "passes over the corpus, each with fresh pairs and masks; one is an epoch"
+        group,
+        "dupe_factor",
+        copies,
+        "Number of copies of the data, each with its own pairs and masks; one copy is one epoch",
     )
     group.add_argument(
         "--random_seed",
         type=WholeNumber(0, 2**63 - 1),
         metavar="N",
         default=_DEFAULTS.random_seed,
-        help="same seed, corpus and options: same bytes",
+        help="Random seed; the same seed, corpus and options give the same bytes",
     )
 
     group = parser.add_argument_group("masking")
@@ -58,47 +69,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group,
         "masking",
         options.MASKINGS,
-        "what is masked together: pieces, whole words, runs of words; dynamic: the trainer masks again in every epoch",
+        "Masking unit: token, whole_word, or span (several consecutive words); dynamic leaves masking to the trainer, "
+        "which masks again in every epoch",
     )
-    _add_number(group, "masked_lm_prob", fraction, "share of tokens to predict")
+    _add_number(group, "masked_lm_prob", fraction, "Masked LM probability: fraction of tokens to predict")
     _add_number(
         group,
         "max_predictions_per_seq",
         positive_int,
-        "most masked tokens in an example; about max_seq_length * masked_lm_prob",
+        "Maximum number of masked tokens per sequence; use about max_seq_length * masked_lm_prob",
     )
-    _add_number(group, "mask_rate", fraction, "share of the tokens to predict that become [MASK]")
-    _add_number(group, "random_rate", fraction, "share of them that become a random token")
-    _add_number(group, "keep_rate", fraction, "share of them that stay")
+    _add_number(group, "mask_rate", fraction, "Fraction of the tokens to predict that are replaced with [MASK]")
+    _add_number(
+        group, "random_rate", fraction, "Fraction of the tokens to predict that are replaced with a random token"
+    )
+    _add_number(group, "keep_rate", fraction, "Fraction of the tokens to predict that stay unchanged")
 
-    group = parser.add_argument_group("the files")
-    group.add_argument("--pack", action="store_true", help="put several short instances into one row")
-    _add_number(group, "max_instances_per_row", positive_int, "most instances in a packed row")
+    group = parser.add_argument_group("shards")
+    group.add_argument("--pack", action="store_true", help="Pack several short instances into one row")
+    _add_number(group, "max_instances_per_row", positive_int, "Maximum number of instances in a packed row")
     group.add_argument(
         "--length_bins",
         type=_lengths,
         default=_DEFAULTS.length_bins,
         metavar="N,N",
-        help="lengths of rows, each in files of its own, such as 32,64,128; the last is --max_seq_length (default: one "
-        "length)",
+        help="Row lengths in tokens for bucketing by length, for example 32,64,128; each length gets its own shards, "
+        "and the last is --max_seq_length (default: one length)",
     )
-    _add_choice(group, "format", options.FORMATS, "parquet has lists without padding, for PyTorch")
-    _add_choice(group, "compression", options.COMPRESSIONS, "of TFRecord files")
-    _add_choice(group, "feature_names", options.FEATURE_NAMES, "google-research/bert's or TensorFlow Model Garden's")
-    group.add_argument("--ragged", action="store_true", help="leave the padding out of TFRecord examples")
+    _add_choice(
+        group, "format", options.FORMATS, "Shard format; parquet stores lists without padding, for PyTorch readers"
+    )
+    _add_choice(group, "compression", options.COMPRESSIONS, "Compression of TFRecord shards")
+    _add_choice(
+        group,
+        "feature_names",
+        options.FEATURE_NAMES,
+        "Feature names of google-research/bert (bert) or TensorFlow Model Garden (model_garden)",
+    )
+    group.add_argument("--ragged", action="store_true", help="Omit the padding from TFRecord examples")
 
 
 def example_options(args: argparse.Namespace) -> PretrainingDataOptions:
-    """Return the options that the flags of `add_arguments` name. Raises DatasetError if one is out of range."""
+    """Return the options from parsed flags. Raise DatasetError for a value out of range."""
     values = flag_values(PretrainingDataOptions, args)
-    # The case of the text is the corpus's.
+    # The corpus determines the case of the text.
     values.pop("do_lower_case", None)
     return PretrainingDataOptions(**values)
 
 
 def _add_number(group: argparse._ArgumentGroup, name: str, type_: object, text: str) -> None:
-    metavar = "SHARE" if type_ is fraction else "N"
-    group.add_argument(f"--{name}", type=type_, metavar=metavar, default=getattr(_DEFAULTS, name), help=text)  # type: ignore[arg-type]
+    metavar = "FRACTION" if type_ is fraction else "N"
+    default = getattr(_DEFAULTS, name)
+    group.add_argument(f"--{name}", type=type_, metavar=metavar, default=default, help=text)  # type: ignore[arg-type]
 
 
 def _add_choice(group: argparse._ArgumentGroup, name: str, known: tuple[str, ...], text: str) -> None:

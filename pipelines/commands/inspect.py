@@ -1,4 +1,4 @@
-"""`beambert inspect`: the examples of shards as text, or their numbers."""
+"""Define and run `beambert inspect`, which prints examples as text, or their statistics."""
 
 import argparse
 import itertools
@@ -22,19 +22,21 @@ from pipelines.examples.inspection import MASK, OTHER, SAME, Example, InstanceTe
 from pipelines.examples.statistics import Statistics
 from tokenizer.vocabulary import Vocabulary
 
-DESCRIPTION = """Prints pretraining examples as text: segments A and B, their label, and every masked word as [word→what
-the model sees]. Reads what `beambert build` writes in any of its formats, and the TFRecord files of
-google-research/bert's create_pretraining_data.py. Of a dataset directory, prints its first shard; of a corpus, the
-documents of its first file. With --stats, prints the numbers of all examples instead."""
-EXAMPLE = "beambert inspect data"
-COMMON_FLAGS = ()
+DESCRIPTION = """Print pretraining examples or corpus documents as text.
+
+Shows segments A and B, the label, and every masked word as [original→input]. Reads every format of `beambert build`
+and the TFRecord files of google-research/bert. For a directory, reads the first shard of its dataset or corpus."""
+EXAMPLE = """beambert inspect data
+beambert inspect data --number 3 --start 100
+beambert inspect data/shards/*.tfrecord --stats"""
+COMMON_FLAGS = ("--number", "--start", "--stats", "--vocab_file")
 
 _STYLES = {MASK: "bold black on yellow", OTHER: "bold white on red", SAME: "bold black on green"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectConfig(FlagConfig):
-    """The configuration of `beambert inspect`; the help of each flag says what it does."""
+    """The configuration of `beambert inspect`; the attributes are its flags."""
 
     shards: tuple[str, ...]
     vocab_file: str | None = None
@@ -50,25 +52,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=ANY_PATH,
         metavar="SHARD",
-        help="files of examples, or a dataset or corpus, local or on gs://",
+        help="Shards of examples or documents, or directories of a dataset or a corpus, local or on gs://",
     )
-    parser.add_argument(
+    group = parser.add_argument_group("input")
+    group.add_argument(
         "--vocab_file",
         type=ANY_PATH,
         metavar="FILE",
-        help="the vocabulary of the examples (default: vocab.txt above the shard)",
+        help="Vocabulary of the examples (default: vocab.txt in the shard's directory or its parent)",
     )
-    parser.add_argument(
-        "--number", type=positive_int, metavar="N", default=InspectConfig.number, help="examples to print of each shard"
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--number",
+        type=positive_int,
+        metavar="N",
+        default=InspectConfig.number,
+        help="Number of examples or documents to print per shard",
     )
-    parser.add_argument(
-        "--start", type=non_negative_int, metavar="N", default=InspectConfig.start, help="the first of them"
+    group.add_argument(
+        "--start",
+        type=non_negative_int,
+        metavar="N",
+        default=InspectConfig.start,
+        help="Index of the first example or document to print, starting at 0 (default: 0)",
     )
-    parser.add_argument("--stats", action="store_true", help="print numbers of all examples instead of text")
+    group.add_argument("--stats", action="store_true", help="Print statistics of all examples instead of their text")
 
 
 def configure(args: argparse.Namespace) -> InspectConfig:
-    """Return what the flags ask for."""
+    """Return the configuration from parsed flags."""
     return InspectConfig.from_args(args)
 
 
@@ -76,16 +88,16 @@ def run(config: InspectConfig) -> int:
     """Run the command.
 
     Raises:
-        DatasetError, VocabularyError: a shard or vocabulary that is missing, corrupt or of another kind.
+        DatasetError, VocabularyError: A shard or the vocabulary is missing, corrupt or of another kind.
     """
-    # Imported here and below, so that `--help` does not wait for Beam.
+    # Imported late, here and below: `--help` must not wait for Beam.
     from apache_beam.io.filesystems import FileSystems
 
     from pipelines.commands.inspect_directory import (
         describe_corpus,
         first_corpus_shard,
         first_shard,
-        is_corpus_part,
+        is_corpus_shard,
         load_corpus,
         load_dataset,
         require_file,
@@ -107,7 +119,7 @@ def run(config: InspectConfig) -> int:
                 print(describe_corpus(path, corpus))
                 path = first_corpus_shard(path, corpus)
             require_file(path)
-            if corpus or is_corpus_part(path):
+            if corpus or is_corpus_shard(path):
                 if not config.stats:
                     _print_documents(path, config.start, config.number)
                 continue
@@ -120,7 +132,7 @@ def run(config: InspectConfig) -> int:
                 _print_examples(path, vocab, config.start, config.number)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough; what Python still holds back goes nowhere.
+        # The reader of the pipe has closed it, as `head` does: discard what Python has buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -147,7 +159,7 @@ def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
         except FileNotFoundError:
             continue
     raise DatasetError(
-        f"{' and '.join(candidates)} do not exist; name the vocabulary of {path} with --vocab_file"
+        f"{' and '.join(candidates)} do not exist; give the vocabulary of {path} with --vocab_file"
         if len(candidates) > 1
         else f"--vocab_file {vocab_file} does not exist; check the path"
     )
@@ -180,16 +192,16 @@ def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> No
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
     _print(Text(path, style="bold"))
     shown = 0
-    for place, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
+    for index, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
         shown += 1
         for order, instance in enumerate(inspection.as_text(example, vocab)):
-            name = f"{place}" if len(example.instances) == 1 else f"{place}.{order}"
+            name = f"{index}" if len(example.instances) == 1 else f"{index}.{order}"
             _print(Text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
             _print(_styled("A  ", instance.a))
             if instance.b:
                 _print(_styled("B  ", instance.b))
     if not shown:
-        _print(Text(f"no example from number {start} on"))
+        _print(Text(f"no examples at or after index {start}"))
 
 
 def _print_documents(path: str, start: int, number: int) -> None:
@@ -197,19 +209,19 @@ def _print_documents(path: str, start: int, number: int) -> None:
 
     _print(Text(path, style="bold"))
     shown = 0
-    for place, document in enumerate(documents(path, start, number), start):
+    for index, document in enumerate(documents(path, start, number), start):
         shown += 1
         facts = [document["title"], document["source"], document["language"]]
         heading = ", ".join([*filter(None, facts), f"{len(document['sentences']):,} sentences"])
-        _print(Text(f"\n{place}  {heading}", style="cyan"))
+        _print(Text(f"\n{index}  {heading}", style="cyan"))
         for sentence in document["sentences"]:
             _print(Text(sentence))
     if not shown:
-        _print(Text(f"no document from number {start} on"))
+        _print(Text(f"no documents at or after index {start}"))
 
 
 def _print(text: Text) -> None:
-    # Colours and line breaks at its width are for a terminal; elsewhere a segment is a line.
+    # Colors, and lines wrapped at its width, are for a terminal; elsewhere a segment is one line.
     if sys.stdout.isatty():
         Console(highlight=False).print(text)
     else:
@@ -218,8 +230,8 @@ def _print(text: Text) -> None:
 
 def _heading(instance: InstanceText, example: Example, labels: tuple[str, str]) -> str:
     lengths = f"A {instance.a_tokens}" + (f" + B {instance.b_tokens}" if instance.b else "")
-    masks = f"{instance.masked} masked" if example.masks else "masked by the trainer"
-    parts = [f"{lengths} tokens", f"row of {example.row_length}", masks]
+    masks = f"{instance.masked} masked" if example.masks else "masked during training"
+    parts = [f"{lengths} tokens", f"row length {example.row_length}", masks]
     if instance.label is not None and instance.b:
         parts.insert(0, labels[min(instance.label, 1)])
     return ", ".join(parts)
@@ -242,24 +254,24 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
         has_labels |= any(label is not None for _, _, label in example.instances)
     print(path)
     if not statistics.rows:
-        print("  no example")
+        print("  no examples")
         return
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
     print(f"  examples    {statistics.rows:,} rows with {statistics.instances:,} instances")
     padding = 1 - statistics.instance_tokens / statistics.positions
-    print(f"  lengths     {_range_text(statistics.row_lengths)} positions, {padding:.1%} padding")
+    print(f"  lengths     {_range_text(statistics.row_lengths)} tokens, {padding:.1%} padding")
     unknown = statistics.unknown_tokens / max(statistics.tokens, 1)
-    print(f"  tokens      {statistics.tokens:,} without [CLS] and [SEP], {unknown:.2%} [UNK]")
+    print(f"  tokens      {statistics.tokens:,} excluding [CLS] and [SEP], {unknown:.2%} [UNK]")
     if has_labels:
         print(f"  labels      {statistics.instances_labeled_1 / statistics.instances:.1%} {labels[1]}")
     if not has_masks:
-        print("  masked      by the trainer")
+        print("  masked      during training")
         return
     masked = max(statistics.masked_tokens, 1)
     print(
-        f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of positions, "
-        f"{_range_text(statistics.masked_in_row)} a row: {statistics.masked_as_mask / masked:.1%} [MASK], "
-        f"{statistics.masked_as_random / masked:.1%} random, {statistics.masked_as_original / masked:.1%} the same"
+        f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of tokens, "
+        f"{_range_text(statistics.masked_in_row)} per row: {statistics.masked_as_mask / masked:.1%} [MASK], "
+        f"{statistics.masked_as_random / masked:.1%} random, {statistics.masked_as_original / masked:.1%} unchanged"
     )
 
 

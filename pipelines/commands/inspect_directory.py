@@ -1,4 +1,4 @@
-"""What `beambert inspect` prints of a directory: the first shard of a dataset, the first documents of a corpus."""
+"""Find what `beambert inspect` prints of a directory: the first shard of a dataset, or of a corpus."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ import pyarrow.parquet
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_common.quantities import counted
 from bert_model.checkpoints.path_contents import contents_of
 from pipelines import dataset
 from pipelines.corpus import corpus_manifest
@@ -27,7 +28,7 @@ def load_dataset(directory: str) -> Dataset | None:
     """Return the manifest of a dataset directory, local or on gs://; None if the path is not a dataset.
 
     Raises:
-        DatasetError: the manifest cannot be understood.
+        DatasetError: The manifest is invalid.
     """
     manifest = f"{directory}/{dataset.FILE_NAME}"
     if not FileSystems.exists(manifest):
@@ -39,10 +40,12 @@ def load_dataset(directory: str) -> Dataset | None:
 
 
 def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
-    """Return the path of the first shard of a dataset, of the train split if there is one, and a line about it.
+    """Return the path of the first shard of a dataset, and a line that describes the dataset.
+
+    The first shard of the training split comes before those of the validation split.
 
     Raises:
-        DatasetError: the dataset has no examples, or the shard is not the one that was written.
+        DatasetError: The dataset has no examples, or the shard does not have its recorded size.
     """
     shards = [shard for split in SPLITS for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
@@ -50,19 +53,21 @@ def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
     counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in SPLITS)
     _require_size(directory, shards[0].name, shards[0].bytes)
     path = f"{directory}/{shards[0].name}"
-    return path, f"{directory} is a dataset of {len(manifest.shards):,} shards with {counts}; this is {shards[0].name}"
+    num_shards = counted(len(manifest.shards), "shard")
+    return path, f"{directory} is a dataset of {num_shards} with {counts}; first shard: {shards[0].name}"
 
 
 def require_vocabulary(vocabulary: Vocabulary, manifest: Dataset) -> None:
     """Check that a dataset's examples were made with a vocabulary.
 
     Raises:
-        DatasetError: they were made with another.
+        DatasetError: They were made with another vocabulary.
     """
     if vocabulary.sha256 != manifest.vocab_sha256:
         raise DatasetError(
-            f"{vocabulary.origin} is not the vocabulary that the dataset was built with ({len(vocabulary):,} tokens "
-            f"instead of {manifest.vocab_size:,}, or others); copy it again, or name that vocabulary with --vocab_file"
+            f"{vocabulary.origin} is not the vocabulary of the dataset (its SHA-256 differs; it has "
+            f"{len(vocabulary):,} tokens, the dataset's has {manifest.vocab_size:,}); copy it again, or give the "
+            "vocabulary with --vocab_file"
         )
 
 
@@ -70,15 +75,15 @@ def load_corpus(directory: str) -> Corpus | None:
     """Return the manifest of a corpus directory, local or on gs://; None if the path is not a corpus.
 
     Raises:
-        SourceError: the manifest cannot be understood.
+        SourceError: The manifest is invalid.
     """
     if not FileSystems.exists(f"{directory}/{corpus_manifest.FILE_NAME}"):
         return None
     return corpus_manifest.load(directory)
 
 
-def is_corpus_part(path: str) -> bool:
-    """Return whether a path is a Parquet file of documents, as a corpus has them."""
+def is_corpus_shard(path: str) -> bool:
+    """Return whether a path is a shard of a corpus: a Parquet file of documents."""
     if not path.endswith(".parquet"):
         return False
     try:
@@ -90,8 +95,8 @@ def is_corpus_part(path: str) -> bool:
 
 
 def describe_corpus(directory: str, manifest: Corpus) -> str:
-    """Return a line about the size of a corpus, or lines where there are several splits."""
-    lines = [f"{directory} is a corpus of {len(manifest.shards):,} files"]
+    """Return a line with the number of shards of a corpus, and one with the size of each split."""
+    lines = [f"{directory} is a corpus of {counted(len(manifest.shards), 'shard')}"]
     for split in SPLITS:
         shards = [shard for shard in manifest.shards if shard.split == split]
         if shards:
@@ -103,11 +108,11 @@ def describe_corpus(directory: str, manifest: Corpus) -> str:
 
 
 def first_corpus_shard(directory: str, manifest: Corpus) -> str:
-    """Return the path of the first file of a corpus that has documents.
+    """Return the path of the first shard of a corpus that has documents.
 
     Raises:
-        DatasetError: none has.
-        SourceError: the file is missing, or is not the one that the manifest describes.
+        DatasetError: The corpus has no documents.
+        SourceError: The shard is missing, or differs from the manifest.
     """
     shard = next((shard for shard in manifest.shards if shard.documents), None)
     if shard is None:
@@ -118,15 +123,20 @@ def first_corpus_shard(directory: str, manifest: Corpus) -> str:
 
 
 def _require_size(directory: str, name: str, size: int) -> None:
-    """Refuse a file that does not have the size in the manifest."""
+    """Raise DatasetError if a file does not have the size in the manifest."""
     require_written(directory, {name: size}, "copy the directory again, or build it again")
 
 
 def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
-    """Yield documents of a corpus file, with title, source, language and sentences.
+    """Yield documents of a corpus shard, with title, source, language and sentences.
+
+    Args:
+        path: The shard.
+        start: Index of the first document.
+        number: Maximum number of documents.
 
     Raises:
-        DatasetError: the file cannot be read.
+        DatasetError: The shard cannot be read.
     """
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
@@ -138,13 +148,9 @@ def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
 
 
 def require_file(path: str) -> None:
-    """Refuse a local directory that is neither a dataset nor a corpus.
-
-    Raises:
-        DatasetError: the message says what is there.
-    """
+    """Raise DatasetError for a local directory that is neither a dataset nor a corpus."""
     if "://" not in path and Path(path).is_dir():
         raise DatasetError(
-            f"{path} {contents_of(Path(path))}; give a shard, or a directory made by beambert build, corpus or "
+            f"{path} {contents_of(Path(path))}; give a shard, or a directory written by beambert build, corpus or "
             "pretraining-data"
         )

@@ -1,7 +1,6 @@
-"""`beambert pretraining-data`: its flags.
+"""Define `beambert pretraining-data`.
 
-This file imports no Beam, so that `--help` does not wait for it; `pretraining_data_run.py` is imported when the command
-runs.
+This module does not import Beam, so that `--help` is fast; `pretraining_data_run.py` is imported when the command runs.
 """
 
 import argparse
@@ -13,10 +12,12 @@ from pipelines.commands import example_flags
 if TYPE_CHECKING:
     from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
-DESCRIPTION = """Turns a corpus into pretraining examples: WordPiece tokens, next sentence pairs, masked words, TFRecord
-shards that google-research/bert's trainer reads too. Writes shards/*.tfrecord, vocab.txt,
-report.html and dataset.json."""
-EXAMPLE = "beambert pretraining-data --input data --output data512 --max_seq_length 512 --max_predictions_per_seq 77"
+DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
+
+Tokenizes the sentences, samples pairs and masks tokens. Writes shards/*.tfrecord, vocab.txt, report.html and
+dataset.json. The trainer of google-research/bert reads the TFRecord shards too."""
+EXAMPLE = """beambert pretraining-data --input corpus --output data
+beambert pretraining-data --input corpus --output data512 --max_seq_length 512 --max_predictions_per_seq 77"""
 COMMON_FLAGS = (
     "--input",
     "--output",
@@ -25,6 +26,7 @@ COMMON_FLAGS = (
     "--dupe_factor",
     "--objective",
     "--masking",
+    "--random_seed",
 )
 
 ACCEPTS_BEAM_FLAGS = True
@@ -32,29 +34,32 @@ ACCEPTS_BEAM_FLAGS = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert pretraining-data`."""
-    group = parser.add_argument_group("what to read and write")
+    group = parser.add_argument_group("input")
     group.add_argument(
-        "--input", required=True, type=ANY_PATH, metavar="DIR", help="a corpus, as `beambert corpus` makes it"
+        "--input", required=True, type=ANY_PATH, metavar="DIR", help="Corpus directory written by `beambert corpus`"
     )
+    group.add_argument(
+        "--vocab_file", type=ANY_PATH, metavar="FILE", help="Another vocab.txt to use instead of the corpus's own"
+    )
+    group = parser.add_argument_group("output")
     group.add_argument(
         "--output",
         required=True,
         type=ANY_OUTPUT_DIRECTORY,
         metavar="DIR",
-        help="directory for the result; may be the same",
+        help="Output directory; may be the corpus directory",
     )
-    group.add_argument("--vocab_file", type=ANY_PATH, metavar="FILE", help="another vocab.txt than the corpus's own")
     example_flags.add_arguments(parser)
-    add_machine_arguments(parser)
+    add_device_arguments(parser)
 
 
-def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags about this machine, which do not change any result."""
-    group = parser.add_argument_group("this machine")
+def add_device_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags about the memory of this machine, which do not change any result."""
+    group = parser.add_argument_group("devices")
     group.add_argument(
         "--ignore_memory_estimate",
         action="store_true",
-        help="go ahead where more memory would be needed than is free",
+        help="Run even if the estimated memory exceeds the available memory",
     )
 
 

@@ -1,4 +1,4 @@
-"""The configuration of job 2: the corpus and the options that the flags of `beambert pretraining-data` name."""
+"""Define the configuration of job 2: the corpus and the options of `beambert pretraining-data`."""
 
 import argparse
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class PretrainingDataConfig:
     """The configuration of job 2.
 
     Attributes:
-        corpus_directory: as it was typed.
-        output: the value of --output.
-        vocab_file: another vocabulary than the corpus's own, None for that.
-        options: what to do, but for what the corpus says; `dataset.json` records them.
-        ignore_memory_estimate: whether to run where more memory would be needed than is free.
+        corpus_directory: Value of --input, the corpus.
+        output: Value of --output.
+        vocab_file: Vocabulary to use instead of the corpus's own, or None.
+        options: Options of the examples, except those that the corpus determines; `dataset.json` records them.
+        ignore_memory_estimate: Whether to run even if the estimated memory exceeds the available memory.
     """
 
     corpus_directory: str
@@ -27,20 +27,20 @@ class PretrainingDataConfig:
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
-        """Return the configuration that the flags of `beambert pretraining-data` name.
+        """Return the configuration from the flags of `beambert pretraining-data`.
 
         Raises:
-            DatasetError: a value is out of range.
+            DatasetError: A value is out of range.
         """
         return cls(args.input, args.output, args.vocab_file, example_options(args), args.ignore_memory_estimate)
 
     @classmethod
     def from_build_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
-        """Return the configuration of the second job of `beambert build`, whose corpus is in its own --output.
+        """Return the configuration of job 2 of `beambert build`, whose corpus is in its own --output.
 
-        Job 1 writes the vocabulary, learned or given, beside the corpus.
+        Job 1 writes the vocabulary, learned or copied from --vocab_file, into the same directory.
 
         Raises:
-            DatasetError: a value is out of range.
+            DatasetError: A value is out of range.
         """
         return cls(args.output, args.output, None, example_options(args), args.ignore_memory_estimate)

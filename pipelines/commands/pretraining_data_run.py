@@ -1,4 +1,4 @@
-"""What `beambert pretraining-data` runs: job 2 on the chosen engine, skipped where its result is there already."""
+"""Run job 2, `beambert pretraining-data`, on the selected runner, unless the output is up to date."""
 
 import dataclasses
 import hashlib
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beambert_common.quantities import counted
 from pipelines import dataset
 from pipelines.build_pretraining_data import build_pretraining_data
 from pipelines.commands.pretraining_data_config import PretrainingDataConfig
@@ -30,20 +31,25 @@ from pipelines.runner.job_output import (
     delete_temporary,
     delete_work,
     entries_in,
-    refuse_other,
     remedy_for,
+    require_same_options,
     with_defaults,
     work_directory,
 )
 from pipelines.runner.job_progress import Stage, watch_files
 from pipelines.runner.memory import require_memory
 from pipelines.runner.output_lock import claim_output
-from pipelines.runner.repair import items_with_missing_shards, make_again, missing_shards, restore_vocabulary
+from pipelines.runner.repair import (
+    items_with_missing_shards,
+    missing_shards,
+    rebuild_missing_shards,
+    restore_vocabulary,
+)
 from pipelines.sources import SourceError
 from pipelines.vocabulary.vocabulary_options import language_factors
 from tokenizer.vocabulary import Vocabulary
 
-# How many workers to find work for where a cluster decides on their number.
+# Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
 _SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
 
@@ -52,10 +58,10 @@ def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: a mistake in the input or the flags.
+        SourceError, DatasetError, VocabularyError: The input or a flag is invalid.
     """
     corpus = _load_corpus(config)
-    # The corpus's own directory is the one that may hold a corpus.
+    # The output may contain a corpus only if it is the corpus directory itself.
     same = absolute(config.corpus_directory) == absolute(config.output)
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
     with claim_output(config.output, "pretraining-data", manifests, DATASET_ENTRIES):
@@ -69,21 +75,21 @@ def _load_corpus(config: PretrainingDataConfig) -> Corpus:
     corpus = corpus_manifest.load(absolute(directory))
     if corpus is None:
         kind = kind_of(entries_in(directory))
-        there = f"holds {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
+        problem = f"contains {kind}, not a corpus" if kind else "is not a corpus, or its build has not finished"
         raise SourceError(
-            f"--input {directory} {there} ({corpus_manifest.FILE_NAME} is missing); "
+            f"--input {directory} {problem} ({corpus_manifest.FILE_NAME} is missing); "
             "give the --output of beambert corpus"
         )
     return corpus
 
 
 class ExamplesJob(NamedTuple):
-    """Job 2 as the flags ask for it.
+    """The inputs of job 2.
 
     Attributes:
-        vocab: the vocabulary.
-        options: what to do.
-        recorded: what `dataset.json` is to say of options: these and the corpus's.
+        vocab: The vocabulary.
+        options: Options of the examples.
+        recorded: The field "options" of `dataset.json`: these options and those of the corpus.
     """
 
     vocab: Vocabulary
@@ -95,7 +101,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
     """Read the vocabulary and check the options against the corpus.
 
     Raises:
-        DatasetError, SourceError, VocabularyError: a mistake in the options or the files.
+        DatasetError, SourceError, VocabularyError: An option or a file is invalid.
     """
     source, output = absolute(config.corpus_directory), absolute(config.output)
     vocab_file = absolute(config.vocab_file) if config.vocab_file else f"{source}/{dataset.VOCAB_FILE_NAME}"
@@ -106,7 +112,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
         raise SourceError(missing if config.vocab_file else f"{vocab_file} is missing; {REMEDY}") from error
     if not config.vocab_file and hashlib.sha256(vocab_bytes).hexdigest() != corpus.vocab["sha256"]:
         raise SourceError(
-            f"{vocab_file} differs from {corpus_manifest.FILE_NAME}; {REMEDY}; if the change is meant, run "
+            f"{vocab_file} differs from {corpus_manifest.FILE_NAME}; {REMEDY}; if the change is intended, run "
             f"pretraining-data --vocab_file {vocab_file} --output NEW_DIRECTORY"
         )
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
@@ -115,7 +121,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
     )
     if source == output and vocab.sha256 != corpus.vocab["sha256"]:
         raise DatasetError(
-            f"--output {config.output} is the corpus, which has another vocab.txt than --vocab_file "
+            f"--output {config.output} is the corpus directory, whose vocab.txt differs from --vocab_file "
             f"{config.vocab_file}; choose another --output"
         )
     options = dataclasses.replace(config.options, do_lower_case=corpus.options["do_lower_case"])
@@ -126,7 +132,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
         options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
     recorded: dict[str, Any] = {
         **dataclasses.asdict(options),
-        # As JSON has it, so that it equals what was read back.
+        # A list, as JSON has it, so that it compares equal to the recorded options.
         "length_bins": list(options.length_bins),
         "corpus": corpus.options,
         "corpus_sha256": hashlib.sha256(read_bytes(f"{source}/{corpus_manifest.FILE_NAME}")).hexdigest(),
@@ -139,8 +145,8 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     """Run job 2 in a locked output directory: from the start, resumed, or as a repair of missing shards.
 
     Raises:
-        DatasetError: the output holds another dataset, an option is out of range, or memory would not do.
-        VocabularyError: the vocabulary lacks what BERT needs.
+        DatasetError: The output contains another dataset, an option is out of range, or the memory is too small.
+        VocabularyError: The vocabulary lacks a token that BERT needs.
     """
     source, output = absolute(config.corpus_directory), absolute(config.output)
     vocab, options, recorded = examples_job(config, corpus)
@@ -151,7 +157,9 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     work = work_directory(output, [recorded])
     existing = _load(manifest_path, config.output)
     if existing:
-        refuse_other(config.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded)
+        require_same_options(
+            config.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded
+        )
         restore_vocabulary(existing, vocab, output)
         missing = missing_shards(existing, output)
         if not missing:
@@ -164,20 +172,24 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     if workers:
         require_memory(corpus, workers, config.ignore_memory_estimate)
     if existing:
-        print(f"Pretraining data: {len(missing)} of {len(existing.shards)} shard(s) are missing or cut", flush=True)
-        make_again(existing, missing, reader, work_items, options, beam_options, config.output)
+        print(
+            f"Pretraining data: rebuilding {len(missing):,} missing or truncated of "
+            f"{counted(len(existing.shards), 'shard')}",
+            flush=True,
+        )
+        rebuild_missing_shards(existing, missing, reader, work_items, options, beam_options, config.output)
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
     num_finished = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
     if not num_finished:
-        # What a stopped job left is of other options or another corpus, and a trainer's glob would find it.
+        # The shards of a stopped job are of other options or another corpus, and a trainer's glob would match them.
         for pattern in _SHARD_PATTERNS:
             delete_matching(f"{output}/shards/{pattern}")
         delete_work(output)
     with begun_work(output, "pretraining-data"):
         delete_matching(f"{output}/shards/{TEMPORARY}")
-        # Of a stopped job too: the report is of a dataset, which there is not yet.
+        # A report of a stopped job, too, describes a dataset that does not exist yet.
         delete_matching(f"{output}/{REPORT_FILE_NAME}")
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
@@ -187,11 +199,12 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             for copy in item.copies
         }
         print(
-            f"Pretraining data: {len(corpus.shards)} corpus shard(s), {len(costs)} pass(es) over one"
-            + (f", {num_finished} of them finished by an earlier run" if num_finished else ""),
+            f"Pretraining data: {counted(len(corpus.shards), 'corpus shard')}, "
+            f"{counted(len(costs), 'shard copy', 'shard copies')}"
+            + (f", resuming an earlier run ({num_finished:,} complete)" if num_finished else ""),
             flush=True,
         )
-        with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "passes", _amounts)):
+        with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "shard copies", _amounts)):
             pipeline_runner.run(
                 lambda pipeline: build_pretraining_data(
                     pipeline,
@@ -209,7 +222,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             )
     manifest = _load(manifest_path, config.output)
     if manifest is None:
-        raise DatasetError(f"the job ended without {manifest_path}; look at the runner's own log")
+        raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
     delete_temporary(output)
     delete_work(output)
     require_written(output, {REPORT_FILE_NAME: None, **sizes_of_dataset(manifest.shards)})
@@ -224,14 +237,14 @@ def _load(path: str, output: str) -> Dataset | None:
         return None
     except IsADirectoryError as error:
         raise DatasetError(f"{path} is a directory; {remedy}") from error
-    # What is printed of it, and every manifest of this command has.
+    # The summary prints these counts, and every manifest of this command has them.
     if "train" not in manifest.counts:
         raise DatasetError(f"{path}: counts.train is missing; {remedy}")
     return manifest
 
 
 def _amounts(marker: str) -> dict[str, float]:
-    """Return the amounts that a finished copy has written, for the progress."""
+    """Return the bytes and examples of a finished shard copy, for the progress display."""
     finished = read_completion_marker(marker)
     shards = finished.shards if finished else []
     return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
@@ -241,20 +254,20 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     """Print the content and path of the dataset and the next step.
 
     Args:
-        manifest: of the dataset.
-        output: its directory.
-        printed: warnings that were printed before.
+        manifest: Manifest of the dataset.
+        output: Directory of the dataset, as printed.
+        printed: Warnings that are already printed.
     """
     train, validation = (manifest.num_examples(split) for split in SPLITS)
     counts = manifest.counts["train"]
     print(
-        f"  shards      {output}/shards/  {len(manifest.shards)} files, {train:,} training examples "
-        f"in {manifest.options['dupe_factor']} copies, {validation:,} for validation"
+        f"  shards      {output}/shards/  {counted(len(manifest.shards), 'shard')}, {train:,} training examples "
+        f"(--dupe_factor {manifest.options['dupe_factor']}), {validation:,} validation examples"
     )
     objective, masking = manifest.options["objective"], manifest.options["masking"]
     shares = []
     if objective != "mlm":
-        meaning = "swapped" if objective == "sop" else "not next sentences"
+        meaning = "in swapped order" if objective == "sop" else "random next sentences"
         shares.append(f"{counts['instances_labeled_1'] / counts['instances']:.1%} of pairs are {meaning}")
     if masking != "dynamic":
         shares.append(f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked")
@@ -267,6 +280,6 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
             print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
     if "://" in output:
-        print(f"\nNext: copy {output} to the machine that trains, or train beside it with beambert submit tpu")
+        print(f"\nNext: copy {output} to the training machine, or train on Cloud TPU with beambert submit tpu")
     else:
         print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

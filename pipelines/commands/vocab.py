@@ -1,4 +1,4 @@
-"""`beambert vocab`: a vocabulary file alone."""
+"""Define and run `beambert vocab`, which writes a vocabulary file only."""
 
 import argparse
 import json
@@ -8,18 +8,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE
-from pipelines.commands import vocabulary_flags
-from pipelines.commands.corpus import add_input_arguments, add_split_arguments
+from beambert_common.quantities import counted
+from pipelines.commands import cleaning_flags, vocabulary_flags
+from pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
 from pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
     from pipelines.commands.corpus_config import CorpusConfig
 
-DESCRIPTION = """Learns a WordPiece vocabulary from text and writes it, one piece a line: the very bytes that `beambert
-build` learns from the same input with the same flags. Equal documents count once. Documents held out are not learnt
-from: on them it measures how well the vocabulary fits, and prints that."""
-EXAMPLE = "beambert vocab --input 'texts/*.txt' --output vocab.txt"
-COMMON_FLAGS = ("--input", "--output", "--vocab_size", "--do_lower_case", "--language")
+DESCRIPTION = """Learn a WordPiece vocabulary from raw text.
+
+Writes one token per line, the same bytes as `beambert build` with the same input and flags. Learns from the training
+split, where equal documents count once, and prints the coverage of the validation split."""
+EXAMPLE = """beambert vocab --input 'texts/*.txt' --output vocab.txt
+beambert vocab --input 'texts/*.txt' --output cased.txt --vocab_size 16000 --do_lower_case false"""
+COMMON_FLAGS = (
+    "--input",
+    "--output",
+    "--input_format",
+    "--language",
+    "--vocab_size",
+    "--do_lower_case",
+    "--alphabet_limit",
+    "--overwrite",
+)
 
 ACCEPTS_BEAM_FLAGS = True
 
@@ -27,14 +39,15 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert vocab`."""
     add_input_arguments(parser)
-    group = parser.add_argument_group("what to make of it")
+    group = parser.add_argument_group("output")
     group.add_argument(
-        "--output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="the vocabulary file, such as vocab.txt"
+        "--output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="Vocabulary file to write, e.g. vocab.txt"
     )
-    group.add_argument("--overwrite", action="store_true", help="replace --output if it exists")
-    add_split_arguments(group)
-    vocabulary_flags.add_arguments(parser.add_argument_group("the vocabulary"))
-    # It learns a vocabulary, and so has no flag for one.
+    group.add_argument("--overwrite", action="store_true", help="Replace --output if it exists")
+    add_corpus_arguments(parser)
+    cleaning_flags.add_arguments(parser)
+    vocabulary_flags.add_arguments(parser.add_argument_group("vocabulary"))
+    # The configuration of a corpus reads this attribute, for which this command has no flag.
     parser.set_defaults(vocab_file=None)
 
 
@@ -43,9 +56,9 @@ class VocabConfig:
     """The configuration of `beambert vocab`.
 
     Attributes:
-        output: the vocabulary file, as it was typed.
-        overwrite: whether to replace it.
-        corpus: what to read and how to learn from it.
+        output: Value of --output, the vocabulary file.
+        overwrite: Whether to replace an existing file.
+        corpus: Configuration of the input and of learning.
     """
 
     output: str
@@ -54,8 +67,8 @@ class VocabConfig:
 
 
 def configure(args: argparse.Namespace) -> VocabConfig:
-    """Return what the flags ask for. Raises as `pipelines.commands.corpus_config.corpus_config` does."""
-    # Imported here, so that `--help` does not wait for Beam.
+    """Return the configuration. Raise as `pipelines.commands.corpus_config.corpus_config` does."""
+    # Imported late: `--help` must not wait for Beam.
     from pipelines.commands.corpus_config import corpus_config
 
     return VocabConfig(args.output, args.overwrite, corpus_config(args))
@@ -65,7 +78,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
-        SourceError, DatasetError, OutputFileError, VocabularyError: invalid input or flags.
+        SourceError, DatasetError, OutputFileError, VocabularyError: The input or a flag is invalid.
     """
     from apache_beam.io.filesystems import FileSystems
 
@@ -97,7 +110,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     )
     require_writable(FileSystems.split(config.output)[0] or ".")
     check_inputs(inputs, options.read, config.corpus.field_flags)
-    print(f"Vocabulary: {options.vocab_size:,} pieces from {len(inputs)} input(s)", flush=True)
+    print(f"Vocabulary: {options.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
     splits = split_inputs(inputs, options)
@@ -105,7 +118,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     work = f"{temporary}/work" if is_embedded else ""
     try:
         costs = {f"{split.name()}.json": float(split.bytes) for split in splits}
-        progress = Stage("Vocabulary", f"{work}/*.json", costs, "pieces", megabytes_read(splits))
+        progress = Stage("Vocabulary", f"{work}/*.json", costs, "file splits", megabytes_read(splits))
         with cleanup_on_signals(lambda: delete_folder(temporary)), watch_files(progress):
             pipeline_runner.run(
                 lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
@@ -113,13 +126,13 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
                 config.output,
             )
         require_written(FileSystems.split(output)[0], {FileSystems.split(output)[1]: None})
-        made = json.loads(read_bytes(report))
+        result = json.loads(read_bytes(report))
     finally:
         delete_folder(temporary)
-    if made["documents_rejected"]:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in made["documents_rejected"].items())
-        print(f"  rejected    {reasons}")
-    for warning in vocabulary_flags.mark_warnings(made.get("diacritics")):
+    if result["documents_rejected"]:
+        rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
+        print(f"  rejected    documents by rule: {rejected}")
+    for warning in vocabulary_flags.mark_warnings(result.get("diacritics")):
         print(f"  warning     {warning}", file=sys.stderr)
-    vocabulary_flags.print_summary(made["vocab"], config.output, options.compare_vocab, options.alphabet_limit)
+    vocabulary_flags.print_summary(result["vocab"], config.output, options.compare_vocab, options.alphabet_limit)
     return 0

@@ -1,4 +1,4 @@
-"""The flags that say what a vocabulary is like, shared by `build`, `corpus` and `vocab`, and what is said of it."""
+"""Define the vocabulary flags that `build`, `corpus` and `vocab` share, and print the summary of a vocabulary."""
 
 import argparse
 import dataclasses
@@ -15,43 +15,48 @@ from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.vocabulary import Vocabulary
 
 DEFAULT_VOCAB_SIZE = 30_000
-# Share of letters losing a mark above which a warning is printed.
-_MANY_MARKS = 0.01
+# Fraction of letters that lose a mark above which a warning is printed.
+_MAX_LOST_MARKS = 0.01
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of a vocabulary to learn."""
+    """Add the flags of a learned vocabulary."""
     group.add_argument(
         "--vocab_size",
         type=vocabulary_size,
         metavar="N",
-        help=f"exact number of tokens in vocab.txt, of all kinds together (default: {DEFAULT_VOCAB_SIZE})",
+        help=f"Vocabulary size: exact number of tokens in vocab.txt, special tokens included (default: "
+        f"{DEFAULT_VOCAB_SIZE})",
     )
     group.add_argument(
         "--vocab_multiple_of",
         type=WholeNumber(1, 1_000_000),
         default=1,
         metavar="N",
-        help="round --vocab_size up to a multiple, filled with learnt pieces: 8 suits GPUs, 128 TPUs",
+        help="Round --vocab_size up to a multiple of N, filled with learned tokens; 8 suits GPUs, 128 suits TPUs",
     )
     group.add_argument(
         "--num_unused",
         type=WholeNumber(0, 1_000_000),
         default=0,
         metavar="N",
-        help="pieces named [unused0], [unused1], ... within --vocab_size, placed as in the released vocabularies (994 "
-        "there): room for words that a later task wants to add without changing the model's shape",
+        help="Number of reserved tokens [unused0], [unused1], ... within --vocab_size, for domain words that are added "
+        "later without resizing the model; the released vocabularies have 994 (default: 0)",
     )
     group.add_argument(
         "--alphabet_limit",
         type=WholeNumber(1, 1_114_112),
         default=1000,
         metavar="N",
-        help="characters, the most frequent, that become pieces; a word with another is [UNK]. Raise it for Chinese "
-        "and Japanese",
+        help="Maximum alphabet size: only the N most frequent characters become tokens, and a word with another "
+        "character becomes [UNK]; increase it for Chinese and Japanese",
     )
     group.add_argument(
-        "--min_count", type=positive_int, default=1, metavar="N", help="words seen fewer times are not learnt from"
+        "--min_count",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="Minimum frequency of a word to be learned from",
     )
     group.add_argument(
         "--do_lower_case",
@@ -59,24 +64,23 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         nargs="?",
         const=True,
         metavar="true|false",
-        help="lower-case and strip accents and other marks (uncased), or not (cased); default: true, but false for a "
-        "cased --vocab_file, and for a --language whose words that destroys: those of India, Burmese, Dhivehi, "
-        "Japanese, Khmer, Lao, Navajo, Sinhala, Thai, Tibetan, Vietnamese, Yoruba",
+        help="Lowercase text and strip accents (uncased), or not (cased); see docs/reference/languages.md (default: by "
+        "--vocab_file, or else by --language: true except for languages that need the marks, such as Hindi, Thai or "
+        "Vietnamese)",
     )
     group.add_argument(
         "--language_sampling_exponent",
         type=fraction,
         default=1.0,
         metavar="S",
-        help="below 1, documents of small languages are seen more often, in the vocabulary and in the examples: a "
-        "language with a share p of the words gets a share proportional to p ** S (multilingual BERT: 0.7). Languages "
-        "are told by the files' own statements (Wikipedia dumps, JSON lines and Parquet with a language)",
+        help="Exponent of language sampling: a language with fraction p of the words is sampled in proportion to "
+        "p ** S, in vocabulary and examples; documents must state their language; multilingual BERT uses 0.7",
     )
     group.add_argument(
         "--compare_vocab",
         type=ANY_PATH,
         metavar="FILE",
-        help="another vocab.txt, to be measured on the validation split beside this one",
+        help="Second vocab.txt to measure on the validation split, for comparison",
     )
 
 
@@ -84,23 +88,26 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `VocabularyOptions` from parsed flags; `args.vocab_file` must exist.
 
     Raises:
-        SourceError, VocabularyError: a file that is missing or not a vocabulary, or flags that exclude each other.
+        SourceError, VocabularyError: A file is missing or not a vocabulary, or two flags conflict.
     """
-    # Imported here, so that `--help` does not wait for Beam.
+    # Imported late: `--help` must not wait for Beam.
     from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
     if args.vocab_file and args.vocab_size:
-        raise SourceError("--vocab_size and --vocab_file exclude each other; learn a vocabulary or bring one")
+        raise SourceError(
+            "--vocab_size and --vocab_file conflict; leave out --vocab_file to learn a vocabulary, or --vocab_size to "
+            "use an existing one"
+        )
     size = args.vocab_size or DEFAULT_VOCAB_SIZE
     return dataclasses.asdict(
         VocabularyOptions(
             do_lower_case=lower_casing(args.do_lower_case, args.vocab_file, args.language),
             vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
-            vocab_file=_checked("--vocab_file", args.vocab_file),
+            vocab_file=_vocabulary_path("--vocab_file", args.vocab_file),
             num_unused=args.num_unused,
             alphabet_limit=args.alphabet_limit,
             min_count=args.min_count,
-            compare_vocab=_checked("--compare_vocab", args.compare_vocab),
+            compare_vocab=_vocabulary_path("--compare_vocab", args.compare_vocab),
             language_sampling_exponent=args.language_sampling_exponent,
             character_rules=CHARACTER_RULES,
         )
@@ -108,41 +115,42 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def lower_casing(do_lower_case: bool | None, vocab_file: str | None, language: str) -> bool:
-    """Return whether text is uncased: as --do_lower_case says, else --vocab_file, else --language.
+    """Return whether text is uncased: by --do_lower_case, or else by --vocab_file, or else by --language.
 
-    A vocabulary without capitals is taken for an uncased one, unless the language has none to show and it holds marks
-    that uncased text loses.
+    A vocabulary without capitals counts as uncased. For a language that is cased by default, it counts as cased if
+    it contains marks that uncased text loses.
 
     Raises:
-        SourceError, VocabularyError: the vocabulary is missing or invalid.
+        SourceError, VocabularyError: The vocabulary is missing or invalid.
     """
     if do_lower_case is not None:
         return do_lower_case
     by_language = default_do_lower_case(language)
     if not vocab_file:
         return by_language
-    vocabulary = _read("--vocab_file", vocab_file)
+    vocabulary = _read_vocabulary("--vocab_file", vocab_file)
     return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.tokens))))
 
 
 def mark_warnings(marks: dict[str, Any] | None) -> list[str]:
-    """Return a line where uncased text loses a mark on more than 1 % of its letters.
+    """Return a warning if uncased text loses a mark on more than 1% of its letters, else an empty list.
 
     Args:
-        marks: what `pipelines.build_corpus.total_marks` counted; None for cased text and a corpus of an older version.
+        marks: The counts of `pipelines.build_corpus.total_marks`. None for cased text, and for a corpus of an older
+            version.
     """
-    if not marks or marks["lost"] <= _MANY_MARKS * marks["letters"]:
+    if not marks or marks["lost"] <= _MAX_LOST_MARKS * marks["letters"]:
         return []
     before, after = marks["example"]
     example = f" ({before} -> {after})" if before else ""
-    loss = "accents are lost" if is_accent(before) else "vowel or voicing marks are lost and words become equal"
+    loss = "accents are lost" if is_accent(before) else "vowel or voicing marks are lost and distinct words merge"
     return [
         f"uncased text loses a mark on {marks['lost'] / marks['letters']:.1%} of its letters{example}: {loss}; "
-        "--do_lower_case false keeps them, see docs/LANGUAGES.md"
+        "use --do_lower_case false to keep them, see docs/reference/languages.md"
     ]
 
 
-def _read(flag: str, path: str) -> Vocabulary:
+def _read_vocabulary(flag: str, path: str) -> Vocabulary:
     from pipelines.io.atomic_files import read_bytes
     from pipelines.runner.job_output import absolute
 
@@ -151,26 +159,27 @@ def _read(flag: str, path: str) -> Vocabulary:
     except FileNotFoundError as error:
         raise SourceError(f"{flag} {path} does not exist; check the path") from error
     except IsADirectoryError as error:
-        raise SourceError(f"{flag} {path} is a directory; name the vocab.txt in it") from error
+        raise SourceError(f"{flag} {path} is a directory; give the vocab.txt in it") from error
 
 
-def _checked(flag: str, path: str | None) -> str:
+def _vocabulary_path(flag: str, path: str | None) -> str:
+    """Return the absolute path of a valid vocabulary, or "" if none was requested."""
     from pipelines.runner.job_output import absolute
 
     if not path:
         return ""
-    _read(flag, path)
+    _read_vocabulary(flag, path)
     return absolute(path)
 
 
 def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limit: int) -> list[str]:
-    """Print size, place and fit of a vocabulary, and return the warnings among it.
+    """Print size, path and coverage of a vocabulary, and return its warnings.
 
     Args:
-        vocab: the "vocab" of `corpus.json`.
-        path: of the file.
-        compared: file of the vocabulary it was compared with, or "".
-        alphabet_limit: the limit it was learned with.
+        vocab: The field "vocab" of `corpus.json`.
+        path: Path of vocab.txt, as printed.
+        compared: Path of the vocabulary of --compare_vocab, or "".
+        alphabet_limit: The value of --alphabet_limit.
     """
     print(f"  vocabulary  {path}  {vocab['size']:,} tokens")
     words = vocab["learned_from"]
@@ -178,16 +187,16 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
         share = words["words_excluded"] / words["words"]
         print(
             f"              learned from {words['distinct_words'] - words['distinct_words_excluded']:,} of "
-            f"{words['distinct_words']:,} distinct words; {share:.3%} of the text was left out as rare"
+            f"{words['distinct_words']:,} distinct words; rare words excluded: {share:.3%} of the text"
         )
     warnings = alphabet_warnings(vocab, alphabet_limit)
     for warning in warnings:
         print(f"  warning     {warning}", file=sys.stderr)
     measured = {name: Coverage(**counts) for name, counts in vocab["validation"].items()}
     if not measured["vocab"].words:
-        print("              the validation split, to measure it on, is empty; see --validation_fraction")
+        print("              coverage not measured: the validation split is empty; increase --validation_fraction")
         return warnings
-    print(f"              on {measured['vocab'].words:,} validation words: {measured['vocab']}")
+    print(f"              {measured['vocab'].words:,} validation words: {measured['vocab']}")
     if compared:
-        print(f"              beside {compared}: {measured['compare_vocab']}")
+        print(f"              compared with {compared}: {measured['compare_vocab']}")
     return warnings

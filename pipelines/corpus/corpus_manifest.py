@@ -1,7 +1,7 @@
-"""A corpus on disk: `corpus.json`, `corpus/*.parquet` and `rejected/*.jsonl`.
+"""Read and write a corpus: `corpus.json` and `corpus/*.parquet`.
 
-A corpus is stored as the partitions it was grouped into, a Parquet shard each, documents in order of their identity.
-The second job reads a shard as one partition and needs no shuffle of its own.
+Each partition of a corpus is one Parquet shard, with documents in order of their IDs. The second job reads each shard
+as one partition, without another shuffle.
 """
 
 import dataclasses
@@ -61,14 +61,17 @@ _ROW_GROUP_DOCUMENTS = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class CorpusShard:
-    """One Parquet file, which is one partition.
+    """One Parquet file, which contains one partition.
 
     Attributes:
         name: path relative to the corpus directory.
         split: "train" or "validation".
-        partition, partitions: its number within the split, and how many the split has.
-        documents, sentences: how many it holds.
-        bytes, sha256: of the file.
+        partition: number of the partition within the split.
+        partitions: number of partitions of the split.
+        documents: number of documents.
+        sentences: number of sentences.
+        bytes: size of the file.
+        sha256: hex SHA-256 of the file.
     """
 
     name: RelativeName
@@ -86,14 +89,14 @@ class Corpus:
     """The content of `corpus.json`.
 
     Attributes:
-        options: what the corpus was made with; with `files` the fingerprint by which a finished stage is known.
-        files: [path, bytes, time last changed, ...] of every input.
-        counts: documents, sentences, words, characters and bytes, by input and by language too; documents rejected by
-            reason and by input; paragraphs cleaned by rule; bytes lost by input and rule; the files that cleaning left
-            less than half of; letters of uncased text that lose a mark, with an example.
-        vocab: "size" and "sha256" of vocab.txt, and how it fits (`pipelines.vocabulary`).
-        shards: every Parquet file.
-        versions: packages the corpus was made with.
+        options: options of the build. Together with `files`, they identify a finished stage.
+        files: [path, bytes, modification time, ...] of every input file.
+        counts: documents, sentences, words, characters and bytes, in total, by input and by language. Also documents
+            rejected by reason and by input, paragraphs cleaned by rule, and bytes removed by input and rule. Also
+            files that lost more than half of their text, and letters of uncased text that lose a mark.
+        vocab: "size" and "sha256" of vocab.txt, and its coverage (`pipelines.vocabulary`).
+        shards: all Parquet files.
+        versions: versions of the packages that built the corpus.
     """
 
     options: dict[str, Any]
@@ -104,20 +107,20 @@ class Corpus:
     versions: dict[str, str]
 
     def to_json(self) -> str:
-        """Serialize to the text of `corpus.json`, keys sorted."""
+        """Return the text of `corpus.json`, with sorted keys."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def load(directory: str, remedy: str = _REMEDY) -> Corpus | None:
-    """Return the manifest of a corpus directory, None if there is none.
+    """Return the manifest of a corpus directory, or None if the file is missing.
 
     Args:
-        directory: on any Beam filesystem.
-        remedy: the end of the message about a damaged manifest.
+        directory: corpus directory on any Beam filesystem.
+        remedy: end of the error message for an invalid manifest.
 
     Raises:
-        SourceError: it is there but cannot be understood.
+        SourceError: the manifest is invalid.
     """
     path = FileSystems.join(directory, FILE_NAME)
     try:
@@ -130,18 +133,23 @@ def load(directory: str, remedy: str = _REMEDY) -> Corpus | None:
 
 
 def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
-    """Return the content of a `corpus.json`; `remedy` ends the message about a damaged one.
+    """Return the content of a `corpus.json`.
+
+    Args:
+        manifest: bytes of the file.
+        path: path of the file, for messages.
+        remedy: end of the error message for an invalid manifest.
 
     Raises:
-        SourceError: it cannot be understood; `path` is named.
+        SourceError: the manifest is invalid.
     """
     names: dict[str, str] = {}
     try:
         header = header_of(manifest)
         if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *RENAMED_CORPUS_FIELDS):
             raise SourceError(
-                f"{path} is of format {shown(header.format)} {shown(header.format_version)}, this beambert reads "
-                f"{shown(FORMAT)} {FORMAT_VERSION}; build the corpus again into another directory"
+                f"{path} has format {shown(header.format)} {shown(header.format_version)}, but this version of "
+                f"beambert reads {shown(FORMAT)} {FORMAT_VERSION}; build the corpus again into another directory"
             )
         names = RENAMED_CORPUS_FIELDS.get(header.format_version, {})
         corpus = convert(with_new_names(decode(manifest, dict[str, Any]), names), Corpus)
@@ -160,17 +168,17 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
 
 
 def _require_name(shard: CorpusShard, number: int) -> None:
-    """Raise JsonError where the name of a shard is not that of its partition."""
+    """Raise JsonError if the name of a shard does not match its partition."""
     name = f"corpus/{shard.split}-{shard.partition:05d}-of-{shard.partitions:05d}.parquet"
     if shard.partition >= shard.partitions or shard.name != name:
         raise JsonError(
-            f"shards[{number}].name is {shown(shard.name)}, its split, partition and partitions are {shard.split}, "
-            f"{shard.partition} and {shard.partitions}"
+            f"shards[{number}].name is {shown(shard.name)}, but its split, partition and partitions are "
+            f"{shard.split}, {shard.partition} and {shard.partitions}"
         )
 
 
 def _require_sums(shards: Sequence[CorpusShard], counts: Mapping[str, Any]) -> None:
-    """Raise JsonError where shards are missing, are there twice, or do not add up to the counts."""
+    """Raise JsonError if shards are duplicated or do not add up to the counts."""
     names = {shard.name for shard in shards}
     if len(names) != len(shards):
         raise JsonError("a shard is listed twice")
@@ -179,18 +187,18 @@ def _require_sums(shards: Sequence[CorpusShard], counts: Mapping[str, Any]) -> N
             count = counts[unit][split]
             total = sum(getattr(shard, unit) for shard in shards if shard.split == split)
             if total != count:
-                raise JsonError(f"counts.{unit}.{split} is {count}, the sum over the shards is {total}")
+                raise JsonError(f"counts.{unit}.{split} is {count}, but the shards sum to {total}")
 
 
 def write_shard(path: str, records: Sequence[Record]) -> tuple[int, str]:
     """Write documents as Parquet in row groups of bounded size.
 
     Args:
-        path: the file to make.
+        path: the new file, on any Beam filesystem.
         records: the documents, in the order to write.
 
     Returns:
-        Size in bytes and SHA-256 of the file.
+        Size in bytes and hex SHA-256 of the file.
     """
     with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         group: list[Record] = []
@@ -216,5 +224,5 @@ def _table(records: list[Record]) -> pyarrow.Table:
 
 
 def sizes_of_corpus(shards: Iterable[CorpusShard]) -> dict[str, int | None]:
-    """Return what `require_written` checks of a corpus: its shards and its vocabulary."""
+    """Return the files of a corpus by name, with their sizes in bytes if known, as `require_written` expects."""
     return {VOCAB_FILE_NAME: None, **{shard.name: shard.bytes for shard in shards}}

@@ -1,7 +1,7 @@
-"""Read the Parquet files of a corpus, every one checked against the SHA-256 in `corpus.json`.
+"""Read the Parquet files of a corpus and verify them against the SHA-256 checksums in `corpus.json`.
 
-A job is sent without the checksums, which would be most of its bytes: a worker process reads them from `corpus.json`,
-and knows by the SHA-256 of that file that it is the manifest that the job was started with.
+The job graph does not contain the checksums, which would be most of its bytes. A worker process reads them from
+`corpus.json` and verifies the SHA-256 of that file, which is part of the job.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ _LOCK = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class CorpusReader:
-    """The files of a corpus, checked when they are read.
+    """A reader that verifies the files of a corpus.
 
     Attributes:
-        directory: the corpus directory, on any Beam filesystem.
-        manifest_sha256: hex digest of its `corpus.json`.
+        directory: corpus directory, on any Beam filesystem.
+        manifest_sha256: hex SHA-256 of its `corpus.json`.
     """
 
     directory: str
@@ -37,7 +37,7 @@ class CorpusReader:
 
     @classmethod
     def open(cls, directory: str) -> "CorpusReader":
-        """Return the reader of a corpus directory as it is now."""
+        """Return a reader for the current state of a corpus directory."""
         content = read_bytes(f"{directory}/{corpus_manifest.FILE_NAME}")
         return cls(directory, hashlib.sha256(content).hexdigest())
 
@@ -45,35 +45,36 @@ class CorpusReader:
         """Read `corpus.json`.
 
         Raises:
-            SourceError: the file is missing, or is not the one that the job was started with.
+            SourceError: the file is missing or has changed since the job started.
         """
         path = f"{self.directory}/{corpus_manifest.FILE_NAME}"
-        return corpus_manifest.parse(_checked(path, self.manifest_sha256, "what it was when the job started"), path)
+        return corpus_manifest.parse(_checked(path, self.manifest_sha256, "its state at the start of the job"), path)
 
     def read_shard(self, name: str, columns: Sequence[str] = ("sentences", "weight", "language")) -> pyarrow.Table:
-        """Read columns of `corpus_manifest.SCHEMA` of a shard.
+        """Read a shard.
 
         Args:
-            name: of the shard, relative to the directory.
-            columns: by default what job 2 needs of a document.
+            name: path of the shard relative to the corpus directory.
+            columns: names of columns in `corpus_manifest.SCHEMA`; the default is what job 2 requires.
 
         Raises:
-            SourceError: the file is missing, or its SHA-256 is not that of `corpus.json`.
+            SourceError: the file is missing, or its SHA-256 differs from `corpus.json`.
         """
         with _LOCK:
             sha256 = _checksums(self)[name]
-        # Read once and whole: a shard is a few dozen megabytes, and a file is hashed far faster than it is tokenized.
+        # Read into memory at once: a shard is several dozen megabytes, and hashing is much faster than tokenizing.
         content = _checked(f"{self.directory}/{name}", sha256, corpus_manifest.FILE_NAME)
         return pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(columns)).combine_chunks()
 
 
 @functools.lru_cache(maxsize=1)
 def _checksums(reader: CorpusReader) -> dict[str, str]:
-    """Return the SHA-256 of every shard by name, read once a process."""
+    """Return the SHA-256 of every shard by name; cached in the process."""
     return {shard.name: shard.sha256 for shard in reader.read_manifest().shards}
 
 
 def _checked(path: str, sha256: str, expected: str) -> bytes:
+    """Return the content of a file, or raise SourceError if its SHA-256 is not `sha256`, that of `expected`."""
     try:
         content = read_bytes(path)
     except FileNotFoundError as error:
@@ -85,10 +86,10 @@ def _checked(path: str, sha256: str, expected: str) -> bytes:
 
 
 def require_shards(directory: str, shards: Iterable[CorpusShard]) -> None:
-    """Check that every shard is there and has the size that `corpus.json` states, by one listing of the directory.
+    """Check with one directory listing that every shard exists with the size stated in `corpus.json`.
 
     Raises:
-        SourceError: a shard is missing or has another size.
+        SourceError: a shard is missing or has a different size.
     """
     with storage_errors(directory):
         listed = FileSystems.match([f"{directory}/corpus/*.parquet"])[0].metadata_list

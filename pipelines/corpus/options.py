@@ -1,4 +1,4 @@
-"""The options of job 1."""
+"""The options of job 1, which builds the corpus."""
 
 import dataclasses
 
@@ -10,21 +10,21 @@ from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions(VocabularyOptions):
-    """The options of job 1, its vocabulary's included.
+    """The options of job 1, including those of the vocabulary.
 
     Attributes:
-        read: how files are read.
-        language: ISO 639 code, for sentence segmentation.
-        segmenter: a name of `pipelines.corpus.segmentation.SEGMENTERS`.
-        truncation_noise: share of sentences that are cut off at a random word.
-        num_partitions: shards of the train split; a partition is sampled and shuffled in memory as a whole.
-        validation_fraction: share of documents in the validation split.
-        cleaning: which cleaning rules run, and their thresholds.
-        identify_language: whether documents in another language than `language` are left out.
-        decontaminate: evaluation files whose text is looked for in the documents.
-        decontaminate_action: "drop" or "report": what becomes of a document that shares text with them.
-        near_duplicates: whether documents that say almost the same as another are left out.
-        repeated_paragraphs: whether paragraphs that stand in another document too are left out.
+        read: Options for reading input files.
+        language: ISO 639 code of the language, for sentence segmentation.
+        segmenter: Sentence segmenter, a key of `pipelines.corpus.segmentation.SEGMENTERS`.
+        truncation_noise: Fraction of sentences to truncate at a random word.
+        num_partitions: Number of shards of the train split. Each partition is sampled and shuffled in memory.
+        validation_fraction: Fraction of documents in the validation split.
+        cleaning: Active cleaning rules and their thresholds.
+        identify_language: Whether to reject documents in a language other than `language`.
+        decontaminate: Evaluation files to decontaminate against.
+        decontaminate_action: "drop" to reject a document that shares text with them, "report" to keep and list it.
+        near_duplicates: Whether to drop near-duplicate documents.
+        repeated_paragraphs: Whether to drop paragraphs that also occur in another document.
     """
 
     read: ReadOptions
@@ -41,7 +41,7 @@ class CorpusOptions(VocabularyOptions):
     repeated_paragraphs: bool = False
 
     def num_partitions_of(self, split: str) -> int:
-        """Return the number of partitions of a split; partitions of both splits are about equally large."""
+        """Return the number of partitions of a split; partitions of both splits have similar sizes."""
         return (
             self.num_partitions if split == "train" else max(1, round(self.num_partitions * self.validation_fraction))
         )
@@ -52,6 +52,6 @@ Partition = tuple[str, int]
 
 
 def partition_of_document(document_id: bytes, options: CorpusOptions) -> Partition:
-    """Return the partition of a document, by its identity alone."""
+    """Return the partition of a document, which depends on its ID only."""
     split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
     return split, partition_of(document_id, options.num_partitions_of(split))

@@ -1,4 +1,4 @@
-"""The first half of job 1: an input file split -> documents -> cleaned, segmented records -> blocks by partition."""
+"""The first half of job 1: file split -> documents -> cleaned and segmented records -> blocks by partition."""
 
 import hashlib
 import itertools
@@ -12,12 +12,12 @@ from apache_beam.metrics import Metrics
 
 from beambert_common.typed_json import Count, JsonError, convert, require
 from pipelines.cleaning import rules
-from pipelines.cleaning.decontamination import find_run, load_evaluation
+from pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.cleaning.language_identification import is_other_language
 from pipelines.cleaning.tag_density import HTML_TAGS, has_html
 from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
-from pipelines.corpus.records import BlockPlace, Record, read_block_file, to_block, write_block_file
+from pipelines.corpus.records import BlockLocation, Record, read_block_file, to_block, write_block_file
 from pipelines.corpus.removed_text import Loss
 from pipelines.corpus.segmentation import document_sentences, truncate_sentences
 from pipelines.io.manifest_schemas import Split, SplitSummary
@@ -26,19 +26,21 @@ from pipelines.sources.documents import Document, identity
 from pipelines.sources.files import require_unchanged
 
 SNIPPET_CHARACTERS = 200
-# Of each rule in each document; a document of many dropped lines must not weigh more in the shuffle than its text.
-_DROPPED_A_DOCUMENT = 3
-# Characters of text held before they are written out as blocks.
+# Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
+_MAX_DROPPED_LISTED = 3
+# Characters of text to buffer before writing blocks.
 _FLUSH_CHARACTERS = 32 << 20
 
 
 class Input(NamedTuple):
-    """A file to read.
+    """An input file.
 
     Attributes:
-        path, bytes, changed: the file, its size, and when it was last changed.
-        origin: the --input pattern that it was found by.
-        weight: how often its documents are packed.
+        path: path of the file.
+        bytes: its size.
+        changed: its modification time.
+        origin: the --input pattern that matched it.
+        weight: sampling weight of its documents.
     """
 
     path: str
@@ -49,7 +51,7 @@ class Input(NamedTuple):
 
 
 class FileSplit(NamedTuple):
-    """A part of a file, read by one worker: `start` and `stop` as `pipelines.sources.split_file` gives them."""
+    """A file split, read by one worker; `start` and `stop` are from `pipelines.sources.split_file`."""
 
     input: Input
     start: int
@@ -57,17 +59,21 @@ class FileSplit(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Return the number of the file's bytes in the split."""
+        """Return the size of the split in bytes."""
         return (self.input.bytes if self.stop is None else self.stop) - self.start
 
     def name(self) -> str:
-        """Return a name made of what the split covers."""
+        """Return a name derived from the file and the range of the split."""
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
 def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[FileSplit]:
     """Return the splits of all files."""
-    return [FileSplit(file, *part[1:]) for file in inputs for part in split_file(file.path, file.bytes, options.read)]
+    return [
+        FileSplit(file, *file_range[1:])
+        for file in inputs
+        for file_range in split_file(file.path, file.bytes, options.read)
+    ]
 
 
 def to_record(document: Document, options: CorpusOptions, origin: str = "", weight: float = 1.0) -> Record:
@@ -93,15 +99,15 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
     contamination: dict[str, str] = {}
     if not reason and options.decontaminate:
         evaluation = load_evaluation(tuple(options.decontaminate))
-        run = find_run(sentences, evaluation.keys)
-        contamination = evaluation.describe(run) if run else {}
+        ngram = find_shared_ngram(sentences, evaluation.keys)
+        contamination = evaluation.describe(ngram) if ngram else {}
     if contamination and options.decontaminate_action == "drop":
         reason = rules.CONTAMINATED
     elif contamination:
         reported.append(rules.CONTAMINATED)
     if not reason and has_html(document.paragraphs):
         reported.append(HTML_TAGS)
-    # Last, so that noise moves no document to another partition and hides no equal document.
+    # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
     sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
     work = ""
     if counts or reported or contamination:
@@ -124,9 +130,9 @@ def to_record(document: Document, options: CorpusOptions, origin: str = "", weig
 
 
 def _rejected_record(document: Document, options: CorpusOptions, origin: str, weight: float) -> Record:
-    """Return the entry of a document that its reader rejects; its text is not cleaned."""
+    """Return the record of a document that its reader rejected; its text is not cleaned."""
     return Record(
-        # It may hold no text: its title spreads it over the partitions.
+        # The title distributes documents without text over the partitions.
         id=identity([document.rejected, document.title, *document.paragraphs]),
         title=document.title,
         source=document.source,
@@ -143,27 +149,27 @@ def _rejected_record(document: Document, options: CorpusOptions, origin: str, we
 
 
 def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the first few texts that each rule dropped from a document, cut to snippets."""
+    """Return snippets of the first texts that each rule dropped from a document."""
     seen: Counter[str] = Counter()
     sample = []
     for rule, text in dropped:
         seen[rule] += 1
-        if seen[rule] <= _DROPPED_A_DOCUMENT:
+        if seen[rule] <= _MAX_DROPPED_LISTED:
             sample.append((rule, text[:SNIPPET_CHARACTERS]))
     return sample
 
 
 def _documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
-    """Yield the documents of a split, and check that the file is still the one that the manifest describes.
+    """Yield the documents of a split, and check that the file has not changed since the job started.
 
     Raises:
-        SourceError: it cannot be read, or changed since the job started.
+        SourceError: the file cannot be read or has changed.
     """
     path, size, changed = file_split.input[:3]
     try:
         yield from read_file(path, options, file_split.start, file_split.stop)
     except SourceError:
-        # A file that is being written looks damaged: report the change instead.
+        # A file that is being written appears corrupt: report the change instead.
         _require_unchanged(path, size, changed, options)
         raise
     _require_unchanged(path, size, changed, options)
@@ -177,17 +183,17 @@ def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions)
 class ReadSplit(beam.DoFn):
     """Read a file split into (partition, block of records).
 
-    Side outputs: the number of documents read, for the manifest, and the text that cleaning removed from its file.
+    Side outputs: the number of documents read, and the bytes of text that each rule removed from the file.
 
     Args:
-        options: what to do.
-        work: directory for the blocks, of which only the places are passed on, and where a split that was read
-            before is found again; or "", to pass on the blocks themselves.
+        options: options of the corpus.
+        work: work directory for block files, so that only the locations of blocks are shuffled, and splits read by an
+            earlier job are reused. "" shuffles the blocks themselves.
     """
 
     COUNT = "documents_read"
     LOSSES = "losses"
-    # For monitoring the job; the manifest's counts are counted from the data.
+    # For monitoring only; the counts of the manifest are computed from the data.
     _SO_FAR = Metrics.counter("beambert", "documents_read")
 
     def __init__(self, options: CorpusOptions, work: str) -> None:
@@ -206,19 +212,19 @@ class ReadSplit(beam.DoFn):
                 write_block_file(path, self._blocks(file_split, summary), summary)
                 block_file = read_block_file(path)
                 assert block_file is not None
-            places, summary = block_file
-            yield from (((split, number), place) for (split, number), place in places)
+            locations, summary = block_file
+            yield from (((split, number), location) for (split, number), location in locations)
         self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
-        # What an older version left unfinished does not say.
+        # Work directories of older versions lack these fields.
         loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
-        is_whole = file_split.stop is None and not file_split.start
-        yield beam.pvalue.TaggedOutput(self.LOSSES, (file_split.input.path, file_split.input.origin, is_whole, loss))
+        is_complete = file_split.stop is None and not file_split.start
+        yield beam.pvalue.TaggedOutput(self.LOSSES, (file_split.input.path, file_split.input.origin, is_complete, loss))
 
-    def _is_valid(self, places: list[tuple[Any, BlockPlace]], summary: dict[str, Any]) -> bool:
-        """Return whether keys and summary of a file of blocks are such as `_blocks` gives."""
+    def _is_valid(self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any]) -> bool:
+        """Return whether the keys and summary of a block file are valid results of `_blocks`."""
         try:
-            keys = convert([key for key, _ in places], list[tuple[Split, Count]])
+            keys = convert([key for key, _ in locations], list[tuple[Split, Count]])
             require(summary, SplitSummary)
         except JsonError:
             return False

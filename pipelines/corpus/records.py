@@ -1,8 +1,8 @@
-"""A document between reading and its partition, and blocks of them as bytes.
+"""Records, the form of documents between reading and their partition, and blocks of serialized records.
 
-Documents reach their partition in blocks, compressed and many at a time. The engine's shuffle carries the blocks.
-Or they stay in a file, and the engine carries the place of each. The files serve an engine that would hold a shuffle in
-memory, and they keep what a killed job had read already.
+Documents are shuffled to their partition in compressed blocks. The shuffle transports either the blocks or their
+locations in block files. Block files are for runners that keep a shuffle in memory. They also preserve the progress of
+a job that is killed.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ class Record(NamedTuple):
     """One document, cleaned and segmented.
 
     Attributes:
-        id: its identity, 16 bytes.
-        title, source, language: as in the corpus.
-        text: its sentences, a line each.
-        paragraphs: how many of the sentences each paragraph has.
-        origin: the --input pattern that its file was found by.
-        weight: how often it is packed, 1.0 unless its input was given another.
-        reason: why it is rejected, or "".
-        work: JSON of what cleaning did to it, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
-            "reported": [rule for which it would have been left out]}; of a document that shares text with evaluation
-            data also "contamination", what `rejected/*.jsonl` says of that.
-        line, source_id: where it begins in its file and what identifies it for the user, as in `Document`.
+        id: document ID, 16 bytes.
+        title, source, language: columns of the corpus.
+        text: the sentences, one per line.
+        paragraphs: number of sentences of each paragraph.
+        origin: the --input pattern that matched its file.
+        weight: sampling weight, 1.0 by default.
+        reason: the rule that rejects the document, or "".
+        work: JSON of the cleaning results, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
+            "reported": [rules that report but do not reject]}. For a document that shares text with evaluation data,
+            "contamination" has the fields for `rejected/*.jsonl`.
+        line, source_id: line and ID of the document in its file, as in `Document`.
     """
 
     id: bytes
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     source_id: str = ""
 
     def paragraph_texts(self) -> list[str]:
-        """Return the paragraphs, their sentences joined by line ends."""
+        """Return the paragraphs, with sentences joined by newlines."""
         sentences = iter(self.text.split("\n"))
         return ["\n".join(next(sentences) for _ in range(count)) for count in self.paragraphs]
 
@@ -77,8 +77,8 @@ _SCHEMA = pyarrow.schema(
 def to_block(records: Iterable[Record]) -> bytes:
     """Return records as a compressed Arrow record batch.
 
-    The schema, the same in every reader, is left out, and the batch is compressed as a whole. With many partitions a
-    block holds one document of a few kilobytes: an Arrow stream would double its size.
+    The schema is omitted because it is constant, and the batch is compressed as a whole. With many partitions, a block
+    has one document of several kilobytes, and the overhead of an Arrow stream would double its size.
     """
     columns = zip(*records, strict=True)
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
@@ -89,7 +89,7 @@ def to_block(records: Iterable[Record]) -> bytes:
 
 
 def from_block(block: bytes) -> list[Record]:
-    """Return the records of `to_block`."""
+    """Return the records of a block from `to_block`."""
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(block), "zstd") as file:
         batch = pyarrow.ipc.read_record_batch(pyarrow.py_buffer(file.read()), _SCHEMA)
     columns = dict(zip(Record._fields, (column.to_pylist() for column in batch.columns), strict=True))
@@ -98,8 +98,8 @@ def from_block(block: bytes) -> list[Record]:
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockPlace:
-    """The place of a block: `length` bytes from `offset` of a file."""
+class BlockLocation:
+    """The location of a block: `length` bytes of a file, from `offset` on."""
 
     path: str
     offset: int
@@ -108,34 +108,34 @@ class BlockPlace:
 
 @dataclasses.dataclass(frozen=True)
 class _BlockFile:
-    """The JSON beside a file of blocks: [key, offset, length] of each, and what `write_block_file` was given."""
+    """The JSON index of a block file: [key, offset, length] of each block, and a summary."""
 
     places: list[tuple[Any, Count, Count]]
     summary: dict[str, Any]
 
 
-def read_blocks(blocks: Iterable[bytes | BlockPlace]) -> Iterator[Record]:
-    """Return the records of blocks, reading those that are in files."""
+def read_blocks(blocks: Iterable[bytes | BlockLocation]) -> Iterator[Record]:
+    """Yield the records of blocks, which are bytes or locations in block files."""
     for block in blocks:
-        if isinstance(block, BlockPlace):
+        if isinstance(block, BlockLocation):
             with FileSystems.open(block.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
                 file.seek(block.offset)
                 content = file.read(block.length)
             try:
                 yield from from_block(content)
             except (ValueError, OSError) as error:
-                raise SourceError(f"{block.path} is damaged; delete it and run the same command again") from error
+                raise SourceError(f"{block.path} is corrupt; delete it and run the same command again") from error
         else:
             yield from from_block(block)
 
 
 def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: dict[str, Any]) -> None:
-    """Write blocks to a file and, last, the JSON beside it that marks it complete.
+    """Write blocks to a file, then its JSON index, which marks the file as complete.
 
     Args:
-        path: the file.
-        blocks: (key, block); keys of JSON's types.
-        summary: JSON to keep with them, as it is when the last block has been drawn.
+        path: the block file; the index is written to `path`.json.
+        blocks: (key, block) pairs; keys are JSON serializable.
+        summary: JSON object for the index; read after the last block, so that the iterator may fill it.
     """
     places = []
     with write_atomically(path) as file:
@@ -145,10 +145,10 @@ def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: di
     write_text(f"{path}.json", json.dumps({"places": places, "summary": summary}))
 
 
-def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, Any]] | None:
-    """Return the keys and places of the blocks that `write_block_file` wrote, and its summary.
+def read_block_file(path: str) -> tuple[list[tuple[Any, BlockLocation]], dict[str, Any]] | None:
+    """Return the keys and locations of the blocks of a file from `write_block_file`, and its summary.
 
-    None if the writing did not finish, or one of the files was removed or changed since.
+    Returns None if the file is incomplete or was removed or changed.
     """
     try:
         content = decode(read_bytes(f"{path}.json"), _BlockFile)
@@ -158,5 +158,5 @@ def read_block_file(path: str) -> tuple[list[tuple[Any, BlockPlace]], dict[str, 
     ends = list(itertools.accumulate((length for _, _, length in content.places), initial=0))
     if [offset for _, offset, _ in content.places] != ends[:-1] or size != ends[-1]:
         return None
-    places = [(key, BlockPlace(path, offset, length)) for key, offset, length in content.places]
-    return places, content.summary
+    locations = [(key, BlockLocation(path, offset, length)) for key, offset, length in content.places]
+    return locations, content.summary

@@ -1,4 +1,4 @@
-"""Split paragraphs into sentences."""
+"""Segment paragraphs into sentences."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -8,20 +8,20 @@ import sentencex
 from pipelines.cleaning.rules import fold_whitespace
 from pipelines.corpus.sentence_boundaries import boundaries
 
-# Far more than a paragraph of prose has.
+# Much longer than a paragraph of prose.
 _WINDOW_CHARACTERS = 1 << 15
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split one paragraph into its sentences, whitespace folded, none empty; only whitespace is lost.
+    """Segment one paragraph into non-empty sentences with folded whitespace; all other text is preserved.
 
-    A sentence longer than `sentence_boundaries.MAX_SENTENCE_CHARACTERS` is cut after punctuation, or at a blank,
-    or anywhere.
+    A sentence longer than `sentence_boundaries.MAX_SENTENCE_CHARACTERS` is split after punctuation, else at a space,
+    else at any character.
 
     Args:
         text: one paragraph; a sentence never crosses paragraphs.
-        language: language code, such as "en", "pt-BR" or "zh_Hans", of which the first subtag counts. One that
-            sentencex does not support is read as a related language, or else as English.
+        language: language code such as "en", "pt-BR" or "zh_Hans"; only the first subtag is used. For a language that
+            sentencex does not support, the rules of a related language or of English are used.
     """
     folded = fold_whitespace(text)
     code = language.replace("_", "-").lower().split("-")[0]
@@ -34,32 +34,32 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def split_lines(text: str, language: str) -> list[str]:  # noqa: ARG001
-    """Return every line of a paragraph as a sentence, whitespace folded, none empty."""
+    """Return every non-blank line of a paragraph as a sentence, with folded whitespace."""
     return [sentence for sentence in map(fold_whitespace, text.splitlines()) if sentence]
 
 
 def split_with_sentencex(text: str, language: str) -> list[str]:
-    """Split one paragraph with sentencex alone, whitespace folded, none empty."""
+    """Segment one paragraph with sentencex alone into non-empty sentences with folded whitespace."""
     folded = map(fold_whitespace, _segment(fold_whitespace(text), language))
     return [sentence for sentence in folded if sentence]
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
-    """Yield sentencex's sentences of a text; one longer than a window is read by windows.
+    """Yield the sentences that sentencex finds in a text, reading long texts in windows.
 
-    sentencex takes time that grows with the square of the text where marks have no partner.
+    The time of sentencex is quadratic in the length of a text with unbalanced quotes or brackets.
     """
     start = 0
     while len(text) - start > _WINDOW_CHARACTERS:
-        pieces = sentencex.segment(language, text[start : start + _WINDOW_CHARACTERS])
-        # The window cuts the last sentence in two: the next window begins with it.
-        kept = pieces[:-1] or pieces
-        yield from kept
-        start += sum(map(len, kept))
+        sentences = sentencex.segment(language, text[start : start + _WINDOW_CHARACTERS])
+        # The last sentence may continue beyond the window: the next window starts with it.
+        complete = sentences[:-1] or sentences
+        yield from complete
+        start += sum(map(len, complete))
     yield from sentencex.segment(language, text[start:])
 
 
-# The choices of --segmenter.
+# Values of --segmenter.
 SEGMENTERS: dict[str, Callable[[str, str], list[str]]] = {
     "rules": split_sentences,
     "lines": split_lines,
@@ -68,7 +68,7 @@ SEGMENTERS: dict[str, Callable[[str, str], list[str]]] = {
 
 
 def document_sentences(paragraphs: list[str], language: str, segmented: bool, segmenter: str = "rules") -> list[str]:
-    """Return a document's sentences in order; paragraphs that are sentences already stay whole."""
+    """Return the sentences of a document in order; if `segmented`, every paragraph already is a sentence."""
     if segmented:
         return [sentence for sentence in map(fold_whitespace, paragraphs) if sentence]
     split = SEGMENTERS[segmenter]
@@ -76,17 +76,17 @@ def document_sentences(paragraphs: list[str], language: str, segmented: bool, se
 
 
 def truncate_sentences(sentences: list[str], share: float, document_id: bytes) -> list[str]:
-    """Cut a share of a document's sentences off at a random word, so that a model also sees incomplete text.
+    """Truncate a random fraction of sentences at a random word, so that the model also sees incomplete text.
 
-    The released README advises it ("Pre-training with BERT": truncate 2 % of the input segments).
+    The README of google-research/bert recommends it ("Pre-training with BERT": truncate 2 % of the input segments).
 
     Args:
-        sentences: of one document, whitespace folded.
-        share: of the sentences to cut, 0 to 1.
-        document_id: the identity of the document, which decides what is cut and where.
+        sentences: the sentences of one document, with folded whitespace.
+        share: fraction of the sentences to truncate, from 0 to 1.
+        document_id: document ID, the seed of all random choices.
 
     Returns:
-        As many sentences, none empty; one of a single word is cut at a character, one of a single character stays.
+        As many non-empty sentences. A sentence of one word is truncated at a character.
     """
     if not share:
         return sentences
@@ -95,6 +95,7 @@ def truncate_sentences(sentences: list[str], share: float, document_id: bytes) -
 
 
 def _cut_off(sentence: str, generator: random.Random) -> str:
+    """Return a sentence truncated after a random word, or after a random character if it has one word."""
     blank = " " if " " in sentence else ""
     units = sentence.split(" ") if blank else list(sentence)
     return blank.join(units[: 1 + int(generator.random() * (len(units) - 1))])

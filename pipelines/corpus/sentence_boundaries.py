@@ -1,12 +1,12 @@
-"""Sentence boundaries: sentencex by language, on a copy of the text without what misleads it.
+"""Find sentence boundaries by running sentencex on a simplified copy of the text.
 
-sentencex decides from a terminator's neighbors, its list of abbreviations, and the quotes, brackets and list items it
-finds around it. The last three are where it loses boundaries: an unbalanced quote or bracket pairs with one many
-sentences later, and a list item ends where the next begins. So it is given a copy of the text of the same length, in
-which only short pairs with a terminator are left. The boundaries in the copy are then looked up in the text. The copy
-is read in windows, because the engine's time grows faster than a paragraph.
+sentencex decides by the neighbors of a terminator, a list of abbreviations, and the quotes, brackets and list items
+around it. The last three cause missed boundaries: an unbalanced quote or bracket pairs with another one many sentences
+later, and a list item ends only where the next starts. The copy has the same length as the text, but only short pairs
+that contain a terminator. Boundaries of the copy are then mapped to the text. The copy is read in windows, because the
+time of sentencex is superlinear in the length.
 
-docs/CORPUS.md, "Sentences", has the figures.
+docs/design/text-processing.md has the figures.
 """
 
 import functools
@@ -17,17 +17,17 @@ from collections.abc import Iterator
 
 import sentencex
 
-# A sentence longer than this is cut: about 500 WordPiece tokens of English, so that little of it is left over after the
-# longest sequence, and more than any sentence of the gold text.
+# Longer sentences are split. About 500 WordPiece tokens of English: the longest usual sequences hold most of it, and no
+# sentence of the gold text is longer.
 MAX_SENTENCE_CHARACTERS = 2_000
 _WINDOW_CHARACTERS = 2 * MAX_SENTENCE_CHARACTERS
-# Longer than this, what stands in quotes or brackets is not one sentence, or the pair is a mistake.
+# A longer text in quotes or brackets is not a single sentence, or the marks do not belong together.
 _MAX_PAIR_CHARACTERS = 120
 
-# In the gold text of these languages sentences often begin in lower case; in the others they hardly ever do.
+# Languages in whose gold text sentences often start in lower case. In the others, they rarely do.
 _LOWER_CASE_BEGINS = frozenset(["en", "fr", "id", "it", "uk"])
-# sentencex compiles a regular expression at every terminator of these: 0.5 to 8 MB/s. They are read as another
-# language, whose terminators and rules are the same, and then asked about the short words that may be abbreviations.
+# sentencex compiles a regular expression at every terminator of these languages (0.5 to 8 MB/s). They are segmented as
+# another language with the same terminators and rules. Their own rules are then applied to possible abbreviations.
 _SLOW = {"ca": "uk", "da": "uk", "it": "uk"}
 _ABBREVIATION_CHARACTERS = 6
 
@@ -38,7 +38,7 @@ _PAIRS = (
 _MARKS = "".join(sorted({mark for pair in _PAIRS for mark in pair}))
 _CLOSING = "\"'`»«›”“’」』》〉】)）]}>"
 _CLOSING_AFTER_BLANK = "\"'»›”’」』》〉】)）]}"
-# Used on both sides: which side a mark is shows in its neighbors.
+# Marks that both open and close a pair, depending on their neighbors.
 _SYMMETRIC = "\"'`"
 _TERMINATORS = ".!?…。！？։։:።၊။।۔؟"
 
@@ -48,7 +48,7 @@ def _character_class(characters: str) -> str:
 
 
 def _lower_case_class() -> str:
-    """Return the lower-case letters of the Basic Multilingual Plane as ranges of a character class."""
+    """Return a character class of the lower-case letters of the Basic Multilingual Plane."""
     codes = [code for code in range(0x10000) if unicodedata.category(chr(code)) == "Ll"]
     starts = [code for code, before in zip(codes, [-1, *codes], strict=False) if code != before + 1]
     ends = [code for code, after in zip(codes, [*codes[1:], -1], strict=True) if code + 1 != after]
@@ -56,12 +56,12 @@ def _lower_case_class() -> str:
 
 
 def _pair_pattern() -> re.Pattern[str]:
-    """Return the pattern of a mark and what follows up to its partner if that is near."""
+    """Return a pattern that matches a mark, including the text up to its partner if that is near."""
     alternatives = []
     for opening, closing in ((re.escape(pair[0]), re.escape(pair[1])) for pair in _PAIRS):
         inside = f"[^{opening}{closing}]{{1,{_MAX_PAIR_CHARACTERS}}}{closing}"
         if opening in _SYMMETRIC:
-            # Not where the class holds the apostrophe too: two ways to match it are tried for each one in the text.
+            # Only if the class excludes the apostrophe: two ways to match it would cause backtracking.
             apostrophe = r"|(?<=\w)'(?=\w)" if "'" in (opening, closing) else ""
             inside = (
                 rf"(?<!\w{opening})(?=\S)(?:[^{opening}{closing}]{apostrophe}){{1,{_MAX_PAIR_CHARACTERS}}}"
@@ -77,7 +77,7 @@ _MARK = _character_class(_MARKS)
 _PAIR = _pair_pattern()
 _BLANK_MARKS = {ord(mark): " " for mark in _MARKS}
 _HOLDS_TERMINATOR = re.compile(f"[{_TERMINATORS}]")
-# Found once a run, without looking back: a run of a million exclamation marks takes no longer than other text.
+# Matches a run of terminators once and without backtracking, so that a million exclamation marks take linear time.
 _RUN = rf"[.!?…](?<![.!?…]{{2}})[.!?…]*+[{_MARK}]*+ "
 _BEFORE_DIGIT = rf"{_RUN}\d"
 _BEFORE_DIGIT_OR_LOWER_CASE = rf"{_RUN}(?:\d|[ {_MARK}–—-]*+(?=[{_lower_case_class()}]))"
@@ -86,7 +86,7 @@ _FULL_WIDTH_DECIMAL_POINT = re.compile(r"．(?<=\d．)(?=\d)")
 _DIGIT_AFTER_UNAMBIGUOUS = re.compile(rf"[。！？｡।۔։።။][{_MARK}]* ?\d")
 _BULLETS = "•◦▪▫■□●○⁃‣➤➢▶▸►"
 _BULLET = re.compile(f"[{_BULLETS}]")
-# An item of a list: a bullet, a number or letter with its closing mark, or both.
+# A list item: a bullet, a number or letter with its closing mark, or both.
 _ITEM = re.compile(
     rf"(?<!\S)(?:([{_BULLETS}]) ?)?(?:(\d{{1,3}})|([a-z]))(\.\)|[.)])(?= [^{_lower_case_class()}])"
     rf"|(?<!\S)[{_BULLETS}](?= ?\w)"
@@ -99,33 +99,35 @@ _WORD_AND_PERIOD = re.compile(r"(?<!\S)\W*(\S+)\. ?\Z")
 
 
 def _mask_pair(match: re.Match[str]) -> str:
+    """Return the replacement of a mark or of a pair with its content, of the same length."""
     masked = match[0]
     if len(masked) == 1:
-        text, place = match.string, match.start()
-        if masked in "\"'’" and text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum():
-            # An apostrophe; a Hebrew abbreviation's sign. sentencex takes ' and ’ inside a word for what they are.
+        text, index = match.string, match.start()
+        if masked in "\"'’" and text[index - 1 : index].isalnum() and text[index + 1 : index + 2].isalnum():
+            # An apostrophe or a Hebrew abbreviation mark. sentencex handles ' and ’ inside a word correctly.
             return "x" if masked == '"' else masked
         return " "
     inside = masked[1:-1]
     if masked[0] == "[" and inside.isdecimal():
-        # A reference, which belongs to the sentence before it.
+        # A reference mark, which is part of the sentence before it.
         return masked
     bracket = masked[0] in "([{（"
     inside = inside.translate(_BLANK_MARKS)
     if _HOLDS_TERMINATOR.search(inside):
-        # As marks of two shapes: one whose partner lies in another window must not pair with a third.
+        # Asymmetric marks: a mark whose partner is in another window must not pair with a third mark.
         return f"({inside})" if bracket else f"“{inside}”"
     return f"⟨{inside} " if bracket else f" {inside} "
 
 
 def _letter_for_digit(match: re.Match[str]) -> str:
+    """Return the match with its final digit replaced by a capital letter, which can start a sentence."""
     return match[0][:-1] + "A"
 
 
 def _mend_continuation(match: re.Match[str]) -> str:
-    """End the sentence before a digit, and continue it before lower case, where sentencex does not.
+    """End the sentence before a digit and continue it before lower case, where sentencex does the opposite.
 
-    No abbreviation before either has five letters and is unknown to sentencex.
+    A word of five letters or more before a period is not an abbreviation unless sentencex lists it.
     """
     matched, start = match[0], match.start()
     word = match.string[max(0, start - 5) : start]
@@ -139,10 +141,10 @@ def _mend_continuation(match: re.Match[str]) -> str:
 
 
 def _readable(text: str, language: str) -> str:
-    """Return the copy of the text that sentencex reads: as long as the text, without what misleads it."""
+    """Return the simplified copy of the text for sentencex, which has the same length."""
     text = _CONTINUATION[language in _LOWER_CASE_BEGINS].sub(_mend_continuation, text)
-    # Words left out of a quotation stand for words; full stops between lines of verse do not end a line of prose;
-    # Dutch newspapers open quotations with two commas.
+    # An omission in a quotation acts as a word. Periods between quoted lines of verse do not end a sentence. Dutch
+    # newspapers open quotations with two commas.
     text = text.replace("[...]", "Xxxxx").replace(". / ", ", / ").replace(",,", "  ")
     if not text.isascii():
         text = _DIGIT_AFTER_UNAMBIGUOUS.sub(_letter_for_digit, text)
@@ -151,11 +153,11 @@ def _readable(text: str, language: str) -> str:
     return _PAIR.sub(_mask_pair, text)
 
 
-def _place(text: str, copy: str, boundary: int) -> int:
-    """Return where a boundary of the copy is in the text, where marks beside it are blanks.
+def _boundary_in_text(text: str, copy: str, boundary: int) -> int:
+    """Return the boundary in the text for a boundary in the copy, in which marks around it are spaces.
 
-    At the first blank between the sentences: closing marks before it stay with the first, opening marks go with
-    the second. Where there is none, as in Chinese, after the closing marks.
+    It is the first space between the sentences, so that closing marks belong to the first sentence and opening marks to
+    the second. Without a space, as in Chinese, it follows the closing marks.
     """
     if text[boundary - 1] == " " and copy[boundary - 2] != " " != copy[boundary]:
         return boundary - 1
@@ -174,11 +176,13 @@ def _place(text: str, copy: str, boundary: int) -> int:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _is_abbreviation(word: str, language: str, before_number: bool) -> bool:
+    """Return whether sentencex continues the sentence after a word and a period."""
     following = "1" if before_number else "Xx"
     return sentencex.segment(language, f"Xx {word}. {following}")[-1] != following
 
 
 def _ends_in_abbreviation(text: str, end: int, language: str) -> bool:
+    """Return whether text[:end] ends in a short abbreviation."""
     last_word = _WORD_AND_PERIOD.search(text[max(0, end - 2 * _ABBREVIATION_CHARACTERS) : end])
     if not last_word or (len(last_word[1]) > _ABBREVIATION_CHARACTERS and "." not in last_word[1]):
         return False
@@ -186,21 +190,22 @@ def _ends_in_abbreviation(text: str, end: int, language: str) -> bool:
 
 
 def _best_cut(text: str, start: int) -> int:
-    """Return where to cut a long sentence: in its second half after punctuation, or at a blank, or anywhere."""
+    """Return where to split a long sentence: in its second half after punctuation, else at a space, else anywhere."""
     half, end = start + MAX_SENTENCE_CHARACTERS // 2, start + MAX_SENTENCE_CHARACTERS
     for characters in (",;:，；：、،؛–—", " "):
         cut = max(text.rfind(character, half, end) for character in characters) + 1
         if cut:
             return cut
-    # Not between a letter and its accent.
+    # Never between a letter and its accent.
     return next((cut for cut in range(end, half, -1) if not unicodedata.combining(text[cut])), end)
 
 
 def _item_starts(text: str) -> list[int]:
-    """Return where the items of lists begin, and 0.
+    """Return the start positions of list items, and 0.
 
-    Every bullet begins one. A number or letter begins one where it continues counting in the same style, unless it is
-    after a comma or the like. Counting starts at the text's first word, at "1)" or "a)", or at "1." after a full stop.
+    Every bullet starts an item. A number or letter starts an item if it continues a count in the same style, unless it
+    follows a comma or similar. A count starts at the first word of the text, at "1)" or "a)", or at "1." after a
+    sentence terminator.
     """
     may_hold_list = (
         _ITEM.match(text)
@@ -222,7 +227,7 @@ def _item_starts(text: str) -> list[int]:
         value = int(number) if number else ord(letter) - ord("a") + 1
         last, last_start = lists.get(style, (0, 0))
         if last and value == last + 1:
-            # After a comma or the like it is a list inside a sentence.
+            # After a comma or similar, the list is inside a sentence.
             starts.update(at for at in (last_start, start) if text[max(0, at - 2)] not in ",;:")
             lists[style] = (value, start)
         elif start == 0 or (value == 1 and (closing != "." or text[start - 2] in _TERMINATORS)):
@@ -231,6 +236,7 @@ def _item_starts(text: str) -> list[int]:
 
 
 def _item_boundaries(text: str, language: str) -> Iterator[int]:
+    """Yield the ends of the sentences of one list item, or of a text without lists."""
     engine = _SLOW.get(language, language)
     copy = _readable(text, language)
     marker = _ITEM.match(text)
@@ -239,42 +245,42 @@ def _item_boundaries(text: str, language: str) -> Iterator[int]:
     start = last = 0
     while start < len(text):
         window = copy[start : start + _WINDOW_CHARACTERS]
-        pieces = sentencex.segment(engine, window)
+        sentences = sentencex.segment(engine, window)
         if start + len(window) < len(text):
-            # The window cuts the last sentence in two: the next one begins with it.
-            pieces.pop()
-            if not pieces:
+            # The last sentence may continue beyond the window: the next window starts with it.
+            sentences.pop()
+            if not sentences:
                 start = _best_cut(text, start)
                 yield start
                 last = start
                 continue
-        for piece in pieces:
-            start += len(piece)
+        for sentence in sentences:
+            start += len(sentence)
             if engine != language and start < len(text) and _ends_in_abbreviation(copy, start, language):
                 continue
-            place = len(text) if start == len(text) else _place(text, copy, start)
-            if place > last:
-                yield place
-                last = place
+            boundary = len(text) if start == len(text) else _boundary_in_text(text, copy, start)
+            if boundary > last:
+                yield boundary
+                last = boundary
 
 
 def boundaries(text: str, language: str) -> Iterator[int]:
     """Yield the ends of a paragraph's sentences in ascending order, the last at the end of the text.
 
     Args:
-        text: one paragraph whose only whitespace is single blanks.
-        language: primary subtag of a language code; sentencex takes an unknown one for English.
+        text: one paragraph, in which all whitespace is single spaces.
+        language: primary subtag of a language code; sentencex treats an unknown one as English.
     """
     try:
         text.encode()
     except UnicodeEncodeError:
         text = _SURROGATE.sub("x", text)
     starts = [*_item_starts(text), len(text)]
-    begun = 0
+    sentence_start = 0
     for start, end in itertools.pairwise(starts):
         for boundary in _item_boundaries(text[start:end], language):
-            while start + boundary - begun > MAX_SENTENCE_CHARACTERS:
-                begun = _best_cut(text, begun)
-                yield begun
-            begun = start + boundary
-            yield begun
+            while start + boundary - sentence_start > MAX_SENTENCE_CHARACTERS:
+                sentence_start = _best_cut(text, sentence_start)
+                yield sentence_start
+            sentence_start = start + boundary
+            yield sentence_start

@@ -1,19 +1,19 @@
-"""Warnings about the input of a corpus, from the counts of corpus.json."""
+"""Warn about invalid records and HTML in the input, based on the counts of corpus.json."""
 
 from typing import Any
 
 from pipelines.cleaning.tag_density import HTML_TAGS
 from pipelines.sources.structured.fields import BAD_RECORDS
 
-# Wikipedia has 0.05 %, program text 0.6 %.
-_MUCH_HTML = 0.01
+# Fraction of documents with HTML above which to warn. Wikipedia has 0.05 %, program text 0.6 %.
+_HTML_FRACTION = 0.01
 
 
 def source_warnings(counts: dict[str, Any]) -> list[str]:
-    """Return the warnings, a line each.
+    """Return the warnings, one line each.
 
     Args:
-        counts: of corpus.json.
+        counts: counts of corpus.json.
     """
     return [*_bad_record_warnings(counts), *_html_warnings(counts)]
 
@@ -25,8 +25,8 @@ def _bad_record_warnings(counts: dict[str, Any]) -> list[str]:
         return []
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in bad_records.items())
     return [
-        f"{sum(bad_records.values()):,} of {counts['documents_read']:,} record(s) were left out because they are bad "
-        f"({reasons}); rejected/*.jsonl names file and line."
+        f"rejected {sum(bad_records.values()):,} of {counts['documents_read']:,} records as invalid ({reasons}); see "
+        "rejected/*.jsonl for file and line"
     ]
 
 
@@ -35,9 +35,9 @@ def _html_warnings(counts: dict[str, Any]) -> list[str]:
         sum(counts.get("documents", {}).values()),
         counts.get("documents_reported", {}).get(HTML_TAGS, 0),
     )
-    if not tagged or tagged < _MUCH_HTML * documents:
+    if not tagged or tagged < _HTML_FRACTION * documents:
         return []
     return [
-        f"{tagged:,} of {documents:,} documents ({tagged / documents:.0%}) hold HTML: scripts, styles and menus are "
-        "trained on as text; extract the text first, such as with trafilatura, and build the corpus again."
+        f"{tagged:,} of {documents:,} documents ({tagged / documents:.0%}) contain HTML, so scripts, styles and menus "
+        "become training text; extract the text first, for example with trafilatura, and build the corpus again"
     ]

@@ -1,4 +1,4 @@
-"""The second half of job 1: the blocks of a partition -> its documents -> a Parquet shard, counts, rejected texts."""
+"""The second half of job 1: the blocks of a partition -> documents -> Parquet shard, counts and rejected texts."""
 
 import dataclasses
 import json
@@ -35,23 +35,24 @@ from pipelines.io.written_files import is_written
 from pipelines.vocabulary.word_groups import Batch, Group, num_word_groups, word_batches
 from tokenizer.lost_marks import MarkCounts, count_marks
 
-_REJECTED_A_SHARD = 1000
+_MAX_REJECTED_LISTED = 1000
 
 
 class _RejectedLines:
-    """The documents and paragraphs that a shard leaves out, as JSON lines: at most `_REJECTED_A_SHARD` of each rule.
+    """The rejected documents and paragraphs of a shard as JSON Lines, at most `_MAX_REJECTED_LISTED` per rule.
 
-    Records come sorted by identity, a hash, so that those under the cap are a random sample, the same in every run.
+    Records are added in order of their IDs, which are hashes. So the entries are a random sample that is the same in
+    every build.
     """
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
         self._lines: list[str] = []
 
-    def add(self, record: Record, rule: str, text: str, **more: str) -> None:
-        """Add a document or paragraph, unless its rule has enough of them."""
+    def add(self, record: Record, rule: str, text: str, **fields: str) -> None:
+        """Add a document or paragraph, unless the limit of the rule is reached."""
         self._seen[rule] += 1
-        if self._seen[rule] <= _REJECTED_A_SHARD:
+        if self._seen[rule] <= _MAX_REJECTED_LISTED:
             line = {
                 "id": record.id.hex(),
                 "reason": rule,
@@ -60,46 +61,46 @@ class _RejectedLines:
                 **({"line": record.line} if record.line else {}),
                 **({"source_id": record.source_id} if record.source_id else {}),
                 "text": text[:SNIPPET_CHARACTERS],
-                **more,
+                **fields,
             }
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
 
     def write(self, path: str) -> None:
-        """Write the lines, if there are any."""
+        """Write the file unless it would be empty."""
         if self._lines:
             write_text(path, "".join(self._lines))
 
 
 @dataclasses.dataclass
 class DeduplicationResult:
-    """The documents of a partition after all rules, in order of identity.
+    """The documents of a partition after all rules, in order of their IDs.
 
     Attributes:
-        kept: those that stay.
-        rejected: those that do not, each with its reason.
-        like: of near-duplicates, the identity that they are like.
-        repeated: paragraphs left out because another document has them too, by identity.
+        kept: documents of the corpus.
+        rejected: rejected documents, each with a reason.
+        near_duplicate_of: for each near-duplicate, the ID of the document that it resembles.
+        repeated: dropped paragraphs that also occur in another document, by document ID.
     """
 
     kept: list[Record]
     rejected: list[Record]
-    like: dict[bytes, bytes]
+    near_duplicate_of: dict[bytes, bytes]
     repeated: dict[bytes, list[str]]
 
 
 def deduplicate(grouped: Grouped) -> DeduplicationResult:
-    """Drop equal texts, near-duplicates and repeated paragraphs."""
-    like, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
-    deduplicated = DeduplicationResult([], [], like, {})
+    """Drop exact duplicates, near-duplicates and repeated paragraphs."""
+    near_duplicate_of, repeated = near_duplicates_of(grouped), repeated_paragraphs_of(grouped)
+    deduplicated = DeduplicationResult([], [], near_duplicate_of, {})
     before = b""
-    # Sorted, so that the copy that stays does not depend on the order of arrival.
+    # Sorted, so that the document that is kept does not depend on the order of arrival.
     for record in sorted(read_blocks(grouped[BLOCKS]), key=precedence):
         reason = record.reason
         if not reason and record.id == before:
             reason = rules.DUPLICATE
         elif not reason:
             before = record.id
-            if record.id in like:
+            if record.id in near_duplicate_of:
                 reason = NEAR_DUPLICATE
             elif record.id in repeated:
                 numbers = repeated[record.id]
@@ -119,12 +120,12 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
 
 
 def count_shard_words(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
-    """Return the word counts of one shard for `pipelines.vocabulary.learn_vocabulary.make_vocabulary`."""
+    """Yield the word counts of one shard for `pipelines.vocabulary.learn_vocabulary.make_vocabulary`."""
     training = split == "train"
     texts: dict[tuple[str, float], list[str]] = {}
     for record in kept:
         language = record.language if training and options.language_sampling_exponent != 1.0 else ""
-        # Validation text is measured as it is.
+        # Validation text has no weights.
         texts.setdefault((language, record.weight if training else 1.0), []).append(record.text)
     groups = num_word_groups(options.num_partitions)
     for (language, weight), language_texts in sorted(texts.items()):
@@ -132,10 +133,10 @@ def count_shard_words(split: str, kept: Iterable[Record], options: CorpusOptions
 
 
 class CountPartition(beam.DoFn):
-    """Count the words of a partition: the side outputs of `WriteCorpusShard`, without its files.
+    """Count the words of a partition as `WriteCorpusShard` does, without writing files.
 
-    Input: (partition, its grouped blocks). Side outputs: {reason: documents rejected}, and the letters that lose a mark
-    in uncased text.
+    Input: (partition, grouped blocks). Output: word counts. Side outputs: {reason: rejected documents}, and counts of
+    letters that lose a mark in uncased text.
     """
 
     REJECTED, DIACRITICS = "rejected", "diacritics"
@@ -159,17 +160,17 @@ class CountPartition(beam.DoFn):
 
 
 def corpus_shard_name(split: str, number: int, options: CorpusOptions) -> str:
-    """Return the name of a shard's files, without suffix."""
+    """Return the name of the files of a shard, without suffix."""
     return f"{split}-{number:05d}-of-{options.num_partitions_of(split):05d}"
 
 
 class FinishedShard(NamedTuple):
-    """The completion marker of a shard.
+    """The content of the completion marker of a shard.
 
     Attributes:
-        shard: None where all its documents are rejected.
-        counts: of `count_records`, and of diacritics.
-        words: of `count_shard_words`.
+        shard: the shard, or None if all its documents are rejected.
+        counts: counts from `count_records`, and of diacritics.
+        words: word counts from `count_shard_words`.
     """
 
     shard: CorpusShard | None
@@ -178,7 +179,7 @@ class FinishedShard(NamedTuple):
 
 
 def read_completion_marker(path: str) -> FinishedShard | None:
-    """Return the completion marker of a shard; None if it is missing or damaged: then the shard is made again."""
+    """Return the completion marker of a shard, or None if it is missing or corrupt, so that the shard is rebuilt."""
     try:
         finished = decode(read_bytes(path), FinishedShard)
         require(finished.counts, ShardCounts)
@@ -195,12 +196,14 @@ def read_completion_marker(path: str) -> FinishedShard | None:
 
 
 class WriteCorpusShard(beam.DoFn):
-    """(partition, its blocks and findings) -> its Parquet file, a CorpusShard and counts; word counts as side output.
+    """Write the Parquet file of a partition and yield its CorpusShard and counts.
+
+    Input: (partition, grouped blocks). Side output: word counts.
 
     Args:
-        output: the corpus directory.
-        options: what to do.
-        work: directory to note finished shards in and find them again, or "".
+        output: corpus directory.
+        options: options of the corpus.
+        work: work directory for completion markers, which allow resuming, or "".
     """
 
     WORDS = "words"
@@ -216,13 +219,13 @@ class WriteCorpusShard(beam.DoFn):
         require_same_rules(self._options.character_rules, "the machine that started the job")
 
     def process(self, element: tuple[Partition, Grouped]) -> Iterator[Any]:
-        """Write one shard and what was rejected from it, unless that was done before."""
+        """Write one shard and its rejected texts, unless its completion marker exists."""
         (split, number), grouped = element
         name = corpus_shard_name(split, number, self._options)
         marker = f"{self._work}/{name}.json"
         done = read_completion_marker(marker) if self._work else None
         if done and done.shard and not is_written(f"{self._output}/{done.shard.name}", done.shard.bytes):
-            # Removed since by another process.
+            # Another process removed the shard.
             done = None
         if done is None:
             deduplicated = deduplicate(grouped)
@@ -240,20 +243,21 @@ class WriteCorpusShard(beam.DoFn):
     def _write(
         self, name: str, split: str, number: int, deduplicated: DeduplicationResult
     ) -> tuple[CorpusShard | None, dict[str, Any]]:
+        """Write the Parquet file and the rejected texts, and return the shard and its counts."""
         lines = _RejectedLines()
         for record in deduplicated.rejected:
-            like = deduplicated.like.get(record.id)
-            more = {"like": like.hex()} if like and record.reason == NEAR_DUPLICATE else {}
+            kept_id = deduplicated.near_duplicate_of.get(record.id)
+            fields = {"like": kept_id.hex()} if kept_id and record.reason == NEAR_DUPLICATE else {}
             if record.reason == rules.CONTAMINATED:
-                more = json.loads(record.work)["contamination"]
-            lines.add(record, record.reason, record.text, **more)
+                fields = json.loads(record.work)["contamination"]
+            lines.add(record, record.reason, record.text, **fields)
         for record in [*deduplicated.rejected, *deduplicated.kept]:
             work = json.loads(record.work) if record.work else {"dropped": [], "reported": []}
             for rule, snippet in work["dropped"]:
                 lines.add(record, rule, snippet)
             for rule in () if record.reason else work["reported"]:
-                more = work["contamination"] if rule == rules.CONTAMINATED else {}
-                lines.add(record, f"{rule}, kept", record.text, **more)
+                fields = work["contamination"] if rule == rules.CONTAMINATED else {}
+                lines.add(record, f"{rule}, kept", record.text, **fields)
         for record in deduplicated.kept:
             for text in deduplicated.repeated.get(record.id, ()):
                 lines.add(record, REPEATED_PARAGRAPH, text)
@@ -271,7 +275,7 @@ class WriteCorpusShard(beam.DoFn):
 
 
 def count_records(deduplicated: DeduplicationResult) -> dict[str, Any]:
-    """Return the numbers of a shard that go into `corpus.json`: by input, by language and by rule."""
+    """Return the counts of a shard for `corpus.json`: by input, by language and by rule."""
     inputs: dict[str, Counter[str]] = {}
     rejected: dict[str, Counter[str]] = {}
     languages: dict[str, Counter[str]] = {}

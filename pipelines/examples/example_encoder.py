@@ -1,9 +1,9 @@
-"""Batches of tf.train.Example records, encoded as a matrix, in TFRecord framing.
+"""Encode batches of tf.train.Example records in TFRecord framing as a numpy matrix.
 
-Features are those of `write_instance_to_example_files` in google-research/bert, so that either project's trainer reads
-either's shards. Integers are written in a fixed number of bytes (a varint may have leading zero groups), and so are
-the sizes of lists: every record has the same layout, and a batch is one uint8 matrix, filled column by column, without
-protobuf objects. Records without padding are the same matrix, from which the padding's bytes are taken out.
+Features are those of `write_instance_to_example_files` in google-research/bert, so that the trainers of both projects
+read the shards of both. Integers and list sizes have a fixed number of bytes, because a varint may have leading zero
+groups. So all records have the same layout, and a batch is one uint8 matrix that is filled column by column, without
+protobuf objects. For records without padding, the bytes of the padding are removed from the matrix.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ from pipelines.instances.options import PretrainingDataOptions
 
 @dataclasses.dataclass(frozen=True)
 class _Field:
-    """Where one feature lies in a padded record.
+    """The location of a feature in a padded record.
 
     Attributes:
-        offset: its first value's byte.
-        count: values with padding.
-        width: bytes of a value.
-        is_float: float32 rather than varints.
-        sizes: (offset, width, how much more than the bytes of values) of every varint that depends on them.
+        offset: offset of the first value in bytes.
+        count: number of values, including padding.
+        width: bytes per value.
+        is_float: whether values are float32 instead of varints.
+        sizes: (offset, width, value minus the bytes of the feature's values) of every varint that encodes a size.
     """
 
     offset: int
@@ -50,31 +50,31 @@ def _varint_width(max_value: int) -> int:
 
 def _write_varints(target: np.ndarray, values: np.ndarray, width: int) -> None:
     """Fill uint8 [n, count * width] with integers [n, count] of `width` bytes each."""
-    for place in range(width):
-        group = (values >> (7 * place)).astype(np.uint8) & 0x7F
-        target[:, place::width] = group if place == width - 1 else group | 0x80
+    for byte in range(width):
+        group = (values >> (7 * byte)).astype(np.uint8) & 0x7F
+        target[:, byte::width] = group if byte == width - 1 else group | 0x80
 
 
 def _masked_crcs(chunks: Iterable[np.ndarray | bytes], count: int) -> np.ndarray:
-    """Return TFRecord's checksums, '<u4' [count]: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
+    """Return TFRecord checksums, '<u4' [count]: masked CRC-32C (tensorflow/core/lib/hash/crc32c.h)."""
     crcs = np.fromiter(map(google_crc32c.value, chunks), dtype="<u4", count=count)
     return (crcs >> 15 | crcs << 17) + np.uint32(0xA282EAD8)
 
 
 def mask_of(name: str) -> str:
-    """Return the feature whose values are 1 for content and 0 for padding of the feature `name`."""
+    """Return the feature with value 1 for content and 0 for padding of the feature `name`."""
     if name.startswith("masked_lm_"):
         return "masked_lm_weights"
     return "next_sentence_weights" if name.startswith("next_sentence_") else "input_mask"
 
 
 class ExampleEncoder:
-    """Encodes batches of pretraining examples of one shape.
+    """Encode batches of pretraining examples of one shape.
 
     Args:
-        options: which features there are, their names, and whether padding is left out.
-        row_length: L.
-        vocab_size: number of tokens in the vocabulary; every id is below it.
+        options: options of the examples: features, their names, and padding.
+        row_length: length L of an example.
+        vocab_size: number of tokens in the vocabulary.
     """
 
     def __init__(self, options: PretrainingDataOptions, row_length: int, vocab_size: int) -> None:
@@ -96,8 +96,8 @@ class ExampleEncoder:
         for name, name_in_file in sorted(options.names_of_features().items(), key=lambda names: names[1]):
             count, is_float = lengths[mask_of(name)], name.endswith("_weights")
             width = 4 if is_float else _varint_width(max_values.get(name, 1))
-            # Features.feature is a map: entry { key = 1; value = 2: Feature { float_list = 2 or int64_list = 3 } },
-            # and a list holds its packed values in field 1.
+            # Features.feature is a map: entry { key = 1; value = 2: Feature { float_list = 2 or int64_list = 3 } }.
+            # Field 1 of a list has the packed values.
             key = name_in_file.encode()
             tags = (b"\x0a", b"\x12" if is_float else b"\x1a", b"\x0a" + _varint(len(key)) + key + b"\x12", b"\x0a")
             header = b""
@@ -107,8 +107,8 @@ class ExampleEncoder:
                 sizes.append((len(size) + len(header), len(size), len(header)))
                 header = tag + size + header
             offset = len(record) + len(header)
-            places = tuple((offset - before, width, more) for before, width, more in sizes)
-            self._fields[name] = _Field(offset, count, width, is_float, places)
+            size_fields = tuple((offset - before, width, more) for before, width, more in sizes)
+            self._fields[name] = _Field(offset, count, width, is_float, size_fields)
             record += header + bytes(count * width)
         # Example.features, and the framing: length, its checksum, the Example, its checksum.
         size = _varint(len(record))
@@ -129,31 +129,31 @@ class ExampleEncoder:
 
     @property
     def record_bytes(self) -> int:
-        """Return the size of a record with padding, including its framing."""
+        """Return the size of a padded record in bytes, including the framing."""
         return len(self._record)
 
     def encode(self, features: dict[str, np.ndarray]) -> bytes:
         """Encode a batch as the bytes of consecutive TFRecord records.
 
         Args:
-            features: arrays by our own names, integers or for weights float32: [n, L], [n, P] or [n, K], with padding.
-                Without padding, `mask_of` every feature is among them.
+            features: padded arrays by feature: [n, L], [n, P] or [n, K], integers, or float32 for weights. To omit
+                padding, it must include `mask_of` of every feature.
 
         Raises:
-            ValueError: a feature has another shape than the encoder was made for, or an id does not fit.
+            ValueError: the shape of a feature is wrong, or a value is too large.
         """
         rows = len(features["input_ids"])
         records = np.tile(self._record, (rows, 1))
         for name, field in self._fields.items():
             values = features[name]
             if values.shape != (rows, field.count):
-                raise ValueError(f"{name} has shape {values.shape}, not {(rows, field.count)}")
+                raise ValueError(f"invalid shape {values.shape} of {name}: must be {(rows, field.count)}")
             target = records[:, field.offset : field.offset + field.count * field.width]
             if field.is_float:
                 target[:] = np.ascontiguousarray(values, dtype="<f4").view(np.uint8)
                 continue
             if rows and (values.min() < 0 or int(values.max()) >> (7 * field.width)):
-                raise ValueError(f"{name} holds a value that does not fit {field.width} varint bytes")
+                raise ValueError(f"invalid value in {name}: must be at least 0 and fit in {field.width} varint bytes")
             _write_varints(target, values, field.width)
         if self._ragged:
             sizes = self._write_sizes(records, features)
@@ -162,13 +162,13 @@ class ExampleEncoder:
             sizes = np.full(rows, self.record_bytes)
             content = records.reshape(-1)
         ends = np.cumsum(sizes)
-        places = zip((ends - sizes + 12).tolist(), (ends - 4).tolist(), strict=True)
-        checksums = _masked_crcs((content[start:end] for start, end in places), rows)
+        bounds = zip((ends - sizes + 12).tolist(), (ends - 4).tolist(), strict=True)
+        checksums = _masked_crcs((content[start:end] for start, end in bounds), rows)
         content[ends[:, None] - np.arange(4, 0, -1)] = checksums[:, None].view(np.uint8)
         return content.tobytes()
 
     def _write_sizes(self, records: np.ndarray, features: dict[str, np.ndarray]) -> np.ndarray:
-        """Write the sizes of lists without padding into records [n, ...]; return those of the records, int64 [n]."""
+        """Write the sizes of lists without padding into records [n, ...], and return the record sizes: int64 [n]."""
         values = np.zeros(len(records), np.int64)
         for name, field in self._fields.items():
             size = np.count_nonzero(features[mask_of(name)], axis=1) * field.width
@@ -185,7 +185,7 @@ class ExampleEncoder:
         return sizes
 
     def _content(self, features: dict[str, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """Return which bytes of records of a shape are not padding: bool."""
+        """Return which bytes of the records are not padding: bool, of this shape."""
         content = np.ones(shape, bool)
         for name, field in self._fields.items():
             mask = features[mask_of(name)] != 0

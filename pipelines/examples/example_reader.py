@@ -1,7 +1,7 @@
-"""Reads pretraining examples from any shard, without TensorFlow: TFRecord, plain or gzip, and Parquet.
+"""Read pretraining examples from TFRecord (plain or gzip) and Parquet shards without TensorFlow.
 
-TFRecord files may be of google-research/bert or TensorFlow Model Garden as well; the format is told by the first bytes.
-Messages: tensorflow/core/example/example.proto and feature.proto.
+TFRecord files of google-research/bert and TensorFlow Model Garden are also supported. The first bytes determine the
+format. The messages are defined in tensorflow/core/example/example.proto and feature.proto.
 """
 
 import gzip
@@ -28,13 +28,13 @@ _VARINT, _BYTES_8, _BYTES, _BYTES_4 = 0, 1, 2, 5
 
 
 def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the features of every example by our own names: int64 [any] or float32 [any].
+    """Yield the features of every example by name: int64 or float32 arrays of one dimension.
 
     Args:
-        path: a shard on any Beam filesystem; it is read as needed.
+        path: shard on any Beam filesystem, read incrementally.
 
     Raises:
-        DatasetError: the file is missing, corrupt (the message says where), or of another kind.
+        DatasetError: the file is missing, corrupt (the message has the location), or not a shard.
     """
     try:
         raw = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
@@ -43,14 +43,14 @@ def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
     with raw:
         beginning = raw.read(4)
         raw.seek(0)
-        # A file without any records is a shard of TFRecord; Parquet has a header.
+        # An empty file is a TFRecord shard without records; a Parquet file has a header.
         is_parquet = beginning == _PARQUET or path.endswith(".parquet")
         examples = _of_parquet(raw, path) if is_parquet else _of_tfrecord(raw, path, beginning)
         for number, features in enumerate(examples):
             if "input_ids" not in features:
                 raise DatasetError(
-                    f"{path}, record {number} has no input_ids but {', '.join(sorted(features)) or 'nothing'}: not a "
-                    "pretraining example; give a shard"
+                    f"{path}, record {number}: input_ids is missing (features: "
+                    f"{', '.join(sorted(features)) or 'none'}); give a shard of pretraining examples"
                 )
             yield features
 
@@ -62,7 +62,8 @@ def _of_tfrecord(raw: BinaryIO, path: str, beginning: bytes) -> Iterator[dict[st
             features = _parse_example(record)
         except (ValueError, IndexError, struct.error) as error:
             raise DatasetError(
-                f"{path}: the record at byte {offset} is no tf.train.Example ({error}); give a shard of examples"
+                f"{path}: the record at byte {offset} is not a valid tf.train.Example ({error}); give a shard of "
+                "pretraining examples"
             ) from error
         yield {_OUR_NAMES.get(name, name): values for name, values in features.items()}
 
@@ -84,7 +85,7 @@ def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:
                     name: _widest(values[starts[row] : starts[row + 1]]) for name, (values, starts) in columns.items()
                 }
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} is not a whole Parquet file ({error}); copy it or build it again") from error
+        raise DatasetError(f"{path} is not a complete Parquet file ({error}); copy it or build it again") from error
 
 
 def _widest(values: np.ndarray) -> np.ndarray:
@@ -111,7 +112,7 @@ def _parse_example(record: bytes) -> dict[str, np.ndarray]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (number, wire type, content) of every field of a protobuf message; a varint's content is its own bytes."""
+    """Yield (number, wire type, content) of every field of a protobuf message; a varint is returned as its bytes."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -124,19 +125,19 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
         elif kind in (_BYTES_8, _BYTES_4):
             position += 8 if kind == _BYTES_8 else 4
         else:
-            raise ValueError(f"wire type {kind} of field {key >> 3}")
+            raise ValueError(f"field {key >> 3} has wire type {kind}")
         if position > len(message):
-            raise ValueError(f"field {key >> 3} is longer than what holds it")
+            raise ValueError(f"field {key >> 3} is longer than the message")
         yield key >> 3, kind, message[start:position]
 
 
 def _parts(message: bytes, number: int) -> list[bytes]:
-    """Return the contents of all submessages or strings with a number."""
+    """Return the contents of all submessages or strings with a field number."""
     return [content for field, kind, content in _fields(message) if field == number and kind == _BYTES]
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return a number and the position after it."""
+    """Return a varint and the position after it."""
     value = shift = 0
     while shift < 70:
         byte = message[position]
@@ -145,10 +146,11 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise ValueError("a number of more than 10 bytes")
+    raise ValueError("a varint has more than 10 bytes")
 
 
 def _floats(message: bytes) -> np.ndarray:
+    """Return the values of a FloatList: float32 [values]."""
     content = b"".join(
         content for field, kind, content in _fields(message) if field == 1 and kind in (_BYTES, _BYTES_4)
     )
@@ -156,6 +158,7 @@ def _floats(message: bytes) -> np.ndarray:
 
 
 def _integers(message: bytes) -> np.ndarray:
+    """Return the values of an Int64List: int64 [values]."""
     content = b"".join(content for field, kind, content in _fields(message) if field == 1 and kind in (_BYTES, _VARINT))
     octets = np.frombuffer(content, np.uint8)
     if not len(octets):
@@ -164,8 +167,8 @@ def _integers(message: bytes) -> np.ndarray:
     if is_last.all():
         return octets.astype(np.int64)
     starts = np.concatenate([[0], np.flatnonzero(is_last[:-1]) + 1])
-    place = np.arange(len(octets)) - np.repeat(starts, np.diff(np.append(starts, len(octets))))  # in its number
-    if not is_last[-1] or place.max() > 9:
-        raise ValueError("a number without an end")
-    groups = (octets & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    index = np.arange(len(octets)) - np.repeat(starts, np.diff(np.append(starts, len(octets))))  # within the varint
+    if not is_last[-1] or index.max() > 9:
+        raise ValueError("a varint is incomplete")
+    groups = (octets & 0x7F).astype(np.uint64) << (7 * index).astype(np.uint64)
     return np.add.reduceat(groups, starts).view(np.int64)

@@ -1,6 +1,6 @@
-"""Pretraining examples as a person reads them: text with marks, and the numbers of many of them.
+"""Convert pretraining examples to readable text with masks, and compute their statistics.
 
-Used by `beambert inspect` and for the samples of `report.html`.
+`beambert inspect` and the samples of `report.html` use it.
 """
 
 import dataclasses
@@ -14,23 +14,23 @@ from pipelines.examples.statistics import Statistics
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
-# What a label says, by objective.
+# Names of the labels 0 and 1 by objective.
 LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("in order", "swapped")}
 MASK, OTHER, SAME = "mask", "other", "same"
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One row without its padding; n positions.
+    """One example without padding, with n positions.
 
     Attributes:
-        input_ids: int64 [n], as the model sees them.
-        original_ids: int64 [n], as they were in the text.
-        is_masked: bool [n], tokens to predict.
+        input_ids: int64 [n], input tokens of the model.
+        original_ids: int64 [n], tokens before masking.
+        is_masked: bool [n], True for tokens to predict.
         segment_ids: int64 [n].
-        instances: (first position, position after the last, label or None) of each.
-        row_length: positions with padding.
-        masks: False where the trainer masks.
+        instances: (start, end, label or None) of each instance.
+        row_length: number of positions, including padding.
+        masks: whether the example has masks, which is False with dynamic masking.
     """
 
     input_ids: np.ndarray
@@ -44,13 +44,13 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """A run of text without a mask, or one masked token.
+    """A run of text without masked tokens, or one masked token.
 
     Attributes:
-        text: the text; of a masked token the original.
-        kind: "" for text, `MASK`, `OTHER` or `SAME` by what stands in the place of a masked token.
-        instead: what the model sees there.
-        glued: no space before it.
+        text: the text, or the original token.
+        kind: "" for text; `MASK`, `OTHER` or `SAME` for a masked token, by its replacement.
+        instead: the replacement of a masked token.
+        glued: whether the span follows without a space.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class InstanceText:
-    """An instance as text: the spans of A and of B (empty if absent), its label and numbers of tokens."""
+    """An instance as text: the spans of A and B (empty without B), the label, and token counts."""
 
     a: list[Span]
     b: list[Span]
@@ -72,10 +72,10 @@ class InstanceText:
 
 
 def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
-    """Decode the features of a record of any format of `beambert` or google-research/bert.
+    """Return the example of a record in any format of beambert or google-research/bert.
 
     Raises:
-        DatasetError: features that contradict each other or the size of the vocabulary.
+        DatasetError: the features are inconsistent with each other or with the vocabulary size.
     """
     ids = features["input_ids"]
     row_length = len(ids)
@@ -84,23 +84,25 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
         sequence = features.get("input_mask", np.ones(row_length, np.int64))
     segment_ids = features.get("segment_ids", np.zeros(row_length, np.int64))
     if len(sequence) != row_length or len(segment_ids) != row_length:
-        raise DatasetError("its features are of different lengths; give a shard of pretraining examples")
+        raise DatasetError("the features have different lengths; give a shard of pretraining examples")
     used = int(np.count_nonzero(sequence))
     positions = features.get("masked_lm_positions", np.zeros(0, np.int64))
     labels = features.get("masked_lm_ids", np.zeros(0, np.int64))
     weights = features.get("masked_lm_weights", np.ones(len(positions), np.float32))
     if not len(positions) == len(labels) == len(weights):
-        raise DatasetError("its masked_lm features are of different lengths; give a shard of pretraining examples")
+        raise DatasetError("the masked_lm features have different lengths; give a shard of pretraining examples")
     positions, labels = positions[weights > 0], labels[weights > 0]
     if len(positions) and not 0 <= positions.min() <= positions.max() < row_length:
-        raise DatasetError(f"it masks position {positions.max()} of a row of {row_length}; the shard is damaged")
+        raise DatasetError(
+            f"masked position {positions.max()} in an example of {row_length} positions; the shard is corrupt"
+        )
     original_ids = ids.copy()
     original_ids[positions] = labels
     largest = max(ids.max(initial=0), original_ids.max(initial=0))
     if largest >= vocab_size or min(ids.min(initial=0), original_ids.min(initial=0)) < 0:
         raise DatasetError(
-            f"it has the id {largest}, the vocabulary {vocab_size} pieces; name the vocabulary that the shard was "
-            "built with (--vocab_file)"
+            f"token id {largest}, but the vocabulary has {vocab_size} tokens; give the vocabulary of the shard with "
+            "--vocab_file"
         )
     is_masked = np.zeros(row_length, bool)
     is_masked[positions] = True
@@ -122,7 +124,7 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
 
 
 def as_text(example: Example, vocab: Vocabulary) -> list[InstanceText]:
-    """Return every instance of a row as text; [CLS] and [SEP] at their regular positions are left out."""
+    """Return every instance of an example as text, without [CLS] and [SEP] at their regular positions."""
     texts = []
     for start, end, label in example.instances:
         positions = np.arange(start, end)
@@ -149,6 +151,7 @@ def as_text(example: Example, vocab: Vocabulary) -> list[InstanceText]:
 
 
 def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[Span]:
+    """Return the spans of text and masked tokens at consecutive positions."""
     spans: list[Span] = []
     words: list[str] = []
     glued = False
@@ -175,7 +178,7 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
 
 
 def plain(spans: Iterable[Span]) -> str:
-    """Return spans as one line; a masked token is `[original→input token]`."""
+    """Return spans as one line, with masked tokens as `[original→replacement]`."""
     line: list[str] = []
     for span in spans:
         line.append("" if span.glued or not line else " ")
@@ -184,7 +187,7 @@ def plain(spans: Iterable[Span]) -> str:
 
 
 def count(statistics: Statistics, example: Example, vocab: Vocabulary) -> None:
-    """Add one example to statistics, as far as its shard allows; text is counted once per occurrence."""
+    """Add one example to statistics, as far as its features allow. Text is counted in every copy."""
     statistics.rows += 1
     statistics.positions += example.row_length
     statistics.row_lengths = _count_one(statistics.row_lengths, len(example.input_ids))

@@ -1,6 +1,6 @@
-"""The documents of one partition -> the shard files of one copy: sample, lay out, mask, encode, write.
+"""Write the shards of one copy of one partition: sample, lay out, mask, encode, write.
 
-All that is random comes from a generator seeded by (seed, split, partition, copy).
+All random numbers are from a generator seeded by (seed, split, partition, copy).
 """
 
 import numpy as np
@@ -19,23 +19,23 @@ from pipelines.instances.packing import pack
 from pipelines.instances.sampling import sample_instances
 from tokenizer.tokenizer import Tokenizer
 
-# Positions laid out, masked and encoded at a time, a whole number of rows; bounds memory, keeps a batch in the
-# processor's cache, and is part of what a seed means.
+# Positions per batch, rounded down to whole rows. It limits memory and keeps a batch in the processor cache. The bytes
+# of shards depend on it, because random numbers are drawn by batch.
 _BATCH_POSITIONS = 2**17
 
 
 def generator(random_seed: int, split: str, partition: int, copy: int) -> np.random.Generator:
-    """Return the random generator of one shard: a function of its identity, not of the worker or the time."""
+    """Return the random generator of one shard, which is independent of the worker."""
     return np.random.default_rng([random_seed, SPLITS.index(split), partition, copy])
 
 
 def copies_of(split: str, options: PretrainingDataOptions) -> int:
-    """Return the number of copies of a split. The validation split needs only one set of masks."""
+    """Return the number of copies of a split; the validation split has one."""
     return options.dupe_factor if split == "train" else 1
 
 
 def shard_name(corpus_shard: CorpusShard, copy: int, row_length: int, options: PretrainingDataOptions) -> str:
-    """Return the path of the shard with rows of a length, relative to the dataset's directory."""
+    """Return the path of the shard for a row length, relative to the dataset directory."""
     of_length = f"length-{row_length:05d}-" if options.length_bins else ""
     return (
         f"shards/{corpus_shard.split}-copy-{copy:03d}-{of_length}{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}"
@@ -44,7 +44,7 @@ def shard_name(corpus_shard: CorpusShard, copy: int, row_length: int, options: P
 
 
 def current_name(name: str) -> str:
-    """Return the name that a shard has now, of a dataset of format version 2 too, whose files keep their names."""
+    """Return the current form of a shard name, which differs in datasets of format version 2."""
     return name.replace("-duplicate-", "-copy-", 1)
 
 
@@ -70,8 +70,8 @@ def plan_rows(
 
     Args:
         lengths: int64 [instances], at most max_seq_length.
-        options: pack, max_instances_per_row, length_bins, max_seq_length are read.
-        rng: the only source of randomness.
+        options: pack, max_instances_per_row, length_bins and max_seq_length are used.
+        rng: random generator.
     """
     if options.pack:
         return [(options.max_seq_length, pack(lengths, options.max_seq_length, options.max_instances_per_row, rng))]
@@ -84,9 +84,9 @@ def plan_rows(
 
 
 def features_of(rows: Rows, masked: Masked | None) -> dict[str, np.ndarray]:
-    """Return the features of n rows, by our own names: [n, L], [n, P] or [n, K], weights float32, others integers.
+    """Return all features of n rows: [n, L], [n, P] or [n, K], float32 for weights, else integers.
 
-    The result has every feature; a file contains those of `options.names_of_features`.
+    A file contains the features of `options.names_of_features`.
     """
     features: dict[str, np.ndarray] = {
         "input_ids": rows.input_ids if masked is None else masked.input_ids,
@@ -112,14 +112,14 @@ def write_shards(
     tokenizer: Tokenizer,
     options: PretrainingDataOptions,
 ) -> tuple[list[Shard], Statistics]:
-    """Write one copy of one partition: one file for each row length that occurs.
+    """Write one copy of one partition, one file per row length that occurs.
 
     Args:
-        documents: the partition.
-        corpus_shard: split, partition and number of partitions.
-        copy: number of the copy of the corpus.
-        output: the dataset directory.
-        tokenizer: the one that made `documents`.
+        documents: documents of the partition.
+        corpus_shard: the corpus shard of the partition.
+        copy: number of the copy.
+        output: dataset directory.
+        tokenizer: the tokenizer of `documents`.
         options: options of the examples.
     """
     rng = generator(options.random_seed, corpus_shard.split, corpus_shard.partition, copy)

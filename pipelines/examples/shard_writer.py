@@ -1,4 +1,4 @@
-"""Writes the records of one shard: TFRecord files, or Parquet, whole or absent."""
+"""Write shards atomically as TFRecord or Parquet files."""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ from pipelines.examples.example_encoder import ExampleEncoder
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import HashedFile, write_atomically
 
-# Level 6 takes more than three times as long for files that are a tenth smaller.
+# Level 6 takes more than three times as long and makes files a tenth smaller.
 _GZIP_LEVEL = 1
 
 
 class ShardFile:
-    """A shard being written; `examples`, `bytes` and `sha256` tell of it when it is closed."""
+    """An open shard; `examples`, `bytes` and `sha256` are final once it is closed."""
 
     def __init__(self, file: HashedFile, append: Callable[[dict[str, np.ndarray]], object]) -> None:
         self._file = file
@@ -28,14 +28,14 @@ class ShardFile:
         """Append a batch of records.
 
         Args:
-            features: by our own names, from `pipelines.examples.make_shards.features_of`.
+            features: arrays by feature, from `pipelines.examples.make_shards.features_of`.
         """
         self._append(features)
         self.examples += len(features["input_ids"])
 
     @property
     def bytes(self) -> int:
-        """Return the size of the file."""
+        """Return the size of the file in bytes."""
         return self._file.bytes
 
     @property
@@ -53,12 +53,12 @@ def extension(options: PretrainingDataOptions) -> str:
 
 @contextmanager
 def create(path: str, options: PretrainingDataOptions, row_length: int, vocab_size: int) -> Iterator[ShardFile]:
-    """Open a shard for writing; after an error no file remains.
+    """Open a shard for writing; after an error, no file remains.
 
     Args:
-        path: the new file, on any Beam filesystem.
-        options: format, compression, names, raggedness and features.
-        row_length: length L of this shard's rows.
+        path: new file, on any Beam filesystem.
+        options: options of the examples: format, compression, features, their names, and padding.
+        row_length: length L of the rows.
         vocab_size: number of tokens in the vocabulary.
     """
     with write_atomically(path) as file:
@@ -71,7 +71,7 @@ def create(path: str, options: PretrainingDataOptions, row_length: int, vocab_si
             return
         encoder = ExampleEncoder(options, row_length, vocab_size)
         if options.compression == "gzip":
-            # No file name and no time in the header: the same records give the same bytes.
+            # Without file name and time in the header, the same records give the same bytes.
             with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as compressed:
                 yield ShardFile(file, lambda features: compressed.write(encoder.encode(features)))
             return

@@ -1,4 +1,4 @@
-"""What a dataset is like, in numbers that can be added up: gathered a shard at a time, shown by `report.html`."""
+"""Collect additive statistics of a dataset, shard by shard, for `dataset.json` and `report.html`."""
 
 import base64
 import dataclasses
@@ -13,10 +13,10 @@ from pipelines.instances.layout import Rows
 from pipelines.instances.masking import Masked
 from tokenizer.vocabulary import Vocabulary
 
-# Sentences from here on count as this long.
-_LONGEST_SENTENCE = 1024
-# Bins of document lengths to a doubling.
-_BINS_A_DOUBLING = 2
+# Longer sentences are counted with this length.
+_MAX_SENTENCE_LENGTH = 1024
+# Bins of document lengths per doubling.
+_BINS_PER_DOUBLING = 2
 
 
 def _empty_counts() -> np.ndarray:
@@ -25,25 +25,28 @@ def _empty_counts() -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class Statistics:
-    """Numbers of one shard or of many; every one a sum. Arrays are int64 and as long as they need to be.
+    """Sums over one or more shards. Arrays are int64 histograms of variable length.
 
     Attributes:
-        documents, sentences, tokens, unknown_tokens: of the text, counted with the first copy alone.
-        sentence_lengths: sentences by number of tokens; the last of `_LONGEST_SENTENCE` holds all longer ones.
-        document_lengths: documents by number of tokens, bin i from `document_bin_start(i)` on.
-        piece_counts: [vocabulary] occurrences of each token in the text, before masking.
-        instances, instances_labeled_1: how many, and how many of them have label 1 (B is not what follows A).
-        instance_tokens: their positions, [CLS] and [SEP] included.
-        tokens_truncated: tokens in no instance, for they were cut from a pair to fit.
-        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
-        segments_dropped: single segments that nothing could be paired with, or too short to split.
-        words_with_noise: words that got a typing error.
-        instance_lengths, a_lengths, b_lengths: instances by number of tokens, of the whole, of A and of B.
-        rows, positions: rows, and positions in them with padding.
-        row_lengths: rows by number of positions before the padding.
+        documents, sentences, tokens, unknown_tokens: counts of the text, in one copy.
+        sentence_lengths: number of sentences by tokens; the last bin, `_MAX_SENTENCE_LENGTH`, includes longer ones.
+        document_lengths: number of documents by tokens; bin i starts at `document_bin_start(i)`.
+        piece_counts: [V], occurrences of each token in the text, before masking.
+        instances: number of instances.
+        instances_labeled_1: instances with label 1 (B does not follow A).
+        instance_tokens: tokens of all instances, including [CLS] and [SEP].
+        tokens_truncated: tokens that are in no instance because pairs were truncated.
+        tokens_packed: tokens of all sampled documents, the denominator of tokens_truncated.
+        segments_dropped: segments that could not be paired, or were too short to split.
+        words_with_noise: words with a typing error.
+        instance_lengths, a_lengths, b_lengths: number of instances by tokens of the instance, of A and of B.
+        rows: number of rows (examples).
+        positions: positions of all rows, including padding.
+        row_lengths: number of rows by positions before the padding.
         masked_tokens: tokens to predict.
-        masked_as_mask, masked_as_random, masked_as_original: of them, replaced by [MASK], by a random token, or kept.
-        masked_in_row: rows by number of tokens to predict.
+        masked_as_mask, masked_as_random, masked_as_original: tokens to predict that are replaced by [MASK], replaced by
+            a random token, or kept.
+        masked_in_row: number of rows by tokens to predict.
     """
 
     documents: int = 0
@@ -73,25 +76,25 @@ class Statistics:
     masked_in_row: np.ndarray = dataclasses.field(default_factory=_empty_counts)
 
     def add_text(self, documents: TokenizedDocuments, vocab: Vocabulary) -> None:
-        """Count the text of a partition."""
+        """Add the text of a partition."""
         self.add_tokens(documents.token_ids, vocab)
         self.documents += len(documents)
         self.sentences += len(documents.sentence_starts) - 1
-        lengths = np.minimum(np.diff(documents.sentence_starts), _LONGEST_SENTENCE)
+        lengths = np.minimum(np.diff(documents.sentence_starts), _MAX_SENTENCE_LENGTH)
         self.sentence_lengths = _sum(self.sentence_lengths, np.bincount(lengths))
         document_tokens = np.diff(documents.sentence_starts[documents.document_starts])
-        bins = np.floor(np.log2(document_tokens) * _BINS_A_DOUBLING).astype(np.int64)
+        bins = np.floor(np.log2(document_tokens) * _BINS_PER_DOUBLING).astype(np.int64)
         self.document_lengths = _sum(self.document_lengths, np.bincount(bins))
 
     def add_tokens(self, token_ids: np.ndarray, vocab: Vocabulary) -> None:
-        """Count the tokens of text; ids int [n]."""
+        """Add tokens of the text: int [n]."""
         counts = np.bincount(token_ids, minlength=len(vocab))
         self.tokens += len(token_ids)
         self.unknown_tokens += int(counts[vocab.unk_id])
         self.piece_counts = _sum(self.piece_counts, counts)
 
     def add_instances(self, instances: Instances) -> None:
-        """Count the instances that were sampled from a partition for one copy."""
+        """Add the instances of a partition in one copy."""
         self.instances += len(instances)
         self.instances_labeled_1 += int(np.count_nonzero(instances.labels))
         self.instance_tokens += int(instances.lengths.sum())
@@ -103,7 +106,7 @@ class Statistics:
         self.b_lengths = _sum(self.b_lengths, np.bincount(instances.b_length))
 
     def add_rows(self, rows: Rows, masked: Masked | None, mask_id: int) -> None:
-        """Count a batch of rows as they are written; `masked` is None where the trainer masks."""
+        """Add a batch of rows; `masked` is `None` with dynamic masking."""
         self.rows += len(rows)
         self.positions += rows.input_ids.size
         self.row_lengths = _sum(self.row_lengths, np.bincount(rows.lengths))
@@ -121,7 +124,7 @@ class Statistics:
         self.masked_in_row = _sum(self.masked_in_row, np.bincount(in_row))
 
     def add_masks(self, input_ids: np.ndarray, label_ids: np.ndarray, mask_id: int) -> None:
-        """Count tokens to predict: their input ids and their labels; int [n] both."""
+        """Add tokens to predict, given their input ids and labels: int [n] each."""
         as_mask = int(np.count_nonzero(input_ids == mask_id))
         self._add_masks(len(label_ids), as_mask, int(np.count_nonzero(input_ids == label_ids)))
 
@@ -134,8 +137,8 @@ class Statistics:
     def __add__(self, other: "Statistics") -> "Statistics":
         values: dict[str, Any] = {}
         for field in dataclasses.fields(self):
-            here, there = getattr(self, field.name), getattr(other, field.name)
-            values[field.name] = _sum(here, there) if isinstance(here, np.ndarray) else here + there
+            first, second = getattr(self, field.name), getattr(other, field.name)
+            values[field.name] = _sum(first, second) if isinstance(first, np.ndarray) else first + second
         return Statistics(**values)
 
     def __eq__(self, other: object) -> bool:
@@ -146,7 +149,7 @@ class Statistics:
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def to_json(self) -> dict[str, Any]:
-        """Return all statistics; arrays as base64 of compressed bytes, as counts by token are long and mostly small."""
+        """Return all statistics as JSON; arrays are zlib-compressed and base64-encoded."""
         return {
             name: base64.b64encode(zlib.compress(value.astype("<i8").tobytes(), level=1)).decode("ascii")
             if isinstance(value, np.ndarray)
@@ -156,16 +159,16 @@ class Statistics:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Statistics":
-        """Return the statistics of the result of `to_json`.
+        """Return the statistics of a result of `to_json`.
 
         Raises:
-            ValueError: not a result of `to_json`.
+            ValueError: `content` is not a result of `to_json`.
         """
         expected = Statistics().to_json()
         if content.keys() != expected.keys() or any(
             type(content[name]) is not type(expected[name]) for name in expected
         ):
-            raise ValueError("the fields are not those of statistics")
+            raise ValueError("invalid fields of statistics")
         values: dict[str, Any] = {
             name: np.frombuffer(zlib.decompress(base64.b64decode(value)), "<i8").astype(np.int64)
             if isinstance(value, str)
@@ -176,13 +179,13 @@ class Statistics:
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:
-    """Return the sum of any number of statistics."""
+    """Return the sum of statistics."""
     return sum(parts, Statistics())
 
 
 def document_bin_start(number: int | np.ndarray) -> np.ndarray:
     """Return the minimum number of tokens of a document in a bin of `Statistics.document_lengths`."""
-    return np.ceil(2.0 ** (np.asarray(number) / _BINS_A_DOUBLING)).astype(np.int64)
+    return np.ceil(2.0 ** (np.asarray(number) / _BINS_PER_DOUBLING)).astype(np.int64)
 
 
 def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:

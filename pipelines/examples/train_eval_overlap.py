@@ -1,7 +1,7 @@
-"""Overlap of the validation split with the training text: sentences of some length, and documents of them.
+"""Measure the overlap of the validation split with the training text, by sentences and by documents.
 
-No document is equal to one of the other split, for its text decides on its split. What can be on both sides is most of
-a document: an edition, a copy with another footer, a page made from a template.
+Equal documents are always in the same split, which depends on a hash of the text. Near-duplicates can be in different
+splits: other editions, copies with another footer, or pages from the same template.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,11 +15,11 @@ import pyarrow.compute
 from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 
-# Shorter sentences are alike by chance.
+# Minimum length of a sentence in characters; shorter ones repeat by chance.
 SENTENCE_CHARACTERS = 40
-# Validation sentences to search for; documents lie in order of a hash, so that the first are a random sample.
-MOST_SENTENCES = 100_000
-# A validation document counts as found from this share of its sentences.
+# Maximum validation sentences to search for. Documents are in hash order, so the first ones are a random sample.
+MAX_SENTENCES = 100_000
+# Minimum fraction of its sentences in the training text for a validation document to count as found.
 DOCUMENT_SHARE = 0.5
 
 
@@ -27,9 +27,9 @@ class ValidationSentences(NamedTuple):
     """Sentences of the validation split to search for in the training text.
 
     Attributes:
-        sentences: distinct sentences of `SENTENCE_CHARACTERS` and more, at most `MOST_SENTENCES`; string [S].
-        numbers: int64 [N], places in `sentences`: those of every document whose sentences are all looked for.
-        documents: int64 [N], which document each of them is of, counted from 0 without gaps.
+        sentences: string [S], distinct sentences of at least `SENTENCE_CHARACTERS`, at most `MAX_SENTENCES`.
+        numbers: int64 [N], indices in `sentences` of the sentences of all documents that are searched completely.
+        documents: int64 [N], document index of each of these sentences, from 0 without gaps.
     """
 
     sentences: pyarrow.Array
@@ -41,9 +41,10 @@ class Overlap(NamedTuple):
     """Counts of the validation text that occurs in the training text.
 
     Attributes:
-        documents, documents_found: validation documents all of whose longer sentences were searched for, and those with
-            `DOCUMENT_SHARE` or more of these sentences in the training text.
-        sentences, sentences_found: validation sentences that were searched for, and those that a training document has.
+        documents: validation documents whose longer sentences were all searched.
+        documents_found: documents with a fraction of `DOCUMENT_SHARE` or more of these sentences in the training text.
+        sentences: validation sentences that were searched.
+        sentences_found: sentences that occur in the training text.
     """
 
     documents: int
@@ -58,7 +59,7 @@ def read_validation_sentences(corpus: CorpusReader, shards: Iterable[CorpusShard
     documents = [np.zeros(0, np.int64)]
     number = distinct = 0
     for shard in shards:
-        if shard.split != "validation" or distinct >= MOST_SENTENCES:
+        if shard.split != "validation" or distinct >= MAX_SENTENCES:
             continue
         table = corpus.read_shard(shard.name, ["sentences"])
         in_document = table["sentences"].combine_chunks()
@@ -69,24 +70,24 @@ def read_validation_sentences(corpus: CorpusReader, shards: Iterable[CorpusShard
         documents.append(number + of_document[is_long.to_numpy(zero_copy_only=False)])
         number += len(in_document)
         distinct = len(pyarrow.concat_arrays(sentences).unique())
-    # Numbered in the order in which they first occur.
+    # Indices are in order of first occurrence.
     encoded = pyarrow.concat_arrays(sentences).dictionary_encode()
     numbers, of_document = encoded.indices.to_numpy().astype(np.int64), np.concatenate(documents)
-    is_whole = ~np.isin(of_document, of_document[numbers >= MOST_SENTENCES])
-    _, of_whole = np.unique(of_document[is_whole], return_inverse=True)
-    return ValidationSentences(encoded.dictionary[:MOST_SENTENCES], numbers[is_whole], of_whole.astype(np.int64))
+    is_complete = ~np.isin(of_document, of_document[numbers >= MAX_SENTENCES])
+    _, of_complete = np.unique(of_document[is_complete], return_inverse=True)
+    return ValidationSentences(encoded.dictionary[:MAX_SENTENCES], numbers[is_complete], of_complete.astype(np.int64))
 
 
-def found_in(table: pyarrow.Table, validation: ValidationSentences) -> np.ndarray:
-    """Return the numbers of the validation sentences that occur in a table of training documents; int64, distinct."""
-    # The short sentences need no filter here: none of them is among those looked for.
+def matching_sentences(table: pyarrow.Table, validation: ValidationSentences) -> np.ndarray:
+    """Return the distinct indices of the validation sentences that occur in a table of training documents: int64."""
+    # Short training sentences need no filter, because none of them is in value_set.
     sentences = table["sentences"].combine_chunks().flatten()
     numbers = pyarrow.compute.index_in(sentences, value_set=validation.sentences).drop_null()
     return np.unique(numbers.to_numpy()).astype(np.int64)
 
 
 class FindOverlap(beam.DoFn):
-    """Training shard -> what `found_in` finds in it."""
+    """Yield the result of `matching_sentences` for every training shard."""
 
     def __init__(self, corpus: CorpusReader, shards: list[CorpusShard]) -> None:
         self._corpus = corpus
@@ -99,20 +100,20 @@ class FindOverlap(beam.DoFn):
     def process(self, shard: CorpusShard) -> Iterator[np.ndarray]:
         """Search one shard for the validation sentences."""
         if shard.split == "train":
-            yield found_in(self._corpus.read_shard(shard.name, ["sentences"]), self._validation)
+            yield matching_sentences(self._corpus.read_shard(shard.name, ["sentences"]), self._validation)
 
 
 def union(results: Iterable[np.ndarray]) -> np.ndarray:
-    """Return the distinct numbers of many results of `found_in`."""
+    """Return the distinct indices in several results of `matching_sentences`."""
     return np.unique(np.concatenate([np.zeros(0, np.int64), *results]))
 
 
 def overlap_of(validation: ValidationSentences, numbers: np.ndarray) -> Overlap:
-    """Return how much was found.
+    """Return the counts of the overlap.
 
     Args:
-        validation: the sentences that were searched for.
-        numbers: int64, from `union`.
+        validation: the sentences that were searched.
+        numbers: int64, indices of the sentences found, from `union`.
     """
     is_found = np.zeros(len(validation.sentences), bool)
     is_found[numbers] = True

@@ -1,7 +1,7 @@
-"""Work items of job 2: copies of a corpus shard, their distribution to workers, and their completion markers.
+"""Work items of job 2: copies of corpus shards, their distribution over workers, and completion markers.
 
-A copy of a corpus shard depends on no other: bytes are the same for every grouping and order, and a job that was
-stopped repeats only the copies without a completion marker.
+Copies are independent of each other: their bytes do not depend on grouping or order, and a resumed job repeats only the
+copies without a completion marker.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from pipelines.io.manifest_schemas import Split
 
 # Reading and tokenizing a corpus shard takes about as long as writing one copy of it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0
-# What the busiest worker may have more than the mean without a search for a better deal.
-_EVEN = 1.02
+# Ratio of the maximum to the mean load up to which a distribution is considered balanced.
+_BALANCED = 1.02
 
 
 class ShardResult(NamedTuple):
@@ -37,11 +37,11 @@ class ShardResult(NamedTuple):
 
 
 class WorkItem(NamedTuple):
-    """Some passes over one corpus shard, made by one worker, which tokenises the corpus shard once for them.
+    """One or more copies of one corpus shard, which a worker builds after tokenizing the corpus shard once.
 
     Attributes:
-        corpus_shard: what to read.
-        copies: numbers of the copies.
+        corpus_shard: the corpus shard to read.
+        copies: numbers of the copies to build.
     """
 
     corpus_shard: CorpusShard
@@ -49,37 +49,38 @@ class WorkItem(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Return the cost: bytes of Parquet over all copies."""
+        """Return the cost in bytes of Parquet: one for tokenization and one per copy, times the shard size."""
         return self.corpus_shard.bytes * (len(self.copies) + _COST_OF_TOKENIZING)
 
 
 def deal_work_items(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, workers: int) -> list[WorkItem]:
-    """Return the work items of all copies of all corpus shards, in an order that keeps every worker busy to the end.
+    """Return the work items of all copies of all corpus shards, in an order that balances the load of the workers.
 
-    The embedded engine deals its input out once, whatever the cost of each item. So the copies of a corpus shard stay
-    together and it is tokenized once, unless a worker would be idle: corpus shards may be fewer than workers.
+    The local runner distributes its input once, round robin, regardless of the cost of an item. All copies of a corpus
+    shard form one item, so that it is tokenized once, unless workers would be idle, such as with fewer corpus shards
+    than workers.
 
     Args:
         corpus_shards: shards of the corpus.
-        options: options of the examples; the number of copies is read.
+        options: options of the examples; the number of copies is used.
         workers: number of workers.
     """
-    dealt: list[WorkItem] = []
-    busiest = even = math.inf
+    distribution: list[WorkItem] = []
+    max_load = mean_load = math.inf
     for groups in range(1, options.dupe_factor + 1):
         candidate = _in_rounds(_in_groups(corpus_shards, options, groups), workers)
         loads = _loads(candidate, workers)
-        if max(loads) < busiest:
-            dealt, busiest = candidate, max(loads)
-        # More groups mean more tokenization; with many corpus shards, whole ones are already balanced.
-        even = min(even, sum(loads) / workers)
-        if busiest <= _EVEN * even:
+        if max(loads) < max_load:
+            distribution, max_load = candidate, max(loads)
+        # More groups mean more tokenization; many corpus shards are balanced without groups.
+        mean_load = min(mean_load, sum(loads) / workers)
+        if max_load <= _BALANCED * mean_load:
             break
-    return dealt
+    return distribution
 
 
 def _in_groups(corpus_shards: list[CorpusShard], options: PretrainingDataOptions, groups: int) -> list[WorkItem]:
-    """Return the copies of each corpus shard in N groups of about equal size; the most expensive first."""
+    """Return the copies of each corpus shard in up to `groups` items of similar size, by descending cost."""
     items = []
     for corpus_shard in corpus_shards:
         number = copies_of(corpus_shard.split, options)
@@ -90,9 +91,9 @@ def _in_groups(corpus_shards: list[CorpusShard], options: PretrainingDataOptions
 
 
 def _in_rounds(items: list[WorkItem], workers: int) -> list[WorkItem]:
-    """Return items by descending cost, every second round reversed, so that workers get similar totals."""
+    """Return the items with every second round reversed, so that round robin gives workers similar totals."""
     rounds = [items[first : first + workers] for first in range(0, len(items), workers)]
-    return [item for number, dealt in enumerate(rounds) for item in (reversed(dealt) if number % 2 else dealt)]
+    return [item for number, items in enumerate(rounds) for item in (reversed(items) if number % 2 else items)]
 
 
 def _loads(items: list[WorkItem], workers: int) -> list[float]:
@@ -111,7 +112,7 @@ def write_completion_marker(path: str, finished: ShardResult) -> None:
 
 
 def read_completion_marker(path: str) -> ShardResult | None:
-    """Return the content of a completion marker; None if it is missing or corrupt, so that the copy is made again."""
+    """Return the content of a completion marker, or `None` if it is missing or corrupt, so that the copy is rebuilt."""
     try:
         split, shards, content = decode(read_bytes(path), tuple[Split, list[Shard], dict[str, Count | str]])
         statistics = Statistics.from_json(content)
@@ -123,7 +124,7 @@ def read_completion_marker(path: str) -> ShardResult | None:
 
 
 def find_finished(path: str, output: str) -> ShardResult | None:
-    """Return the content of a completion marker if all its shards are in `output` with their sizes; else None."""
+    """Return the content of a completion marker if all its shards exist in `output` with their sizes, else `None`."""
     finished = read_completion_marker(path)
     if finished and all(_size(f"{output}/{shard.name}") == shard.bytes for shard in finished.shards):
         return finished
@@ -131,7 +132,7 @@ def find_finished(path: str, output: str) -> ShardResult | None:
 
 
 def _size(path: str) -> int:
-    """Return the bytes of a file, -1 if it is missing."""
+    """Return the size of a file in bytes, or -1 if it is missing."""
     try:
         return FileSystems.get_filesystem(path).size(path)
     except (BeamIOError, OSError):

@@ -1,4 +1,4 @@
-"""Make pretraining instances as numpy arrays: sampling, packing, layout in rows, noise and masking.
+"""Create pretraining instances as numpy arrays: sampling, packing, layout in rows, noise and masking.
 
-No Beam and no files; the trainer draws dynamic masks with the same functions.
+The functions use neither Beam nor files. The trainer uses the same functions for dynamic masking.
 """

@@ -1,21 +1,21 @@
-"""Chunks: the runs of whole sentences that a document is packed in, one after the other.
+"""Divide documents into chunks, runs of whole sentences that become instances.
 
-The released `create_instances_from_document` walks a document. Here that is a function from each sentence to the start
-of the next chunk, computed for all sentences of a partition at once; which sentences do start a chunk is then found by
-doubling the length of the step.
+`create_instances_from_document` of google-research/bert iterates over the sentences of a document. Here the start of
+the next chunk is computed for all sentences of a partition at once, as if a chunk started with each. The actual chunk
+starts are then found by pointer doubling.
 """
 
 import numpy as np
 
 
 def target_lengths(count: int, max_num_tokens: int, short_seq_prob: float, rng: np.random.Generator) -> np.ndarray:
-    """Return the number of tokens that the chunks of each document should have.
+    """Return the target length in tokens of the chunks of each document.
 
     Args:
         count: number of documents.
-        max_num_tokens: the usual target, at least 2.
-        short_seq_prob: share of documents whose target is uniform from 2 to max_num_tokens instead.
-        rng: the only source of chance.
+        max_num_tokens: default target length, at least 2.
+        short_seq_prob: probability that the target length is uniform from 2 to max_num_tokens instead.
+        rng: random generator.
 
     Returns:
         int64 [count].
@@ -25,17 +25,18 @@ def target_lengths(count: int, max_num_tokens: int, short_seq_prob: float, rng: 
 
 
 def chunk_starts(document_starts: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """Return the sentences that start a chunk.
+    """Return the indices of the sentences that start a chunk.
 
     Args:
-        document_starts: int64 [documents + 1], the first sentence of each document, and the number of sentences S.
-        following: int64 [S], for every sentence: if a chunk starts with it, where the next one starts; at most where
-            the next document starts.
+        document_starts: int64 [documents + 1], index of the first sentence of each document, and the number of
+            sentences S.
+        following: int64 [S], the start of the next chunk if a chunk started with this sentence; at most the start of
+            the next document.
 
     Returns:
         int64 [chunks], ascending.
     """
-    # After k rounds: what is reached from a document's start in fewer than 2^k chunks. S leads to itself.
+    # After k rounds: the sentences reached from the start of a document in fewer than 2^k chunks. S is a fixed point.
     reached = np.zeros(len(following) + 1, bool)
     reached[document_starts] = True
     jump = np.append(following, len(following))

@@ -1,6 +1,6 @@
-"""Instances without pairs, for masked words alone: whole sentences of one document.
+"""Sample instances of whole sentences without pairs, for the masked LM objective alone.
 
-Liu et al. 2019 (RoBERTa), section 4.2, call this DOC-SENTENCES.
+This is DOC-SENTENCES of Liu et al. 2019 (RoBERTa), section 4.2.
 """
 
 import dataclasses
@@ -15,23 +15,22 @@ from pipelines.instances.ragged import ranges
 def full_sentences(
     documents: TokenizedDocuments, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Instances:
-    """Pack every document's sentences, as many as fit, one instance after the other; no token is lost.
+    """Fill instances with as many consecutive sentences of a document as fit; no token is dropped.
 
-    A document's target length is max_seq_length - 2, or with probability short_seq_prob uniform from 2 to that. A
-    sentence that does not fit goes to the next instance. One that is longer than the target stands alone; only one
-    longer than max_seq_length - 2 is cut, into runs of that length and a rest, which are then taken for sentences.
+    The target length of a document is max_seq_length - 2 or, with probability short_seq_prob, uniform from 2 to that.
+    A sentence that does not fit starts the next instance. A sentence longer than the target becomes an instance of its
+    own. A sentence longer than max_seq_length - 2 is first split into parts of that length and a remainder.
 
-    Nothing but the target is drawn: in another copy a document is packed the same, unless it or the other is
-    short. Copies differ by their masks.
+    Only the target length is random. Copies of the data therefore differ mainly in their masks.
 
     Args:
-        documents: the partition.
-        max_seq_length: including [CLS] and [SEP]; at least 4.
-        short_seq_prob: 0 to 1.
-        rng: the only source of chance.
+        documents: documents of the partition.
+        max_seq_length: maximum length, including [CLS] and [SEP]; at least 4.
+        short_seq_prob: probability of a shorter target length, from 0 to 1.
+        rng: random generator.
 
     Returns:
-        The instances, A alone; all labels are 0.
+        The instances, with segment A only; all labels are 0.
     """
     max_num_tokens = max_seq_length - 2
     target = target_lengths(len(documents), max_num_tokens, short_seq_prob, rng)
@@ -41,13 +40,13 @@ def full_sentences(
     after = np.arange(1, len(starts))
     chunk_end = np.clip(fitting, after, cut.document_starts[document + 1])
     chunks = chunk_starts(cut.document_starts, chunk_end)
-    nothing = np.zeros(len(chunks), np.int64)
+    zeros = np.zeros(len(chunks), np.int64)
     return Instances(
         a_start=starts[chunks],
         a_length=starts[chunk_end[chunks]] - starts[chunks],
-        b_start=nothing,
-        b_length=nothing,
-        labels=nothing.astype(np.uint8),
+        b_start=zeros,
+        b_length=zeros,
+        labels=zeros.astype(np.uint8),
         tokens_truncated=0,
         tokens_packed=int(starts[-1]),
         segments_dropped=0,
@@ -55,12 +54,12 @@ def full_sentences(
 
 
 def _cut_sentences(documents: TokenizedDocuments, longest: int) -> TokenizedDocuments:
-    """Return the same tokens with sentences longer than `longest` cut into sentences of that length and a rest."""
+    """Return the documents with sentences longer than `longest` split into parts of that length and a remainder."""
     starts = documents.sentence_starts
-    runs = -(-np.diff(starts) // longest)  # of each sentence, rounded up
-    place = ranges(np.zeros_like(runs), runs)
+    parts = -(-np.diff(starts) // longest)  # per sentence, rounded up
+    number = ranges(np.zeros_like(parts), parts)
     return dataclasses.replace(
         documents,
-        sentence_starts=np.append(np.repeat(starts[:-1], runs) + place * longest, starts[-1]),
-        document_starts=np.concatenate([[0], np.cumsum(runs)])[documents.document_starts],
+        sentence_starts=np.append(np.repeat(starts[:-1], parts) + number * longest, starts[-1]),
+        document_starts=np.concatenate([[0], np.cumsum(parts)])[documents.document_starts],
     )

@@ -1,6 +1,6 @@
-"""The arrays that examples are made from: a partition's documents, and the instances sampled from them as runs.
+"""Array representations of tokenized documents and of the instances sampled from them.
 
-`sampling.py` makes the one from the other.
+`sampling.py` samples instances from documents.
 """
 
 import dataclasses
@@ -10,13 +10,15 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDocuments:
-    """Documents as flat arrays; no document and no sentence is empty.
+    """Documents as flat arrays, without empty documents or sentences.
 
     Attributes:
         token_ids: int32 [tokens].
-        sentence_starts: int64 [sentences + 1], where each sentence starts in token_ids; the last is their number.
-        document_starts: int64 [documents + 1], where each document starts among the sentences.
-        weights: float64 [documents], how often each is packed, on average over copies.
+        sentence_starts: int64 [sentences + 1], index in token_ids of the start of each sentence, and the number of
+            tokens.
+        document_starts: int64 [documents + 1], index of the first sentence of each document, and the number of
+            sentences.
+        weights: float64 [documents], sampling weights: how often each document is sampled per copy, on average.
     """
 
     token_ids: np.ndarray
@@ -28,22 +30,22 @@ class TokenizedDocuments:
         return len(self.document_starts) - 1
 
     def document_of_sentence(self) -> np.ndarray:
-        """Return the number of each sentence's document, int64 [sentences]."""
+        """Return the document index of each sentence: int64 [sentences]."""
         return np.repeat(np.arange(len(self)), np.diff(self.document_starts))
 
 
 @dataclasses.dataclass(frozen=True)
 class Instances:
-    """Instances as runs of `TokenizedDocuments.token_ids`; every array int64 [instances] but labels.
+    """Instances as ranges of `TokenizedDocuments.token_ids`; all arrays except labels are int64 [instances].
 
     Attributes:
         a_start, a_length: segment A.
-        b_start, b_length: segment B; length 0 where there is none.
-        labels: uint8 [instances]; 1 where B is not what follows A: drawn from another document, or swapped with A.
-        tokens_truncated: tokens cut from pairs to fit max_seq_length, and thereby in no instance; what is cut from a B
-            of another document does not count, for that text has its own turn.
-        segments_dropped: single segments that nothing could be paired with, or too short to split.
-        tokens_packed: tokens of the documents, as often as they were packed; what tokens_truncated is a share of.
+        b_start, b_length: segment B; length 0 without B.
+        labels: uint8 [instances]; 1 if B does not follow A, that is, B is random (nsp) or swapped with A (sop).
+        tokens_truncated: tokens that are in no instance because pairs were truncated. Tokens truncated from a random B
+            are not counted, because that text is also sampled on its own.
+        segments_dropped: segments that could not be paired, or were too short to split.
+        tokens_packed: tokens of all sampled documents, the denominator of tokens_truncated.
     """
 
     a_start: np.ndarray
@@ -60,20 +62,20 @@ class Instances:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the tokens of each instance with [CLS] and one or two [SEP], int64 [instances]."""
+        """Return the length of each instance, including [CLS] and [SEP]: int64 [instances]."""
         return self.a_length + self.b_length + 2 + (self.b_length > 0)
 
 
 def from_sentences(
     token_ids: np.ndarray, token_starts: np.ndarray, sentences: np.ndarray, weights: np.ndarray | None = None
 ) -> TokenizedDocuments:
-    """Build the arrays, leaving out sentences without tokens and documents without sentences.
+    """Build `TokenizedDocuments` without empty sentences and documents.
 
     Args:
         token_ids: int32 [tokens].
-        token_starts: int64 [sentences + 1], offsets of the sentences in token_ids.
-        sentences: int64 [documents], number of sentences of each document, the empty ones counted.
-        weights: float64 [documents], or None for 1.
+        token_starts: int64 [sentences + 1], index in token_ids of the start of each sentence.
+        sentences: int64 [documents], number of sentences of each document, including empty ones.
+        weights: float64 [documents], or None for weights of 1.
     """
     weights = np.ones(len(sentences)) if weights is None else weights
     filled = np.diff(token_starts) > 0

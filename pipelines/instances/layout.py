@@ -1,4 +1,4 @@
-"""Lay instances out in rows: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where there is no B, then padding."""
+"""Lay out instances in padded rows: `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` without B."""
 
 import dataclasses
 
@@ -13,8 +13,8 @@ class RowPlan:
     """The assignment of instances to rows.
 
     Attributes:
-        instances: int64 [instances], their numbers, row after row.
-        row_starts: int64 [rows + 1], where each row starts in `instances`.
+        instances: int64 [instances], indices of the instances, row by row.
+        row_starts: int64 [rows + 1], index in `instances` of the start of each row.
     """
 
     instances: np.ndarray
@@ -24,29 +24,29 @@ class RowPlan:
         return len(self.row_starts) - 1
 
     def slice_rows(self, first: int, last: int) -> "RowPlan":
-        """Return the rows from `first` up to, but not including, `last`."""
+        """Return the rows from `first` to `last`, exclusive."""
         starts = self.row_starts[first : last + 1]
         return RowPlan(self.instances[starts[0] : starts[-1]], starts - starts[0])
 
 
 def one_instance_per_row(instances: np.ndarray) -> RowPlan:
-    """Return a plan with every instance in a row of its own, in the given order."""
+    """Return a plan with one instance per row, in the given order."""
     return RowPlan(instances, np.arange(len(instances) + 1))
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """n rows of L positions with room for K instances each.
+    """n rows of L positions, each with up to K instances.
 
     Attributes:
         input_ids: int32 [n, L].
-        segment_ids: uint8 [n, L], 1 over B and its [SEP].
-        sequence_ids: uint8 [n, L], 1, 2, ... over the instances of a row, 0 over padding.
+        segment_ids: uint8 [n, L], 1 for B and its [SEP], 0 elsewhere.
+        sequence_ids: uint8 [n, L], 1, 2, ... for the instances of a row, 0 for padding.
         lengths: int64 [n], positions before the padding.
-        maskable: bool [n, L], neither special nor padding.
-        instance_positions: int64 [n, K], where each instance's [CLS] is, then zeros.
-        labels: uint8 [n, K], the instances' labels, then zeros.
-        filled: bool [n, K], whether there is an instance.
+        maskable: bool [n, L], False for special tokens and padding.
+        instance_positions: int64 [n, K], position of [CLS] of each instance, padded with zeros.
+        labels: uint8 [n, K], label of each instance, padded with zeros.
+        filled: bool [n, K], False for padding of the two arrays above.
     """
 
     input_ids: np.ndarray
@@ -70,44 +70,44 @@ def lay_out(
     instances_per_row: int,
     vocab: Vocabulary,
 ) -> Rows:
-    """Fill the rows.
+    """Return the rows of a plan.
 
     Args:
-        token_ids: int32 [tokens], what the instances are runs of.
-        instances: all of them.
-        plan: which to lay out, and where; every row has an instance at least, and room for all it has.
-        row_length: L.
-        instances_per_row: K.
-        vocab: for the ids of [CLS], [SEP] and [PAD].
+        token_ids: int32 [tokens], from `TokenizedDocuments`.
+        instances: all instances.
+        plan: assignment of instances to rows; every row has at least one instance and does not exceed row_length.
+        row_length: number of positions L.
+        instances_per_row: maximum number of instances K.
+        vocab: vocabulary, for the ids of [CLS], [SEP] and [PAD].
     """
     rows = len(plan)
     chosen = plan.instances
     a_length = instances.a_length[chosen]  # [m]
     lengths = instances.lengths[chosen]  # [m]
     row = np.repeat(np.arange(rows), np.diff(plan.row_starts))  # [m]
-    place = np.arange(len(chosen)) - plan.row_starts[row]  # [m], number in the row
-    ends = np.concatenate([[0], np.cumsum(lengths)])  # [m + 1], as if there were no padding
+    number = np.arange(len(chosen)) - plan.row_starts[row]  # [m], number within the row
+    ends = np.concatenate([[0], np.cumsum(lengths)])  # [m + 1], without padding
     row_ends = ends[plan.row_starts]  # [n + 1]
     cls_position = ends[:-1] - row_ends[row]  # [m]
-    start = row * row_length + cls_position  # [m], in the rows laid end to end
+    start = row * row_length + cls_position  # [m], in the flattened rows
     separator_a, last = start + a_length + 1, start + lengths - 1
-    padding = np.append(start[1:], rows * row_length) - last - 1  # [m], positions from here to the next instance
+    padding = np.append(start[1:], rows * row_length) - last - 1  # [m], positions up to the next instance
 
-    # Everything is constant over long runs, so runs are repeated; a position's token lies at a constant distance from
-    # it, but for special tokens and padding, which are put over what was taken there.
+    # All arrays are constant over long runs, so np.repeat builds them. The index of the token of a position is at a
+    # constant distance within a run; special tokens and padding are overwritten afterwards.
     distance = np.stack([instances.a_start[chosen] - start - 1, instances.b_start[chosen] - separator_a - 1], axis=1)
     runs = np.stack([a_length + 2, last - separator_a + padding], axis=1)
     source = np.repeat(distance.ravel(), runs.ravel())
     source += np.arange(rows * row_length)
     input_ids = token_ids.take(source, mode="clip")
     runs = np.stack([lengths, padding], axis=1)
-    sequences = np.stack([place + 1, np.zeros_like(place)], axis=1).astype(np.uint8)
+    sequences = np.stack([number + 1, np.zeros_like(number)], axis=1).astype(np.uint8)
     sequence_ids = np.repeat(sequences.ravel(), runs.ravel())
     runs = np.stack([a_length + 2, last - separator_a, padding], axis=1)
     segment_ids = np.repeat(np.tile(np.array([0, 1, 0], np.uint8), len(chosen)), runs.ravel())
 
     maskable = sequence_ids > 0
-    # np.where takes three times as long.
+    # Three times as fast as np.where.
     input_ids -= vocab.pad_id
     input_ids *= maskable
     input_ids += vocab.pad_id
@@ -117,9 +117,9 @@ def lay_out(
 
     shape = (rows, instances_per_row)
     instance_positions, labels, filled = np.zeros(shape, np.int64), np.zeros(shape, np.uint8), np.zeros(shape, bool)
-    instance_positions[row, place] = cls_position
-    labels[row, place] = instances.labels[chosen]
-    filled[row, place] = True
+    instance_positions[row, number] = cls_position
+    labels[row, number] = instances.labels[chosen]
+    filled[row, number] = True
     return Rows(
         input_ids=input_ids.reshape(rows, row_length),
         segment_ids=segment_ids.reshape(rows, row_length),

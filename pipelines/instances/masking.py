@@ -1,7 +1,7 @@
-"""Masked language model targets, for a batch of rows at once.
+"""Create masked language model targets for batches of rows.
 
-Follows `create_masked_lm_predictions` of google-research/bert's create_pretraining_data.py (paper, section 3.1), but
-for one thing: a random replacement is never a special or [unused] token, which the released code draws too.
+Implements `create_masked_lm_predictions` of google-research/bert, create_pretraining_data.py (BERT paper, section 3.1),
+with one difference: a random replacement is never a special or [unused] token, which the released code also draws.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ from tokenizer.wordpiece import CONTINUATION
 
 @dataclasses.dataclass(frozen=True)
 class MaskingVocabulary:
-    """The arrays that masking needs of a vocabulary of V tokens.
+    """Properties of a vocabulary of V tokens for masking.
 
     Attributes:
         mask_id: id of [MASK].
-        replacement_ids: int32 [k], what a random replacement is drawn from: all but special and [unused] tokens.
-        continues_word: bool [V], tokens that begin with "##".
+        replacement_ids: int32 [k], candidates for random replacements: all except special and [unused] tokens.
+        continues_word: bool [V], True for tokens that start with "##".
     """
 
     mask_id: int
@@ -33,7 +33,7 @@ class MaskingVocabulary:
     @classmethod
     @functools.lru_cache(maxsize=1)
     def from_vocabulary(cls, vocab: Vocabulary) -> "MaskingVocabulary":
-        """Compute the arrays of a vocabulary, once for all shards that are made with it."""
+        """Return the properties of a vocabulary; cached for the shards built with it."""
         return cls(
             mask_id=vocab.mask_id,
             replacement_ids=vocab.text_ids(),
@@ -43,12 +43,12 @@ class MaskingVocabulary:
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """A masked batch of n rows of L positions with room for P predictions.
+    """A masked batch of n rows of L positions with up to P predictions each.
 
     Attributes:
-        input_ids: int32 [n, L], with the replacements.
-        positions: uint16 [n, P], ascending, then zeros.
-        label_ids: int32 [n, P], the original tokens, then zeros.
+        input_ids: int32 [n, L], with replacements.
+        positions: uint16 [n, P], ascending positions of the predictions, padded with zeros.
+        label_ids: int32 [n, P], original tokens, padded with zeros.
         weights: float32 [n, P], 1 for a prediction, 0 for padding.
     """
 
@@ -65,25 +65,26 @@ def mask_rows(
     vocab: MaskingVocabulary,
     rng: np.random.Generator,
 ) -> Masked:
-    """Choose tokens to predict and replace them at the configured rates: 80 % by [MASK], 10 % by a random token.
+    """Choose tokens to predict and replace them at the configured rates, by default 80 % [MASK] and 10 % random.
 
-    A row of `length` positions gets round(length * masked_lm_prob) predictions (Python's rounding; special tokens
-    count in the length), at least 1, at most max_predictions_per_seq and what is maskable. Whole words may leave the
-    last of them out, where no word of the row is short enough.
+    A row gets round(length * masked_lm_prob) predictions, where length includes special tokens and rounding is
+    Python's. The minimum is 1. The maximum is max_predictions_per_seq or the number of maskable tokens. Whole word
+    masking may choose fewer tokens if no word is short enough for the remaining number.
 
-    Whether a token becomes [MASK], random or stays is drawn for each token alone, also within a whole word, as the
-    released code does. For a span it is drawn once (SpanBERT, section 3.1); random tokens are always drawn one by one.
+    Whether a token is replaced by [MASK], replaced by a random token or kept is drawn per token, also within a whole
+    word, as in google-research/bert. For spans it is drawn per span (SpanBERT, section 3.1), except that every random
+    token is drawn separately.
 
     Args:
-        rows: not changed; at most 65,536 positions long.
-        max_predictions_per_seq: P.
-        options: masking, which is not "dynamic", masked_lm_prob and the three rates are read.
-        vocab: the tokens.
-        rng: the only source of chance.
+        rows: rows to mask, not modified; at most 65,536 positions each.
+        max_predictions_per_seq: maximum number of predictions P.
+        options: masking (except "dynamic"), masked_lm_prob and the three rates are used.
+        vocab: properties of the vocabulary.
+        rng: random generator.
     """
     count, width = rows.input_ids.shape
     ids = rows.input_ids.reshape(-1)
-    maskable = np.flatnonzero(rows.maskable)  # [m], places in the flattened rows
+    maskable = np.flatnonzero(rows.maskable)  # [m], indices in the flattened rows
     maskable_in_row = np.count_nonzero(rows.maskable, axis=1)  # [n]
     wanted = np.clip(np.rint(rows.lengths * options.masked_lm_prob).astype(np.int64), 1, max_predictions_per_seq)
     wanted = np.minimum(wanted, maskable_in_row)
@@ -126,19 +127,19 @@ def mask_rows(
 def _choose_tokens(
     maskable: np.ndarray, maskable_in_row: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a uniform choice without replacement in every row.
+    """Sample uniformly without replacement in every row.
 
     Args:
-        maskable: int64 [m], places of the flattened rows to choose from, ascending.
-        maskable_in_row: int64 [n], how many of them each row has.
-        wanted: int64 [n], how many to choose.
-        rng: the only source of chance.
+        maskable: int64 [m], candidate indices in the flattened rows, ascending.
+        maskable_in_row: int64 [n], number of candidates of each row.
+        wanted: int64 [n], number of samples of each row.
+        rng: random generator.
 
     Returns:
-        int64 [wanted.sum()], the chosen places, ascending.
+        int64 [wanted.sum()], the sampled indices, ascending.
     """
-    # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), a step for all rows: the i-th of k draws is
-    # one of the first m - k + i candidates (i from 1), and the last of these where that was drawn before.
+    # Floyd's algorithm (Bentley, Programming Pearls, CACM 30 (9), 1987), vectorized over rows. The i-th of k draws is
+    # one of the first m - k + i candidates (i from 1), or the last of these if the draw was taken before.
     steps = int(wanted.max(initial=0))
     step_numbers = np.arange(steps, dtype=np.int32)[:, None]
     last = (maskable_in_row - wanted).astype(np.int32) + step_numbers  # [steps, n]

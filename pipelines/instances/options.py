@@ -1,4 +1,4 @@
-"""The options of job 2, `PretrainingDataOptions`, and the properties of examples that follow from them."""
+"""The options of job 2, which builds pretraining examples from a corpus."""
 
 import dataclasses
 import math
@@ -11,45 +11,47 @@ MASKINGS = ("token", "whole_word", "span", "dynamic")
 FORMATS = ("tfrecord", "parquet")
 COMPRESSIONS = ("none", "gzip")
 FEATURE_NAMES = ("bert", "model_garden")
-# tensorflow/models gives the same features other names (official/nlp/data/create_pretraining_data.py).
+# tensorflow/models has other names for the same features (official/nlp/data/create_pretraining_data.py).
 _MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataOptions:
-    """The options of job 2; names and defaults are those of create_pretraining_data.py where it has them.
+    """Options of job 2. Names and defaults are those of create_pretraining_data.py where it has the option.
 
     Attributes:
-        do_lower_case: lower-case and strip accents before WordPiece.
-        max_seq_length: tokens in a row, [CLS] and both [SEP] included.
-        max_predictions_per_seq: room for masked tokens in a row.
-        masked_lm_prob: share of tokens to predict.
-        mask_rate, random_rate, keep_rate: what becomes of a token to predict: [MASK], a random token, itself; together
-            1 (paper, section 3.1; appendix C.2 tries others).
-        masking: what is drawn: "token" single tokens, "whole_word" words with all their tokens, "span" runs of words;
-            "dynamic" nothing, the trainer draws again whenever it reads.
-        objective: "nsp" next sentence prediction, "sop" sentence order prediction (Lan et al. 2019), "mlm" neither:
-            whole sentences of one document up to the length (DOC-SENTENCES of Liu et al. 2019).
-        balance_next_sentence: draw fewer random next sentences where documents have many forced ones, so that half of
-            all pairs are not next.
-        short_seq_prob: share of documents packed to a shorter random length.
-        noise: share of the words of 4 letters or more that get a typing error, drawn again for every copy; not in
-            the validation split.
-        dupe_factor: copies of the data, each with fresh pairs and masks.
-        pack: put several short instances into a row.
-        max_instances_per_row: most instances in a packed row; 16 of Wikipedia's sentences one by one fill 98 % of 512.
-        length_bins: lengths of rows, ascending, the last max_seq_length; an instance goes to the shortest that holds
-            it, each in files of its own. () for one length.
+        do_lower_case: Whether to lower-case text and strip accents before WordPiece.
+        max_seq_length: Maximum length of an example in tokens, including [CLS] and [SEP].
+        max_predictions_per_seq: Maximum number of masked tokens per example.
+        masked_lm_prob: Fraction of tokens to predict.
+        mask_rate: Probability that a token to predict is replaced by [MASK].
+        random_rate: Probability that a token to predict is replaced by a random token.
+        keep_rate: Probability that a token to predict is kept. The three rates add up to 1 (BERT paper, section 3.1;
+            appendix C.2 compares other rates).
+        masking: "token" masks single tokens, "whole_word" whole words, "span" runs of words. With "dynamic", the
+            trainer masks every time it reads an example.
+        objective: "nsp" for next sentence prediction, "sop" for sentence order prediction (Lan et al. 2019), "mlm" for
+            masked LM only, on whole sentences of one document (DOC-SENTENCES, Liu et al. 2019).
+        balance_next_sentence: Whether to balance random next sentences to half of all pairs.
+        short_seq_prob: Fraction of documents with a shorter random target length.
+        noise: Fraction of words of 4 letters or more that get a typing error, different in every copy. The validation
+            split has no noise.
+        dupe_factor: Number of copies of the data, each with its own pairs and masks.
+        pack: Whether to pack several short instances into one example.
+        max_instances_per_row: Maximum number of instances in a packed example. 16 single sentences of Wikipedia fill
+            98 % of 512 positions.
+        length_bins: Example lengths, ascending up to max_seq_length. An instance goes to the shortest sufficient
+            length; every length has its own files. () for a single length.
         format: "tfrecord" or "parquet".
-        compression: "gzip" or "none"; of TFRecord files as a whole.
-        feature_names: "bert" as the released code, or "model_garden".
-        ragged: leave the padding out of the records.
-        random_seed: the same seed, corpus and options give the same bytes.
-        language_factors: how often documents of each language are packed; {} for as often as they occur.
-        character_rules: the tokenizer's version of Unicode; a worker with another Python refuses to take part.
+        compression: "gzip" or "none", for whole TFRecord files.
+        feature_names: "bert" for the names of google-research/bert, or "model_garden".
+        ragged: Whether to omit padding from the records.
+        random_seed: Random seed; the same seed, corpus and options give the same bytes.
+        language_factors: Sampling factor of each language; {} keeps the original proportions.
+        character_rules: Unicode version of the tokenizer; workers with another version fail.
 
     Raises:
-        DatasetError: a value is out of range, or two options exclude each other.
+        DatasetError: A value is out of range, or two options are incompatible.
     """
 
     do_lower_case: bool = True
@@ -93,7 +95,7 @@ class PretrainingDataOptions:
         for name, (low, high) in limits.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise DatasetError(f"--{name} {value} is out of range; choose one from {low} to {high}")
+                raise DatasetError(f"invalid --{name} {value}: must be from {low} to {high}")
         choices = {
             "masking": MASKINGS,
             "objective": OBJECTIVES,
@@ -103,18 +105,18 @@ class PretrainingDataOptions:
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
-                raise DatasetError(f"--{name} {getattr(self, name)} is not known; choose from {', '.join(known)}")
+                raise DatasetError(f"invalid --{name} {getattr(self, name)}: must be one of {', '.join(known)}")
         if abs(self.mask_rate + self.random_rate + self.keep_rate - 1.0) > 1e-6:
             rates = f"--mask_rate {self.mask_rate} --random_rate {self.random_rate} --keep_rate {self.keep_rate}"
-            raise DatasetError(f"{rates} do not add up to 1; the paper has 0.8, 0.1 and 0.1")
+            raise DatasetError(f"invalid {rates}: the rates must add up to 1 (BERT: 0.8, 0.1 and 0.1)")
         bins = self.length_bins
         if bins and (list(bins) != sorted(set(bins)) or bins[0] < 8 or bins[-1] != self.max_seq_length):
             raise DatasetError(
-                f"--length_bins {','.join(map(str, bins))} must ascend from 8 or more to --max_seq_length "
-                f"{self.max_seq_length}"
+                f"invalid --length_bins {','.join(map(str, bins))}: must be ascending, at least 8, and end with "
+                f"--max_seq_length {self.max_seq_length}"
             )
         if self.balance_next_sentence and self.objective != "nsp":
-            raise DatasetError(f"--balance_next_sentence has nothing to balance with --objective {self.objective}")
+            raise DatasetError(f"--balance_next_sentence requires --objective nsp, not {self.objective}")
         exclusive = (
             ("--pack", self.pack, "--length_bins", bool(bins)),
             ("--ragged", self.ragged, "--length_bins", bool(bins)),
@@ -122,33 +124,33 @@ class PretrainingDataOptions:
         )
         for first, has_first, second, has_second in exclusive:
             if has_first and has_second:
-                raise DatasetError(f"{first} and {second} exclude each other; leave one of them out")
+                raise DatasetError(f"{first} and {second} cannot be combined; remove one of them")
 
     @property
     def instances_per_row(self) -> int:
-        """Return the room for instances in a row, 1 where rows are not packed."""
+        """Return the maximum number of instances per example, 1 without packing."""
         return self.max_instances_per_row if self.pack else 1
 
     @property
     def without_padding(self) -> bool:
-        """Return whether the lists of a record end where its content does."""
+        """Return whether records omit padding."""
         return self.ragged or self.format == "parquet"
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
-        """Return the lengths of rows, ascending: one, or one a bin."""
+        """Return the example lengths, ascending: one, or one per bin."""
         return self.length_bins or (self.max_seq_length,)
 
     def predictions_in(self, length: int) -> int:
-        """Return a row's room for masked tokens: max_predictions_per_seq in proportion to its length, rounded up."""
+        """Return the maximum number of masked tokens of an example of a length, proportional and rounded up."""
         return math.ceil(self.max_predictions_per_seq * length / self.max_seq_length)
 
     def names_of_features(self) -> dict[str, str]:
-        """Return the features of a record, and the name of each in the file.
+        """Return the features of a record as a dictionary from the feature to its name in the file.
 
-        Lengths: input_ids, input_mask, segment_ids, sequence_ids that of the row; masked_lm_* room for masked tokens;
-        next_sentence_* room for instances. Parquet has no input_mask and no weights: its lists end where the content
-        does.
+        input_ids, input_mask, segment_ids and sequence_ids have the length of the example, masked_lm_* the maximum
+        number of masked tokens, next_sentence_* the maximum number of instances. Parquet files have no input_mask and
+        no weights, because their lists have no padding.
         """
         names = ["input_ids", "input_mask", "segment_ids"]
         if self.pack:
@@ -166,18 +168,18 @@ class PretrainingDataOptions:
 
 
 def require_documents(number: int, objective: str) -> None:
-    """Check that there are enough training documents for an objective.
+    """Check that the training split has enough documents for an objective.
 
     Args:
-        number: of documents in the training split.
+        number: documents in the training split.
         objective: one of `OBJECTIVES`.
 
     Raises:
-        DatasetError: next sentence prediction has no second document to draw a random sentence from.
+        DatasetError: the objective is "nsp" and there is no second document for random next sentences.
     """
     if objective == "nsp" and number < 2:
         raise DatasetError(
-            f"--input holds {number} document(s) to train on, and --objective nsp draws random next sentences from a "
-            "second one; give more files, name the --input_format that tells where documents end (such as sentences), "
-            "or use --objective mlm or sop"
+            f"--objective nsp requires at least 2 training documents for random next sentences, but --input has "
+            f"{number}; give more files, choose the --input_format that separates documents (such as sentences), or "
+            "use --objective mlm or sop"
         )

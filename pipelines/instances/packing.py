@@ -1,7 +1,8 @@
-"""Packing: several short instances share a row.
+"""Pack several short instances into one row.
 
-Best fit, longest first, over counts of instances by length rather than over instances ("longest-pack-first histogram
-packing" of Krell et al. 2021, https://arxiv.org/abs/2107.02027): its time depends on how many lengths there are.
+The algorithm is best fit in order of decreasing length, on the histogram of lengths instead of on single instances
+("longest-pack-first histogram packing", Krell et al. 2021, https://arxiv.org/abs/2107.02027). Its time depends on the
+number of distinct lengths.
 """
 
 import bisect
@@ -12,33 +13,33 @@ from pipelines.instances.layout import RowPlan
 
 
 def pack_lengths(counts: dict[int, int], row_length: int, max_instances: int) -> list[tuple[tuple[int, ...], int]]:
-    """Fit lengths into rows.
+    """Assign lengths to rows.
 
     Args:
-        counts: how many instances there are of each length, at least one.
-        row_length: room of a row; no length is more.
-        max_instances: most instances in a row.
+        counts: number of instances of each length, at least one.
+        row_length: length of a row, at least the maximum length.
+        max_instances: maximum number of instances in a row.
 
     Returns:
-        (lengths, longest first, that share a row; number of such rows), every instance in exactly one.
+        (lengths of the instances of a row, longest first; number of such rows) for all rows.
     """
     full: list[tuple[tuple[int, ...], int]] = []
     lengths: tuple[int, ...]
-    # Rows that have room, by how much; among equal ones the last is filled first.
+    # Rows by remaining room; of equal ones, the last is filled first.
     open_rows: dict[int, list[tuple[tuple[int, ...], int]]] = {}
     rooms: list[int] = []  # the keys, ascending
     for length in sorted(counts, reverse=True):
         remaining = counts[length]
         while remaining:
-            place = bisect.bisect_left(rooms, length)
-            if place < len(rooms):
-                room = rooms[place]
+            index = bisect.bisect_left(rooms, length)
+            if index < len(rooms):
+                room = rooms[index]
                 lengths, rows = open_rows[room].pop()
                 if not open_rows[room]:
-                    del open_rows[room], rooms[place]
+                    del open_rows[room], rooms[index]
             else:
                 room, lengths, rows = row_length, (), remaining
-            # What has been filled is the fullest again: it takes as many as it can.
+            # The best fit for the next instance is the same row, so it takes as many as fit.
             copies = min(room // length, max_instances - len(lengths), remaining)
             filled = min(rows, remaining // copies)
             remaining -= filled * copies
@@ -59,13 +60,13 @@ def pack_lengths(counts: dict[int, int], row_length: int, max_instances: int) ->
 def pack(lengths: np.ndarray, row_length: int, max_instances: int, rng: np.random.Generator) -> RowPlan:
     """Pack instances into rows by best fit.
 
-    Which of the instances of one length stands where, the order of a row's instances and that of the rows are random.
+    The assignment of instances of equal length, the order within rows and the order of rows are random.
 
     Args:
         lengths: int64 [instances], from 1 to row_length.
-        row_length: room of a row.
-        max_instances: most instances in a row.
-        rng: the only source of chance.
+        row_length: length of a row.
+        max_instances: maximum number of instances in a row.
+        rng: random generator.
     """
     if not len(lengths):
         return RowPlan(np.zeros(0, np.int64), np.zeros(1, np.int64))

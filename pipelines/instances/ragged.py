@@ -1,13 +1,14 @@
-"""Ranges of different lengths, one after the other in a flat array."""
+"""Concatenate integer ranges of different lengths."""
 
 import numpy as np
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the numbers of all ranges: start, start + 1, ... of the first, then of the second, and so on.
+    """Return the concatenation of n ranges: start, start + 1, ..., start + length - 1 of each.
 
     Args:
-        starts, lengths: int64 [n].
+        starts: int64 [n].
+        lengths: int64 [n].
 
     Returns:
         int64 [sum of lengths].

@@ -1,4 +1,4 @@
-"""Sample instances from the documents of a partition by the objective, each document as often as it weighs."""
+"""Sample the instances of a partition for an objective, with document weights."""
 
 import dataclasses
 
@@ -13,19 +13,19 @@ from pipelines.instances.sentence_pairs import next_sentence_pairs, sentence_ord
 def sample_instances(
     documents: TokenizedDocuments, options: PretrainingDataOptions, rng: np.random.Generator
 ) -> Instances:
-    """Pack every document as often as its weight says, by `options.objective`.
+    """Sample instances for `options.objective`, from each document as often as its weight requires.
 
-    A document of weight 2.3 is packed twice, and with probability 0.3 a third time, drawn again each time. One
-    of weight 0.3 is packed with that probability. Candidates for a random B are the other documents that are packed in
-    the same round, never another copy of the same.
+    A document of weight 2.3 is sampled twice, and a third time with probability 0.3. A document of weight 0.3 is
+    sampled with probability 0.3. Candidates for a random B are the other documents of the same round, never the same
+    document.
 
     Args:
-        documents: the partition.
-        options: objective, max_seq_length, short_seq_prob, balance_next_sentence are read.
-        rng: the only source of chance.
+        documents: documents of the partition.
+        options: objective, max_seq_length, short_seq_prob and balance_next_sentence are used.
+        rng: random generator.
 
     Returns:
-        The instances, in no meaningful order.
+        The instances, in arbitrary order.
     """
     if (documents.weights == 1).all():
         return _sample_once(documents, options, rng)
@@ -44,7 +44,7 @@ def sample_instances(
 
 
 def _sample_once(documents: TokenizedDocuments, options: PretrainingDataOptions, rng: np.random.Generator) -> Instances:
-    """Pack every document once."""
+    """Sample instances from every document once."""
     length, short = options.max_seq_length, options.short_seq_prob
     if options.objective == "sop":
         return sentence_order_pairs(documents, length, short, rng)
@@ -56,7 +56,7 @@ def _sample_once(documents: TokenizedDocuments, options: PretrainingDataOptions,
 def _sample_chosen(
     documents: TokenizedDocuments, chosen: np.ndarray, options: PretrainingDataOptions, rng: np.random.Generator
 ) -> Instances:
-    """Pack the chosen documents (bool [documents]) once, as runs of the token array of all."""
+    """Sample instances from the chosen documents (bool [documents]) once, as ranges of all token ids."""
     sentences = np.diff(documents.document_starts)
     lengths = np.diff(documents.sentence_starts)[np.repeat(chosen, sentences)]
     subset = TokenizedDocuments(
@@ -66,11 +66,11 @@ def _sample_chosen(
         documents.weights[chosen],
     )
     instances = _sample_once(subset, options, rng)
-    # From places among the chosen documents' tokens to places among all tokens.
-    here = subset.sentence_starts[subset.document_starts[:-1]]
+    # Map indices in the tokens of the chosen documents to indices in all tokens.
+    subset_starts = subset.sentence_starts[subset.document_starts[:-1]]
     original = documents.sentence_starts[documents.document_starts[:-1]][chosen]
     moved = {
-        name: start + (original - here)[np.searchsorted(here, start, side="right") - 1]
+        name: start + (original - subset_starts)[np.searchsorted(subset_starts, start, side="right") - 1]
         for name in ("a_start", "b_start")
         if len(start := getattr(instances, name))
     }

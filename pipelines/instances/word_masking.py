@@ -1,8 +1,8 @@
-"""Choose the words to mask in a batch of rows at once: whole words, and spans of words.
+"""Choose whole words or spans of words to mask in a batch of rows.
 
-A word is a token and the "##" tokens after it. It never crosses [SEP] or [CLS], so neither words nor spans cross
-segments, or instances of a packed row. A segment that begins with a "##" token, because its pair was truncated, begins
-with a word of its own (the released code adds that token to the last word of the segment before).
+A word is a token and the "##" tokens after it. Words and spans never cross [CLS] or [SEP], and so never cross segments
+or packed instances. If truncation makes a segment start with a "##" token, that token starts a new word. The code of
+google-research/bert adds it to the last word of the previous segment.
 """
 
 import dataclasses
@@ -11,25 +11,25 @@ import numpy as np
 
 from pipelines.instances.ragged import ranges
 
-# Span lengths in words (Joshi et al., SpanBERT, 2020, section 3.1): geometric with p = 0.2, cut off at 10 and
-# renormalized, so that the mean is 3.8.
+# Span lengths in words (Joshi et al., SpanBERT, 2020, section 3.1): geometric with p = 0.2, truncated at 10 and
+# renormalized; the mean is 3.8.
 LONGEST_SPAN = 10
 _WEIGHTS = 0.2 * 0.8 ** np.arange(LONGEST_SPAN)
 SPAN_LENGTH_PROBABILITIES = _WEIGHTS / _WEIGHTS.sum()
 _CUMULATIVE = np.cumsum(SPAN_LENGTH_PROBABILITIES)[:-1]
-# Places tried for a span before it is shortened to what fits.
+# Start positions to try for a span before it is shortened.
 STARTS_TRIED = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of n rows, in the order of the rows flattened.
+    """The words of n rows, row by row.
 
     Attributes:
-        starts: int64 [w], the place of the first token in the flattened rows.
+        starts: int64 [w], index of the first token in the flattened rows.
         tokens: int64 [w], number of tokens.
-        segments: int64 [w], number of the run of words without a special token between that it belongs to.
-        row_starts: int64 [n + 1], where each row starts among the words.
+        segments: int64 [w], number of the segment; special tokens separate segments.
+        row_starts: int64 [n + 1], index of the first word of each row.
     """
 
     starts: np.ndarray
@@ -42,7 +42,7 @@ class Words:
 
     @property
     def words_in_row(self) -> np.ndarray:
-        """Return the number of words of each row, int64 [n]."""
+        """Return the number of words of each row: int64 [n]."""
         return np.diff(self.row_starts)
 
     def positions(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +52,8 @@ class Words:
             chosen: bool [w].
 
         Returns:
-            int64 [t], places in the flattened rows, ascending; int64 [t], the number of the word each belongs to.
+            indices: int64 [t], indices in the flattened rows, ascending.
+            words: int64 [t], index of the word of each token.
         """
         numbers = np.flatnonzero(chosen)
         tokens = self.tokens[numbers]
@@ -64,10 +65,10 @@ def words_of(ids: np.ndarray, maskable: np.ndarray, width: int, rows: int, conti
 
     Args:
         ids: int32 [rows * width], the flattened rows.
-        maskable: int64 [m], the places that are neither special nor padding, ascending.
-        width: L.
-        rows: n.
-        continues_word: bool [V], tokens that begin with "##".
+        maskable: int64 [m], indices of tokens that are neither special nor padding, ascending.
+        width: length of a row.
+        rows: number of rows n.
+        continues_word: bool [V], True for tokens that start with "##".
     """
     begins_segment = np.diff(maskable, prepend=-2) != 1
     row_bounds = np.arange(rows + 1) * width
@@ -84,29 +85,28 @@ def choose_words(
 ) -> np.ndarray:
     """Choose whole words, as `create_masked_lm_predictions` does with do_whole_word_mask.
 
-    The words of a row come in random order; each is taken if it has no more tokens than are still wanted, and passed
-    over otherwise.
+    Words of a row are visited in random order; a word with more tokens than still wanted is skipped.
 
     Args:
         words: all words of n rows.
-        wanted: int64 [n], tokens to choose in each row; never exceeded.
-        rng: the only source of chance.
-        excluded: bool [w], words that are not to be taken; None for none.
+        wanted: int64 [n], number of tokens to choose in each row; never exceeded.
+        rng: random generator.
+        excluded: bool [w], words that must not be chosen, or None.
 
     Returns:
-        bool [w], the words taken.
+        bool [w], the chosen words.
     """
     remaining, left = wanted.copy(), words.words_in_row
     taken = np.zeros(len(words), bool)
     available = np.ones(len(words), bool) if excluded is None else ~excluded
-    # Drawing without replacement from the words of each row: the first undrawn one takes the place of the drawn.
+    # Sampling without replacement in each row: the first undrawn word moves to the position of the drawn one.
     undrawn = np.arange(len(words))
     next_undrawn = words.row_starts[:-1].copy()
     active = np.flatnonzero((remaining > 0) & (left > 0))
     while active.size:
-        place = next_undrawn[active] + (rng.random(active.size, dtype=np.float32) * left[active]).astype(np.int64)
-        word = undrawn[place]
-        undrawn[place] = undrawn[next_undrawn[active]]
+        index = next_undrawn[active] + (rng.random(active.size, dtype=np.float32) * left[active]).astype(np.int64)
+        word = undrawn[index]
+        undrawn[index] = undrawn[next_undrawn[active]]
         next_undrawn[active] += 1
         left[active] -= 1
         fits = available[word] & (words.tokens[word] <= remaining[active])
@@ -117,24 +117,24 @@ def choose_words(
 
 
 def choose_spans(words: Words, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Choose spans (SpanBERT, section 3.1): runs of whole words, of geometric length, from uniformly drawn words.
+    """Choose spans of whole words with geometric lengths and uniform start words (SpanBERT, section 3.1).
 
-    A length is drawn, at most as many words as tokens are still wanted, then a word to start from. A span that would
-    reach over the end of its segment, into another span, or beyond what is wanted is tried at up to STARTS_TRIED words;
-    the last time, and from then on, it is shortened to the words that fit. After four tries a wanted token, what is
-    left is filled with single words as in `choose_words`, each a span of its own.
+    A span length in words is drawn, at most the number of tokens still wanted, then a start word. A span must not cross
+    the end of its segment, overlap another span or exceed the wanted tokens. Otherwise up to STARTS_TRIED start words
+    are tried; from the last of them on, the span is shortened to fit. After four tries per wanted token, the remaining
+    tokens are chosen as single words, as in `choose_words`, each a span of its own.
 
     Args:
         words: all words of n rows.
-        wanted: int64 [n], tokens to choose in each row; never exceeded.
-        rng: the only source of chance.
+        wanted: int64 [n], number of tokens to choose in each row; never exceeded.
+        rng: random generator.
 
     Returns:
-        int64 [w], the number of the span each word belongs to, from 0, or -1.
+        int64 [w], the number of the span of each word, from 0, or -1.
     """
     remaining, words_in_row = wanted.copy(), words.words_in_row
     offsets = np.arange(LONGEST_SPAN)
-    # Room after the last word for a span to reach into, in no segment.
+    # Padding after the last word, in no segment, so that spans can be checked without bounds.
     beyond = np.zeros(LONGEST_SPAN, np.int64)
     segments = np.concatenate([words.segments, beyond - 1])
     ends = np.concatenate([words.starts + words.tokens, beyond])

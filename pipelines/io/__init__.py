@@ -1,1 +1,1 @@
-"""Read and write files safely: atomic writes, directory locks, output directories, TFRecord framing, cloud access."""
+"""Read and write files: atomic writes, locks, output directories, manifest schemas, TFRecord and cloud access."""

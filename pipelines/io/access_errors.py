@@ -1,24 +1,28 @@
-"""Timeouts of access checks, and the words for their errors."""
+"""Run access checks with a timeout, and format their errors."""
 
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_LONGEST_REASON = 130
-_LONGEST_PATH = 80
+_MAX_REASON_CHARACTERS = 130
+_MAX_PATH_CHARACTERS = 80
 
 
 def shown(flag: str, path: str) -> str:
-    """Return a flag and its path, cut where it is long."""
-    return f"{flag} {path if len(path) <= _LONGEST_PATH else f'{path[: _LONGEST_PATH - 3]}...'}"
+    """Return a flag and its path, which is shortened if it is long."""
+    return f"{flag} {path if len(path) <= _MAX_PATH_CHARACTERS else f'{path[: _MAX_PATH_CHARACTERS - 3]}...'}"
 
 
 def run_within(seconds: float, work: Callable[[], Any]) -> Any:
-    """Return what `work` returns, or raise what it raises; it runs in a thread that is abandoned when time is up.
+    """Call `work` in a thread and return its result, or raise its exception.
+
+    Args:
+        seconds: Timeout. The thread is abandoned after it.
+        work: The function to call.
 
     Raises:
-        TimeoutError: no result within that time.
+        TimeoutError: There is no result within the timeout.
     """
     results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
@@ -39,13 +43,13 @@ def run_within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error is about, without the layers of libraries around it, in a few words."""
+    """Return the cause of an error in a few words, without the exceptions that libraries wrap around it."""
     text = getattr(error, "message", None) or str(error.args[0] if error.args else error) or type(error).__name__
     for layer in _layers(error):
         if "Timeout" in type(layer).__name__ and not isinstance(layer, TimeoutError):
             text = "no answer in time"
         elif isinstance(layer, OSError) and layer.strerror:
-            # The system's own words.
+            # The message of the operating system.
             text = layer.strerror
         elif isinstance(getattr(layer, "exception_details", None), dict):
             text = "; ".join(map(str, layer.exception_details.values())) or text  # type: ignore[attr-defined]
@@ -53,13 +57,13 @@ def reason_of(error: BaseException) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a text as one line, cut where it is long."""
+    """Return a text as one line, which is shortened if it is long."""
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
+    return line if len(line) <= _MAX_REASON_CHARACTERS else f"{line[: _MAX_REASON_CHARACTERS - 3]}..."
 
 
 def _layers(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that it was made of, the outermost first."""
+    """Yield an error and the errors that it wraps, the outermost first."""
     pending: list[Any] = [error]
     seen: list[BaseException] = []
     while pending:

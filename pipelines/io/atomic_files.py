@@ -1,6 +1,6 @@
-"""Atomic writes on any Beam filesystem: a file is complete or absent.
+"""Write files atomically on any Beam filesystem: a file is complete or absent.
 
-`beambert_common.atomic_files` does the same for local files without Beam, and synchronizes them with the disk.
+`beambert_common.atomic_files` does the same for local files without Beam, and flushes them to disk.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from typing import BinaryIO
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-# Glob for the names of `write_atomically`, in a directory: what a killed process leaves.
+# Glob pattern of the temporary files of `write_atomically`, which a killed process leaves in a directory.
 TEMPORARY = f"*.{'?' * 32}.tmp"
 
 
 class HashedFile:
-    """A write-only file that counts its bytes and computes their SHA-256."""
+    """A write-only file that counts its bytes and computes their SHA-256 digest."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -33,17 +33,17 @@ class HashedFile:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: the file is flushed when it is closed."""
+        """Do nothing; closing flushes the file."""
 
     @property
     def sha256(self) -> str:
-        """Return the hex digest of all that was written."""
+        """Return the hex digest of the bytes written."""
         return self._digest.hexdigest()
 
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Raise the errors of Google's storage library in the body as OSError, as every other filesystem does."""
+    """Raise errors of Google's storage library in the body as OSError, as all other filesystems do."""
     try:
         yield
     except Exception as error:
@@ -54,10 +54,10 @@ def storage_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: str) -> Iterator[HashedFile]:
-    """Write under a temporary name beside `path` and rename at the end; after an error nothing is left.
+    """Write to a temporary file beside `path` and rename it at the end; remove it after an error.
 
-    Where a filesystem's rename is copy and delete (object stores), the object appears whole all the same. The
-    temporary name is fresh for every attempt, so that a retried or doubled bundle never writes into another's file.
+    In an object store a rename is a copy and a delete, which is atomic for the new object too. Every attempt has its
+    own temporary name, so that retried or duplicated bundles never write to the same file.
     """
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     with storage_errors(path):
@@ -68,17 +68,17 @@ def write_atomically(path: str) -> Iterator[HashedFile]:
                 yield HashedFile(raw)
             FileSystems.rename([temporary], [path])
         except BaseException:
-            _abandon(raw)
+            _terminate(raw)
             with suppress(BeamIOError, OSError), storage_errors(temporary):
                 FileSystems.delete([temporary])
             raise
 
 
-def _abandon(raw: BinaryIO | None) -> None:
-    """Close a file whose closing failed.
+def _terminate(raw: BinaryIO | None) -> None:
+    """Terminate the upload of a file whose closing failed.
 
-    Google's writer stays open then, and tries once more whenever it is collected as garbage, in whatever thread: an
-    unexpected object would appear.
+    Google's writer stays open then, and tries again when it is garbage-collected, in any thread. An unexpected object
+    would appear.
     """
     if raw is not None and not raw.closed and hasattr(raw, "terminate"):
         with suppress(Exception):
@@ -95,7 +95,7 @@ def read_bytes(path: str) -> bytes:
     """Read a small file into memory.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: The file does not exist.
     """
     with storage_errors(path):
         if not FileSystems.exists(path):
@@ -105,7 +105,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def delete_matching(pattern: str) -> int:
-    """Delete the files that match a glob and return their number."""
+    """Delete the files that match a glob pattern and return their number."""
     with storage_errors(pattern):
         paths = [metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list]
         if paths:

@@ -1,8 +1,9 @@
-"""Locks of output directories: two commands never write into the same directory at once.
+"""Lock output directories, so that two commands never write to the same directory at once.
 
-A lock file names its holder. On a local filesystem the kernel's lock on that file counts, not that the file exists: it
-ends with its holder, however that ends. Where the filesystem has no locks, the file itself is the lock, and only a
-person can tell whether the process that it names is dead. This file imports neither Beam nor TensorFlow.
+A lock file records its holder. On a local filesystem, the kernel's lock on the file counts, not its existence. The
+kernel releases that lock when the holder ends, even if it is killed. On a filesystem without locks, the file itself is
+the lock. It outlives a killed process, and must then be removed by hand. This module imports neither Beam nor
+TensorFlow.
 """
 
 import contextlib
@@ -25,26 +26,26 @@ from pipelines.errors import OutputError
 from pipelines.io.output_directory import LOCK_NAME, is_lock
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_LARGEST_LOCK = 10_000
-# How long a directory that is being made and removed by others, or a holder that has not written its name yet, is
-# waited for.
+_MAX_LOCK_BYTES = 10_000
+# Time to wait for a directory that other processes create and remove, and for a holder that has not yet written its
+# name into the lock.
 _PATIENCE_SECONDS = 1.0
 
 
 @contextlib.contextmanager
 def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
-    """Hold a local directory, made where needed, while the body runs.
+    """Lock a local directory, created if missing, while the body runs.
 
-    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM; so are directories that were made for
-    it and hold nothing else. What a killed process leaves is taken over.
+    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. Directories created for it are
+    removed too if they are empty. The lock of a killed process is replaced.
 
     Args:
-        label: how the flag and its value are called in messages, such as "--output DIR".
-        directory: to be held. If it holds a file with the name of the lock that is no lock, that file stays.
-        choose: the remedy in messages, such as "another --output".
+        label: The flag with its value, for messages, such as "--output DIR".
+        directory: The directory. A file with the name of the lock that is not a lock stays unchanged.
+        choose: The remedy in messages, such as "another --output".
 
     Raises:
-        OutputError: another process holds it, or it cannot be written.
+        OutputError: Another process holds the lock, or the directory is not writable.
     """
     with released_on_sigterm(hold_file(label, directory / LOCK_NAME, choose)):
         yield
@@ -52,19 +53,19 @@ def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_destination(label: str, destination: Path, choose: str) -> Iterator[None]:
-    """Hold a directory that appears complete by a rename, while the body runs, by a hidden lock file beside it.
+    """Lock a directory that a rename creates, while the body runs, with a hidden lock file beside it.
 
-    Args and Raises as of `lock_directory`.
+    Args and Raises are those of `lock_directory`.
     """
     with released_on_sigterm(hold_file(label, destination.with_name(f".{destination.name}.lock"), choose)):
         yield
 
 
 def lock_content() -> str:
-    """Return the content of a lock file of this process: who holds the lock, since when."""
+    """Return the content of a lock file of this process: host, process ID and start time."""
     started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     content = {"host": socket.gethostname(), "process": os.getpid(), "started": started}
-    # Containers may have all of these in common.
+    # In containers, all other fields may be equal.
     return json.dumps({**content, "token": uuid.uuid4().hex}) + "\n"
 
 
@@ -75,42 +76,42 @@ class _Holder(TypedDict):
 
 
 def in_use_error(label: str, content: bytes, remedy: str) -> OutputError:
-    """Return the error of an output that another process holds.
+    """Return the error for an output that another process has locked.
 
     Args:
-        label: how the flag and its value are called.
-        content: of the lock file.
-        remedy: what to do.
+        label: The flag with its value, for messages.
+        content: Content of the lock file.
+        remedy: The remedy in the message.
     """
     try:
         lock = decode(content, _Holder)
-        who = f"process {lock['process']} on {shortened(lock['host'])} since {shortened(lock['started'])}"
+        holder = f"process {lock['process']} on {shortened(lock['host'])} since {shortened(lock['started'])}"
     except JsonError:
-        who = "another process"
-    return OutputError(f"{label} is in use by {who}; {remedy}")
+        holder = "another process"
+    return OutputError(f"{label} is in use by {holder}; {remedy}")
 
 
 def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
-    """Lock a file, made where needed with its directory.
+    """Lock a file, created if missing with its directory.
 
     Args:
-        label, choose: as of `lock_directory`.
-        path: the lock file.
+        label, choose: As for `lock_directory`.
+        path: The lock file.
 
     Returns:
-        A function that removes the file, releases the lock, and removes the directories that were made and are empty.
-        It does nothing when called again, or in a forked child.
+        A function that removes the file, releases the lock, and removes the created directories that are empty. It
+        does nothing when called again, or in a forked child.
 
     Raises:
-        OutputError: another process holds it, or it cannot be written.
+        OutputError: Another process holds the lock, or the file is not writable.
     """
-    made: list[Path] = []
+    created: list[Path] = []
     try:
-        descriptor = _lock(label, path, choose, made)
+        descriptor = _lock(label, path, choose, created)
         try:
             os.ftruncate(descriptor, 0)
             content, written = lock_content().encode("utf-8"), 0
-            # On a full disk a part is written first, and the next call says why.
+            # On a full disk, the first call writes a part, and the next one raises the error.
             while written < len(content):
                 written += os.pwrite(descriptor, content[written:], written)
         except OSError:
@@ -119,10 +120,10 @@ def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
             os.close(descriptor)
             raise
     except OSError as error:
-        _remove_empty(made)
+        _remove_empty(created)
         raise OutputError(file_errors.write_line(label, error)) from error
     except BaseException:
-        _remove_empty(made)
+        _remove_empty(created)
         raise
     owner, released = os.getpid(), False
 
@@ -131,21 +132,22 @@ def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
         if released or os.getpid() != owner:
             return
         released = True
-        # Removed first: once it is unlocked, it may be another's. It is another's already if the directory was moved.
+        # Remove before unlocking: afterwards the file may be another process's lock. It already is one if the
+        # directory was moved.
         with contextlib.suppress(OSError):
             if _is_same(descriptor, path):
                 path.unlink()
         os.close(descriptor)
-        _remove_empty(made)
+        _remove_empty(created)
 
     return release
 
 
 @contextlib.contextmanager
 def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
-    """Release a lock when the body ends, and before SIGTERM, which otherwise ends the process at once.
+    """Release a lock when the body ends, and on SIGTERM, before it ends the process.
 
-    A command that handles SIGTERM itself continues to do so.
+    A command's own SIGTERM handler stays in effect.
     """
     try:
         with (
@@ -157,18 +159,18 @@ def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
         release()
 
 
-def _lock(label: str, path: Path, choose: str, made: list[Path]) -> int:
-    """Open and lock a file; return its descriptor, closing which unlocks it. Raise OutputError or OSError.
+def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
+    """Open and lock a file and return its descriptor, which unlocks it when closed. Raise OutputError or OSError.
 
-    The directories that it makes are added to `made`.
+    Created directories are added to `created`.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            _make(path.parent, made)
-            descriptor, new = _opened(path)
+            _create_directories(path.parent, created)
+            descriptor, new = _open_lock_file(path)
         except FileNotFoundError:
-            # Another process removed the directory that it had made for nothing.
+            # Another process has removed the empty directory that it had created.
             if time.monotonic() > deadline:
                 raise
             continue
@@ -177,36 +179,36 @@ def _lock(label: str, path: Path, choose: str, made: list[Path]) -> int:
         except OSError as error:
             if error.errno in _NO_LOCKS and new:
                 return descriptor
-            content = os.read(descriptor, _LARGEST_LOCK)
+            content = os.read(descriptor, _MAX_LOCK_BYTES)
             os.close(descriptor)
             if error.errno == errno.EWOULDBLOCK and not content and time.monotonic() < deadline:
-                # It was locked this moment and is about to say by whom.
+                # The lock is new, and its holder has not written its name yet.
                 time.sleep(0.02)
                 continue
             if error.errno in _NO_LOCKS:
-                raise in_use_error(label, content, f"if that one is dead, remove {path}") from error
+                raise in_use_error(label, content, f"if that process has ended, delete {path}") from error
             if error.errno == errno.EWOULDBLOCK:
                 raise in_use_error(label, content, f"wait for it, or choose {choose}") from error
             raise
-        # Whoever held it before may have removed the file between our opening and our locking it.
+        # The previous holder may have removed the file between the opening and the locking.
         if _is_same(descriptor, path):
-            if is_lock(os.read(descriptor, _LARGEST_LOCK)):
+            if is_lock(os.read(descriptor, _MAX_LOCK_BYTES)):
                 return descriptor
             os.close(descriptor)
-            raise OutputError(f"{label} holds {path.name}, which is not a lock of beambert; give a new directory")
+            raise OutputError(f"{label} contains {path.name}, which is not a lock of beambert; give a new directory")
         os.close(descriptor)
 
 
-def _opened(path: Path) -> tuple[int, bool]:
-    """Open a file for reading and writing, made where it is missing; return whether it was."""
+def _open_lock_file(path: Path) -> tuple[int, bool]:
+    """Open a file for reading and writing; return the descriptor, and whether the file is new."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
     except FileExistsError:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o666), False
 
 
-def _make(folder: Path, made: list[Path]) -> None:
-    """Make a directory and those above it; add the new ones to `made`, the innermost first."""
+def _create_directories(folder: Path, created: list[Path]) -> None:
+    """Create a directory and its missing parents; add them to `created`, the innermost first."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -214,14 +216,14 @@ def _make(folder: Path, made: list[Path]) -> None:
     for path in reversed(missing):
         with contextlib.suppress(FileExistsError):
             path.mkdir()
-            made.insert(0, path)
-    # A file in its place is an error.
+            created.insert(0, path)
+    # Raises if the path is a file.
     if missing and not missing[0].is_dir():
         missing[0].mkdir()
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Remove directories, the innermost first, up to the first that holds something."""
+    """Remove directories, the innermost first, up to the first that is not empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             folder.rmdir()
@@ -235,7 +237,7 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 def _end_long_call(number: int) -> None:
-    """End the process on SIGTERM where its main thread is in a long call, out of which no handler is called."""
+    """End the process on SIGTERM if its main thread is in a long C call, during which no handler runs."""
     if number == signal.SIGTERM and signal.getsignal(number) is end_by_signal:
         time.sleep(_PATIENCE_SECONDS)
         if signal.getsignal(number) is end_by_signal:

@@ -1,7 +1,7 @@
-"""Types of the nested objects of `corpus.json` and `dataset.json`, against which a manifest is checked.
+"""Define the types of the nested objects of `corpus.json` and `dataset.json`, to validate manifests.
 
-A field that is not required here is missing in manifests of older versions; a field that is not listed is allowed.
-This file imports neither Beam nor TensorFlow.
+Fields that are not required are missing in manifests of older versions. Unknown fields are allowed. This module imports
+neither Beam nor TensorFlow.
 """
 
 from typing import Annotated, NotRequired, Required, TypedDict
@@ -11,12 +11,12 @@ from msgspec import Meta
 from beambert_common.typed_json import Count, NonNegative, Number, Positive, Sha256
 
 Split = Annotated[str, Meta(pattern="^(train|validation)$")]
-# [path, bytes, time last changed, weight] of an input file; others that the corpus depends on have no weight.
+# [path, bytes, time of last change, weight] of an input file; other files that the corpus depends on have no weight.
 InputFile = list[str | Number | None]
 
 
 class SplitCounts(TypedDict):
-    """A number of each split."""
+    """A count per split."""
 
     train: Count
     validation: Count
@@ -108,7 +108,7 @@ class ShardCounts(TypedDict):
 
 
 class LearnedFrom(TypedDict):
-    """Words of the training text, and those that the vocabulary was not learned from."""
+    """Words of the training text, and those excluded from learning the vocabulary."""
 
     distinct_words: Count
     distinct_words_excluded: Count
@@ -117,7 +117,7 @@ class LearnedFrom(TypedDict):
 
 
 class Alphabet(TypedDict):
-    """The characters and words that the limit of the alphabet leaves out."""
+    """The characters and words that --alphabet_limit excludes."""
 
     characters: Count
     characters_excluded: Count
@@ -135,7 +135,7 @@ class ValidationCoverage(TypedDict):
 
 
 class ValidationCoverages(TypedDict, total=False):
-    """The coverage of the corpus's vocabulary and of the one that it is compared with."""
+    """The coverage of the corpus's vocabulary and of that of --compare_vocab."""
 
     vocab: Required[ValidationCoverage]
     compare_vocab: ValidationCoverage
@@ -228,7 +228,7 @@ class ExampleCounts(TypedDict, total=False):
 
 
 class TrainingCounts(TypedDict):
-    """The fields of `ExampleCounts` that are printed of the train split, and their totals."""
+    """The fields of `ExampleCounts` that the summary of the training split requires."""
 
     tokens: Positive
     unknown_tokens: Count
@@ -249,7 +249,7 @@ class OverlapCounts(TypedDict):
 
 
 class DatasetCounts(TypedDict, total=False):
-    """The "counts" of `dataset.json`: those of the corpus, and the examples'."""
+    """The "counts" of `dataset.json`: those of the corpus and those of the examples."""
 
     documents: SplitCounts
     sentences: SplitCounts
@@ -271,9 +271,9 @@ class DatasetCounts(TypedDict, total=False):
 
 
 class RecordedDatasetOptions(TypedDict, total=False):
-    """The "options" of `dataset.json` that every version has, and what the data was made from.
+    """The "options" of `dataset.json` that every version has, and those that identify the corpus.
 
-    The others are those of `pipelines.instances.options.PretrainingDataOptions`.
+    The other options are those of `pipelines.instances.options.PretrainingDataOptions`.
     """
 
     objective: Required[str]
@@ -294,7 +294,7 @@ _EXAMPLE_COUNTS = {
     "masked_as_other": "masked_as_random",
     "masked_as_same": "masked_as_original",
 }
-# What older versions name differently, by their format_version: tables of `beambert_common.renamed_fields`.
+# Old field names by format_version, as tables of `beambert_common.renamed_fields`.
 RENAMED_CORPUS_FIELDS = {
     2: {
         "parts": "shards",

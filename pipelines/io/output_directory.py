@@ -1,7 +1,7 @@
-"""The rule of every output directory: a command writes into a new one, an empty one, or one that it began itself.
+"""Check output directories: a command writes only to a new directory, an empty one, or one of its own.
 
-A directory is known by the manifest that its command writes there, or, while a data job is under way, by its work
-directory. This file imports neither Beam nor TensorFlow.
+The manifest in a directory identifies the command that wrote it; during a data job, its work directory does. This
+module imports neither Beam nor TensorFlow.
 """
 
 import re
@@ -18,7 +18,7 @@ DATASET_MANIFEST = "dataset.json"
 RUN_MANIFEST = "run.json"
 RUNS_MANIFEST = "runs.json"
 MODEL_MANIFEST = "beambert.json"
-# What a data job has begun: completion markers in a folder for each input and set of options, and a file that says so.
+# Work directory of an unfinished data job: completion markers per input and set of options, and a file that marks it.
 WORK_NAME = "unfinished"
 WORK_FILE_NAME = "started.json"
 LOCK_NAME = "build.lock"
@@ -40,24 +40,24 @@ _KINDS = (
     ("pytorch_model.bin", "a Hugging Face model"),
     ("bert_config.json", "a BERT checkpoint"),
 )
-_VOUCHED = {CORPUS_MANIFEST: CORPUS_ENTRIES, DATASET_MANIFEST: DATASET_ENTRIES}
+_ENTRIES_BY_MANIFEST = {CORPUS_MANIFEST: CORPUS_ENTRIES, DATASET_MANIFEST: DATASET_ENTRIES}
 _WORK_FOLDER = re.compile(r"[0-9a-f]{24}")
-_SHOWN_ENTRIES = 4
+_MAX_NAMES = 4
 _REMEDY = "give a new or empty directory"
 
 
 def is_work_entry(name: str) -> bool:
-    """Return whether an entry of the folder `WORK_NAME` is one that a data job makes there."""
+    """Return whether a data job creates an entry of this name in the directory `WORK_NAME`."""
     return name == WORK_FILE_NAME or _WORK_FOLDER.fullmatch(name) is not None
 
 
 def entries_of(directory: Path) -> set[str]:
-    """Return the names in a local directory, those in its `WORK_NAME` folder too, as "unfinished/NAME".
+    """Return the names in a local directory, and those in its directory `WORK_NAME` as "unfinished/NAME".
 
-    Hidden files, a file system's own `lost+found` and the lock of a data job are left out.
+    Hidden files, `lost+found` and the lock of a data job are excluded.
 
     Raises:
-        OutputError: it is a file, or cannot be listed.
+        OutputError: It is a file, or cannot be listed.
     """
     try:
         names = {path.name for path in directory.iterdir()}
@@ -78,12 +78,12 @@ def entries_of(directory: Path) -> set[str]:
 
 
 def visible_names(names: Iterable[str]) -> set[str]:
-    """Return the names of a directory without hidden ones and a file system's own."""
+    """Return the names that are neither hidden nor `lost+found`."""
     return {name for name in names if not name.startswith(".") and name != "lost+found"}
 
 
 def _is_lock(path: Path) -> bool:
-    """Return whether a file of that name is the lock of a data job: its holder as JSON, or nothing yet."""
+    """Return whether a file is the lock of a data job: its holder as JSON, or still empty."""
     try:
         with path.open("rb") as file:
             return is_lock(file.read(10_000))
@@ -92,7 +92,7 @@ def _is_lock(path: Path) -> bool:
 
 
 def is_lock(content: bytes) -> bool:
-    """Return whether the content of a lock file is what a data job writes."""
+    """Return whether this is the content of a data job's lock file."""
     try:
         return not content or "process" in decode(content, dict[str, Any])
     except JsonError:
@@ -100,7 +100,7 @@ def is_lock(content: bytes) -> bool:
 
 
 def kind_of(entries: Collection[str]) -> str | None:
-    """Return the kind of a directory with these entries, such as "a dataset (dataset.json)"; None if it is unknown."""
+    """Return the kind of a directory with these entries, such as "a dataset (dataset.json)", or None."""
     for name, kind in _KINDS:
         if name in entries:
             return f"{kind} ({name})"
@@ -112,40 +112,42 @@ def kind_of(entries: Collection[str]) -> str | None:
 def require_own(
     label: str, entries: Collection[str], command: str, manifests: Collection[str], writes: Collection[str] = ()
 ) -> None:
-    """Refuse an output directory that holds anything but what this command wrote there.
+    """Check that an output directory contains only files that this command has written.
 
-    Beside the command's own manifest other files may lie, if it replaces none of them.
+    A directory with the command's own manifest may contain other files that the command does not replace.
 
     Args:
-        label: how the flag and its value are called in the message, such as "--output DIR".
-        entries: the names in the directory, from `entries_of`.
-        command: its name, for the message.
-        manifests: the names of the manifests by which a directory is known as the command's own.
-        writes: the entries that the command writes, where a manifest of its own does not vouch for all of them.
+        label: The flag with its value, for messages, such as "--output DIR".
+        entries: The names in the directory, from `entries_of`.
+        command: Name of the command, for messages.
+        manifests: Names of the manifests that identify a directory as the command's own.
+        writes: Entries that the command writes, if its manifest does not account for all of them.
 
     Raises:
-        OutputError: the directory holds another kind of output, or files of another program.
+        OutputError: The directory contains another kind of output, or files of another program.
     """
     foreign = {name for name, _ in _KINDS if name in entries and name not in manifests}
-    # A run is a model too, and so has the files of one.
+    # A training run is a model too, and has the files of one.
     if RUN_MANIFEST in manifests and RUN_MANIFEST in entries:
         foreign -= {MODEL_MANIFEST, "bert_config.json"}
     if kind := kind_of(foreign):
-        raise OutputError(f"{label} holds {kind}, which is not what beambert {command} writes; {_REMEDY}")
+        raise OutputError(f"{label} contains {kind}, which beambert {command} does not write; {_REMEDY}")
     present = [name for name in manifests if name in entries]
     begun = any(name.startswith(f"{WORK_NAME}/") and is_work_entry(name.partition("/")[2]) for name in entries)
-    if begun and not _VOUCHED.keys().isdisjoint(manifests):
+    if begun and not _ENTRIES_BY_MANIFEST.keys().isdisjoint(manifests):
         return
     if present:
-        vouched = frozenset[str]().union(*(_VOUCHED.get(name, frozenset(writes)) for name in present))
-        names = set(writes) & set(entries) - vouched
+        own = frozenset[str]().union(*(_ENTRIES_BY_MANIFEST.get(name, frozenset(writes)) for name in present))
+        names = set(writes) & set(entries) - own
     else:
         names = {name for name in entries if "/" not in name}
     if names:
-        raise OutputError(f"{label} holds {listed(sorted(names))}, which beambert {command} did not write; {_REMEDY}")
+        raise OutputError(
+            f"{label} contains {listed(sorted(names))}, which beambert {command} did not write; {_REMEDY}"
+        )
 
 
 def listed(names: list[str]) -> str:
-    """Return the first names of a directory in words."""
-    more = f" and {len(names) - _SHOWN_ENTRIES} more" if len(names) > _SHOWN_ENTRIES else ""
-    return ", ".join(names[:_SHOWN_ENTRIES]) + more
+    """Return the first names as text, and the number of the others."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more

@@ -1,7 +1,7 @@
-"""Output files of commands: refuse what would destroy a file, write atomically.
+"""Check and write the output files of commands, without overwriting other files.
 
-The rule for every flag that names one output file: a file that exists is refused unless --overwrite is given, and a
-file that the command reads is refused always. This file imports neither Beam nor TensorFlow.
+The rule for every flag of an output file: an existing file is rejected unless --overwrite is given, and an input file
+of the command is always rejected. This module imports neither Beam nor TensorFlow.
 """
 
 import contextlib
@@ -20,12 +20,11 @@ from beambert_common.command_line.path_flags import STREAM_FOLDERS
 from beambert_common.signals import cleanup_on_signals
 from pipelines.errors import OutputFileError
 
-# A (flag, path) that a command reads: a file, a directory with all that is in it, the prefix of a checkpoint, a URL,
-# or - for stdin.
+# (flag, path) of an input: a file, a directory with all its files, the prefix of a checkpoint, a URL, or - for stdin.
 InputPath = tuple[str, str]
-# Names of this process's open files, which a shell may have redirected to a regular file that it has just made.
+# Names of this process's streams, which a shell may have redirected to a new regular file.
 _STREAMS = ("/dev/stdout", "/dev/stderr")
-_NAME_CHARACTERS = 40
+_MAX_NAME_CHARACTERS = 40
 
 
 def check_output_file(
@@ -38,42 +37,43 @@ def check_output_file(
     takes_stream: bool = True,
     exists: Callable[[str], bool] = os.path.exists,
 ) -> None:
-    """Refuse an output file that the command must not write.
+    """Check that a command may write an output file.
 
     Call it before TensorFlow or Beam are imported and before any work.
 
     Args:
-        flag: the flag that names the file, such as "--output_file".
-        path: its value; a local path or a URL.
-        inputs: everything the command reads.
-        overwrite: whether an existing file may be replaced; None for a command without --overwrite.
-        makes_directory: whether the command makes a missing parent directory.
-        takes_stream: whether the command can write to a device or a pipe.
-        exists: returns whether a URL exists; local paths are looked up here.
+        flag: The flag of the file, such as "--output_file".
+        path: Value of the flag, a local path or a URL.
+        inputs: All inputs of the command.
+        overwrite: Whether an existing file may be replaced; None for a command without --overwrite.
+        makes_directory: Whether the command creates a missing parent directory.
+        takes_stream: Whether the command can write to a device or a pipe.
+        exists: Function that returns whether a URL exists; local paths are checked without it.
 
     Raises:
-        OutputFileError: the file exists and `overwrite` is false, is one of the inputs, is a directory or a stream, or
-            has no directory to be written in.
+        OutputFileError: The file exists and `overwrite` is false, is one of the inputs, is a directory or a stream, or
+            its directory is missing or not writable.
     """
-    inputs = [(name, place) for name, place in inputs if place]
+    inputs = [(input_flag, source) for input_flag, source in inputs if source]
     if "://" in path:
         _check_url(flag, path, inputs, overwrite, exists)
         return
     if not path:
-        raise OutputFileError(f"{flag} is empty; give the name of a file")
+        raise OutputFileError(f"{flag} is empty; give a file")
     status = _status(path)
     if path.endswith(os.sep) or (status is not None and stat.S_ISDIR(status.st_mode)):
-        raise OutputFileError(f"{flag} {path} is a directory; give the name of a file")
+        raise OutputFileError(f"{flag} {path} is a directory; give a file")
     if not takes_stream and is_stream(path):
-        raise OutputFileError(f"{flag} {path} is a device or a pipe; give the name of a file")
+        raise OutputFileError(f"{flag} {path} is a device or a pipe; give a regular file")
     if status is not None and not stat.S_ISREG(status.st_mode):
         return
     if status is not None:
-        for name, place in inputs:
-            if _is_input_file(status, place):
-                relation = "is the same file as" if _is_same(status, place) else "is a file of"
+        for input_flag, source in inputs:
+            if _is_input_file(status, source):
+                relation = "is the same file as" if _is_same(status, source) else "is a file of"
                 raise OutputFileError(
-                    f"{flag} {path} {relation} {name} {_shown(place)}, which would be replaced; give another {flag}"
+                    f"{flag} {path} {relation} {input_flag} {_shown(source)}, which would be replaced; give another "
+                    f"{flag}"
                 )
         if not overwrite and not _is_stream(path):
             raise _exists(flag, path, overwrite)
@@ -82,53 +82,55 @@ def check_output_file(
 
 
 def check_stdout(inputs: Iterable[InputPath]) -> None:
-    """Refuse to write to stdout where a shell appends it to a file that the command reads.
+    """Check that stdout is not redirected to an input file of the command.
 
     Raises:
-        OutputFileError: stdout is one of the inputs.
+        OutputFileError: It is.
     """
     try:
         status = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
         return
-    for name, place in inputs:
-        if place and stat.S_ISREG(status.st_mode) and _is_same(status, place):
-            raise OutputFileError(f"stdout is the same file as {name} {_shown(place)}; redirect it to another file")
+    for input_flag, source in inputs:
+        if source and stat.S_ISREG(status.st_mode) and _is_same(status, source):
+            raise OutputFileError(
+                f"stdout is the same file as {input_flag} {_shown(source)}; redirect it to another file"
+            )
 
 
 class OutputFile:
-    """A file that appears complete under its name, or not at all; use as a context manager.
+    """Write a file atomically; a context manager.
 
     with OutputFile("--output_file", path) as output:
         output.path.write_bytes(content)
 
-    A device, a pipe or another stream, which has no name to be renamed to, is written directly. SIGTERM and SIGHUP
-    remove what was written before they end the process.
+    A device, a pipe or another stream is written directly. SIGTERM and SIGHUP remove the temporary file before they end
+    the process.
 
     Args:
-        flag: the flag that names the file, for messages.
-        path: the file; its directory exists.
-        overwrite: whether a file that exists when the block ends is replaced.
+        flag: The flag of the file, for messages.
+        path: The file, in an existing directory.
+        overwrite: Whether to replace a file that exists when the block ends.
 
     Attributes:
-        path: what to write: a temporary file in the same directory, made empty, or the stream itself. Open it for
+        path: The path to write: a new, empty temporary file in the same directory, or the stream itself. Open it for
             appending: a shell may have redirected a stream to a file that is not empty.
 
     Raises:
-        OutputFileError: the file cannot be written; at the end of the block, it appeared meanwhile or its directory
-            vanished.
+        OutputFileError: The file is not writable. At the end of the block: another process has created it, or its
+            directory has disappeared.
     """
 
     def __init__(self, flag: str, path: str | Path, *, overwrite: bool = False) -> None:
         self._flag, self._name, self._overwrite = flag, str(path), overwrite
         self._signals = contextlib.ExitStack()
         self.is_stream = is_stream(self._name)
-        # Through a symbolic link the file that it points to is replaced, not the link.
+        # Replace the target of a symbolic link, not the link.
         self._final = Path(os.path.realpath(path))
         self.path = Path(path)
         if self.is_stream:
             return
-        unique = f".{self._final.name[:_NAME_CHARACTERS]}.{uuid.uuid4().hex[:12]}.unfinished"
+        unique = f".{self._final.name[:_MAX_NAME_CHARACTERS]}.{uuid.uuid4().hex[:12]}.unfinished"
         self.path = self._final.with_name(unique)
         try:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
@@ -151,17 +153,17 @@ class OutputFile:
             self._signals.close()
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the temporary file."""
         if not self.is_stream:
             self.path.unlink(missing_ok=True)
 
     def commit(self) -> None:
-        """Give the file its name. Call it once, after the file was closed."""
+        """Rename the temporary file to its final name. Call it once, after the file is closed."""
         if self.is_stream:
             return
         try:
             synchronize(self.path)
-            # Not `open_atomic`: libraries write the file by its path, and without --overwrite nothing is replaced.
+            # Not `open_atomic`: libraries write the file by its path, and without --overwrite no file is replaced.
             if self._overwrite:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copymode(self._final, self.path)
@@ -170,15 +172,15 @@ class OutputFile:
                 self._link()
         except FileNotFoundError as error:
             raise OutputFileError(
-                f"{self._flag} {self._name}: {_vanished(self._final.parent, self.path)} was removed while the command "
-                "ran; run the same command again"
+                f"{self._flag} {self._name}: {_missing_path(self._final.parent, self.path)} was removed while the "
+                "command ran; run the same command again"
             ) from error
         except OSError as error:
             self.discard()
             raise OutputFileError(file_errors.write_line(f"{self._flag} {self._name}", error)) from error
 
     def _link(self) -> None:
-        """Rename without replacing: fails where another process has made the file meanwhile."""
+        """Rename without replacing; raise OutputFileError if another process has created the file."""
         try:
             os.link(self.path, self._final)
         except FileExistsError as error:
@@ -186,7 +188,7 @@ class OutputFile:
         except FileNotFoundError:
             raise
         except OSError as error:
-            # A filesystem without hard links.
+            # The filesystem has no hard links.
             if os.path.lexists(self._final):
                 raise self._exists_error() from error
             self.path.rename(self._final)
@@ -195,15 +197,15 @@ class OutputFile:
 
     def _exists_error(self) -> OutputFileError:
         parent = Path(self._name).parent
-        # As the user names it, unless a symbolic link leads elsewhere.
+        # The path as typed, unless a symbolic link leads to another directory.
         path = parent / self.path.name if parent.resolve() == self._final.parent else self.path
         return OutputFileError(
-            f"{self._flag} {self._name} was made by another process while the command ran; the result is in {path}"
+            f"{self._flag} {self._name} was created by another process while the command ran; the result is in {path}"
         )
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path is a device, a pipe or an open file of this process rather than a file to be made."""
+    """Return whether a path is a device, a pipe or a stream of this process rather than a regular file."""
     status = _status(path)
     return _is_stream(path) or (status is not None and not stat.S_ISREG(status.st_mode))
 
@@ -211,26 +213,26 @@ def is_stream(path: str) -> bool:
 def _check_url(
     flag: str, path: str, inputs: Iterable[InputPath], overwrite: bool | None, exists: Callable[[str], bool]
 ) -> None:
-    for name, place in inputs:
-        if place == path:
-            raise OutputFileError(f"{flag} {path} is the same file as {name} {place}; give another {flag}")
+    for input_flag, source in inputs:
+        if source == path:
+            raise OutputFileError(f"{flag} {path} is the same file as {input_flag} {source}; give another {flag}")
     if not overwrite and exists(path):
         raise _exists(flag, path, overwrite)
 
 
 def _exists(flag: str, path: str, overwrite: bool | None) -> OutputFileError:
-    remedy = "delete it" if overwrite is None else "give --overwrite to replace it"
-    return OutputFileError(f"{flag} {path} exists; {remedy}, or give another {flag}")
+    remedy = "delete it" if overwrite is None else "use --overwrite to replace it"
+    return OutputFileError(f"{flag} {path} already exists; {remedy}, or give another {flag}")
 
 
 def _check_directory(flag: str, path: str, makes_directory: bool) -> None:
-    """Refuse a file whose directory is missing, is a file, or cannot be written."""
+    """Raise OutputFileError for a file whose directory is missing, is a file, or is not writable."""
     folder = Path(os.path.realpath(path)).parent
     if makes_directory:
         folder = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not folder.exists():
         raise OutputFileError(
-            f"{flag} {path} cannot be written: directory {folder} does not exist; make it, or give another {flag}"
+            f"{flag} {path} cannot be written: directory {folder} does not exist; create it, or give another {flag}"
         )
     if not folder.is_dir():
         raise OutputFileError(f"{flag} {path} cannot be written: {folder} is a file; give another {flag}")
@@ -239,7 +241,7 @@ def _check_directory(flag: str, path: str, makes_directory: bool) -> None:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """Return the status of what a path leads to, None where there is nothing."""
+    """Return the status of the target of a path, or None if it does not exist."""
     try:
         return Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -247,42 +249,42 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _is_stream(path: str) -> bool:
-    place = os.path.abspath(path)  # noqa: PTH100
-    return place in _STREAMS or place.startswith(STREAM_FOLDERS)
+    absolute = os.path.abspath(path)  # noqa: PTH100
+    return absolute in _STREAMS or absolute.startswith(STREAM_FOLDERS)
 
 
-def _is_same(output: os.stat_result, place: str) -> bool:
-    """Return whether an input is the very file that the output's name leads to."""
-    if place == "-":
+def _is_same(output: os.stat_result, source: str) -> bool:
+    """Return whether an input is the same file as the output."""
+    if source == "-":
         try:
             return os.path.samestat(output, os.fstat(sys.stdin.fileno()))
         except (OSError, ValueError, AttributeError):
             return False
-    status = None if "://" in place else _status(place)
+    status = None if "://" in source else _status(source)
     return status is not None and os.path.samestat(output, status)
 
 
-def _is_input_file(output: os.stat_result, place: str) -> bool:
-    """Return whether an input is the output, or has it among its files."""
-    if _is_same(output, place):
+def _is_input_file(output: os.stat_result, source: str) -> bool:
+    """Return whether the output is an input, or one of its files."""
+    if _is_same(output, source):
         return True
-    if place == "-" or "://" in place:
+    if source == "-" or "://" in source:
         return False
-    return any(os.path.samestat(output, file.stat()) for file in _files_of(Path(place)) if file.exists())
+    return any(os.path.samestat(output, file.stat()) for file in _files_of(Path(source)) if file.exists())
 
 
-def _files_of(place: Path) -> Iterator[Path]:
-    """Yield the files that come with an input: those of a directory, and those beside a checkpoint."""
-    if place.is_dir():
-        for folder, _, names in os.walk(place):
+def _files_of(source: Path) -> Iterator[Path]:
+    """Yield the files of an input: those of a directory, or those in the directory of a checkpoint."""
+    if source.is_dir():
+        for folder, _, names in os.walk(source):
             yield from (Path(folder, name) for name in names)
-    elif ".ckpt" in place.name or Path(f"{place}.index").exists():
-        yield from (file for file in place.parent.glob("*") if file.is_file())
+    elif ".ckpt" in source.name or Path(f"{source}.index").exists():
+        yield from (file for file in source.parent.glob("*") if file.is_file())
 
 
-def _shown(place: str) -> str:
-    return "(stdin)" if place == "-" else place
+def _shown(source: str) -> str:
+    return "(stdin)" if source == "-" else source
 
 
-def _vanished(folder: Path, temporary: Path) -> Path:
+def _missing_path(folder: Path, temporary: Path) -> Path:
     return temporary if folder.is_dir() else folder

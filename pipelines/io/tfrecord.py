@@ -1,7 +1,7 @@
-"""The framing of TFRecord files, read without TensorFlow and without Beam: lengths, contents, checksums.
+"""Read the framing of TFRecord files without TensorFlow and Beam: lengths, contents and checksums.
 
-A record is its length (8 bytes), the length's checksum (4), its content and the content's checksum (4), all of them
-little-endian: tensorflow/core/lib/io/record_writer.h.
+A record is its length (8 bytes), the checksum of the length (4 bytes), its content, and the checksum of the content
+(4 bytes). Integers are little-endian. Source: tensorflow/core/lib/io/record_writer.h.
 """
 
 import gzip
@@ -16,17 +16,17 @@ from pipelines.errors import DatasetError
 
 _HEADER = 12
 _FOOTER = 4
-# Larger than any example; a length beyond it is corruption that its checksum did not show.
-_LARGEST_RECORD = 1 << 28
+# Larger than any example: a longer record is corrupt even if the checksum of its length matches.
+_MAX_RECORD_BYTES = 1 << 28
 
 
 class Frames(NamedTuple):
-    """The places of the records of a file.
+    """The positions of the records of a file.
 
     Attributes:
-        offsets: of each, where it begins; its content is 12 bytes further on.
-        lengths: of each, bytes of its content.
-        lost_at: where no record could be made out, so that none after it can be found; None if the file ends whole.
+        offsets: Byte offset of each record; its content starts 12 bytes later.
+        lengths: Bytes of content of each record.
+        lost_at: Byte offset of the first invalid header, after which no record can be found; None for a complete file.
     """
 
     offsets: list[int]
@@ -35,16 +35,16 @@ class Frames(NamedTuple):
 
 
 def masked_crc(data: bytes) -> int:
-    """Return TFRecord's checksum: CRC-32C, rotated and offset (tensorflow/core/lib/hash/crc32c.h)."""
+    """Return the masked CRC-32C checksum of TFRecord (tensorflow/core/lib/hash/crc32c.h)."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def find_records(content: bytes) -> Frames:
-    """Find the records of a whole file in memory; only the checksums of their lengths are compared."""
+    """Find the records of a file in memory; only the checksums of the lengths are verified."""
     offsets: list[int] = []
     lengths: list[int] = []
-    known: dict[bytes, int | None] = {}  # Records have similar lengths: few lengths have to be checked.
+    known: dict[bytes, int | None] = {}  # Few distinct lengths occur, so few checksums are computed.
     offset, lost_at = 0, None
     while offset < len(content):
         header = content[offset : offset + _HEADER]
@@ -61,7 +61,7 @@ def find_records(content: bytes) -> Frames:
 
 
 def content_at(content: bytes, offset: int, length: int) -> bytes | None:
-    """Return the content of a record that `find_records` found, or None if its checksum differs."""
+    """Return the content of a record of `find_records`, or None if its checksum differs."""
     start = offset + _HEADER
     record = content[start : start + length]
     (checksum,) = struct.unpack_from("<I", content, start + length)
@@ -69,14 +69,14 @@ def content_at(content: bytes, offset: int, length: int) -> bytes | None:
 
 
 def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (start offset, content) of every record of a stream; both checksums are compared.
+    """Yield (byte offset, content) of every record of a stream; both checksums are verified.
 
     Args:
-        file: at its beginning, decompressed.
-        path: what to call it in messages.
+        file: Decompressed stream at its beginning.
+        path: Path of the file, for messages.
 
     Raises:
-        DatasetError: the file is damaged, or no TFRecord file.
+        DatasetError: The file is corrupt, or not a TFRecord file.
     """
     offset = 0
     while True:
@@ -86,18 +86,18 @@ def read_records(file: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[i
         length = _length(header)
         if len(header) == _HEADER and length is None:
             problem = (
-                "it is no TFRecord file; give a shard" if not offset else "the file is damaged; copy or build it again"
+                "not a TFRecord file; give a shard" if not offset else "the file is corrupt; copy it or build it again"
             )
-            raise DatasetError(f"{path}: the length at byte {offset} does not fit its checksum: {problem}")
+            raise DatasetError(f"{path}: the record length at byte {offset} does not match its checksum: {problem}")
         body = b"" if length is None else _read(file, length + _FOOTER, path, offset)
         if length is None or len(body) < length + _FOOTER:
             raise DatasetError(
-                f"{path} ends within the record at byte {offset}: it is truncated; copy it or build it again"
+                f"{path} ends within the record at byte {offset}: the file is truncated; copy it or build it again"
             )
         if masked_crc(body[:length]) != struct.unpack("<I", body[length:])[0]:
             raise DatasetError(
-                f"{path}: the record at byte {offset} does not fit its checksum: the file is damaged; copy it or build "
-                "it again"
+                f"{path}: the record at byte {offset} does not match its checksum: the file is corrupt; copy it or "
+                "build it again"
             )
         yield offset, body[:length]
         offset += _HEADER + length + _FOOTER
@@ -108,7 +108,7 @@ def _length(header: bytes) -> int | None:
     if len(header) < _HEADER:
         return None
     length, checksum = struct.unpack("<QI", header)
-    return length if masked_crc(header[:8]) == checksum and length <= _LARGEST_RECORD else None
+    return length if masked_crc(header[:8]) == checksum and length <= _MAX_RECORD_BYTES else None
 
 
 def _read(file: IO[bytes] | gzip.GzipFile, size: int, path: str, offset: int) -> bytes:
@@ -116,6 +116,6 @@ def _read(file: IO[bytes] | gzip.GzipFile, size: int, path: str, offset: int) ->
         return file.read(size)
     except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(
-            f"{path} cannot be read on behind byte {offset} of its content ({error}): it is damaged or truncated; copy "
-            "it or build it again"
+            f"{path} cannot be read after byte {offset} of its content ({error}): the file is corrupt or truncated; "
+            "copy it or build it again"
         ) from error

@@ -1,4 +1,4 @@
-"""The versions that a build ran with, for its manifest."""
+"""Record the package versions of a build, and check that character rules match."""
 
 import importlib.metadata
 import platform
@@ -9,21 +9,21 @@ from tokenizer.normalization import CHARACTER_RULES
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, its Unicode data, and the packages that results can depend on."""
+    """Return the versions of Python, its Unicode data, and the packages that can affect results."""
     packages = ("beambert", "apache-beam", "numpy", "pyarrow", "sentencex")
     package_versions = {package: importlib.metadata.version(package) for package in packages}
     return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **package_versions}
 
 
 def require_same_rules(character_rules: str, made_by: str) -> None:
-    """Raise DatasetError if this Python splits words by other rules than the data that its result is mixed with.
+    """Raise DatasetError if this Python splits words by other Unicode rules than existing data.
 
     Args:
-        character_rules: `tokenizer.normalization.CHARACTER_RULES` as it was there.
-        made_by: what has it, for the message.
+        character_rules: Value of `tokenizer.normalization.CHARACTER_RULES` that made the data.
+        made_by: Where that value comes from, for the message.
     """
     if character_rules != CHARACTER_RULES:
         raise DatasetError(
-            f"Python {platform.python_version()} here knows the characters of {CHARACTER_RULES}, {made_by} those of "
-            f"{character_rules}, and some words would come out otherwise; use the same Python version for both"
+            f"Python {platform.python_version()} on this machine uses {CHARACTER_RULES}, but {made_by} uses "
+            f"{character_rules}, which splits some words differently; use the same Python version for both"
         )

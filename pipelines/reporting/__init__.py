@@ -1,1 +1,1 @@
-"""Render `report.html` of a dataset, and the parts of a page that other reports share."""
+"""Render `report.html` of a dataset, and provide the components that all reports share."""

@@ -1,7 +1,7 @@
-"""Axes, labels and round numbers of the plots of every report, as inline SVG without scripts.
+"""Draw axes, ticks and captions of plots as inline SVG without scripts, for the reports of data and of training.
 
-A plot is drawn 360 units wide, the width of a phone, and scaled up by the page; its colors come from the style sheet.
-Nothing here needs Beam or TensorFlow: the reports of data and of training are made with it.
+A plot is 360 units wide, the width of a phone, and is scaled by the page. The style sheet defines the colors. The
+module depends on neither Beam nor TensorFlow.
 """
 
 import math
@@ -11,20 +11,20 @@ from html import escape
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 40
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-# Of a digit, at most.
+# Maximum width of a digit.
 _CHARACTER_WIDTH = 7
-# What a round number begins with.
+# Multiples of powers of ten for ticks and bins.
 STEPS = (1, 2, 5, 10)
 
 
 def figure(body: list[str], x_label: str, y_label: str, description: str, series: Iterable[str] = ()) -> str:
-    """Return a plot with its caption; two series have a legend.
+    """Return a plot with its caption, and with a legend for two series.
 
     Args:
-        body: elements of the picture.
-        x_label: under the axis.
-        y_label: above the picture.
-        description: for those who cannot see it.
+        body: SVG elements of the plot.
+        x_label: label of the x axis.
+        y_label: label of the y axis, shown as the caption.
+        description: text alternative for screen readers.
         series: names of the first series, a line or bars, and of the second, an outline.
     """
     axis = f'<path class="axis" d="M{LEFT},{TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
@@ -40,7 +40,7 @@ def figure(body: list[str], x_label: str, y_label: str, description: str, series
 
 
 def horizontal(y: float, label: str) -> str:
-    """Return a grid line with its number on the left."""
+    """Return a horizontal grid line with its tick label."""
     return (
         f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>'
         f'<text x="{LEFT - 5}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
@@ -48,7 +48,7 @@ def horizontal(y: float, label: str) -> str:
 
 
 def vertical(x: float, label: str) -> str:
-    """Return a tick under the picture with its number, which stays within the picture."""
+    """Return a tick of the x axis with its label, which is kept inside the plot."""
     y = HEIGHT - BOTTOM
     middle = min(x, WIDTH - _CHARACTER_WIDTH * len(label) / 2)
     text = f'<text x="{middle:.1f}" y="{y + 15}" text-anchor="middle">{label}</text>'
@@ -56,7 +56,7 @@ def vertical(x: float, label: str) -> str:
 
 
 def ticks(end: float, start: float = 0.0) -> list[float]:
-    """Return three to seven round numbers within a range."""
+    """Return three to seven round tick values within a range."""
     power = 10.0 ** math.floor(math.log10((end - start) / 4))
     step = next(step * power for step in STEPS if step * power >= (end - start) / 6)
     numbers = range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)
@@ -64,9 +64,9 @@ def ticks(end: float, start: float = 0.0) -> list[float]:
 
 
 def number(value: float) -> str:
-    """Return a round number, short."""
+    """Return a compact tick label."""
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:g}{suffix}"
-    # 0.00015 is wider than the margin.
+    # Scientific notation, because 0.00015 is wider than the margin.
     return f"{value:.4g}" if value == 0 or abs(value) >= 1e-3 else f"{value:.2g}".replace("e-0", "e-")

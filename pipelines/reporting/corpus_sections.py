@@ -1,4 +1,4 @@
-"""The report's sections on the text that the training data is made from: sources, text, vocabulary."""
+"""Render the sections of the data report about the corpus: sources, text, vocabulary."""
 
 from html import escape
 from typing import Any
@@ -14,16 +14,16 @@ _TOP_TOKENS = 60
 
 
 def sources(report: Report) -> str:
-    """Return the section on the inputs as HTML."""
+    """Return the HTML of the section on input files, rejected documents and languages."""
     counts = report.manifest.counts
     read, documents = counts.get("documents_read", 0), counts.get("documents", {})
     rejected = counts.get("documents_rejected", {})
     content = [
-        f"<p>{read:,} documents were read: {documents.get('train', 0):,} to train on, "
+        f"<p>{read:,} documents read: {documents.get('train', 0):,} in the training split, "
         f"{documents.get('validation', 0):,} in the validation split, {sum(rejected.values()):,} rejected.</p>",
         "<h3>Inputs</h3>",
         table(
-            ("input", "documents kept", "rejected", "sentences", "words", "characters"),
+            ("input", "documents", "rejected", "sentences", "words", "characters"),
             [
                 (
                     name,
@@ -36,23 +36,23 @@ def sources(report: Report) -> str:
                 for name, size in _largest(counts.get("inputs", {}), "words")
             ],
         ),
-        "<h3>Documents rejected</h3>",
-        _count_table(rejected, "reason", "documents", read, "No document was rejected."),
-        "<h3>Paragraphs cleaned</h3>",
-        _count_table(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No rule changed a paragraph."),
+        "<h3>Rejected documents by rule</h3>",
+        _count_table(rejected, "rule", "documents", read, "No documents were rejected."),
+        "<h3>Cleaned paragraphs by rule</h3>",
+        _count_table(counts.get("paragraphs_cleaned", {}), "rule", "paragraphs", 0, "No paragraphs were changed."),
     ]
     reported = counts.get("documents_reported", {})
     if reported:
-        content += ["<h3>Reported, but kept</h3>", _count_table(reported, "rule", "documents", read, "")]
+        content += ["<h3>Reported documents by rule (kept)</h3>", _count_table(reported, "rule", "documents", read, "")]
     languages = counts.get("languages", {})
     words = sum(size["words"] for size in languages.values())
     content += [
         "<h3>Languages</h3>",
         table(
-            ("language", "documents", "words", "share of words", "seen this often"),
+            ("language", "documents", "words", "share of words", "sampling factor"),
             [
                 (
-                    name or "not known",
+                    name or "unknown",
                     f"{size['documents']:,}",
                     f"{size['words']:,}",
                     share(size["words"], words),
@@ -66,20 +66,20 @@ def sources(report: Report) -> str:
 
 
 def text(report: Report) -> str:
-    """Return the section on the lengths of documents and sentences as HTML."""
+    """Return the HTML of the section on the lengths of documents and sentences."""
     train, validation = report.statistics["train"], report.statistics["validation"]
     both = {"training": train, "validation": validation}
     bins = max(len(train.document_lengths), len(validation.document_lengths))
     plots = [
         histogram(
             {name: _clipped(split.sentence_lengths, 150) for name, split in both.items()},
-            "tokens in a sentence (150: or more)",
+            "tokens per sentence (last bin: 150 or more)",
             "sentences",
         ),
         logarithmic_histogram(
             {name: split.document_lengths for name, split in both.items()},
             document_bin_start(np.arange(bins + 1)),
-            "tokens in a document",
+            "tokens per document",
             "documents",
         ),
     ]
@@ -94,16 +94,16 @@ def text(report: Report) -> str:
         )
         for name, split in both.items()
     ]
-    header = ("text", "documents", "sentences", "tokens", "sentences a document", "tokens a sentence")
+    header = ("split", "documents", "sentences", "tokens", "sentences per document", "tokens per sentence")
     return table(header, rows) + figures(plots)
 
 
 def vocabulary(report: Report) -> str:
-    """Return the section on the vocabulary as HTML."""
+    """Return the HTML of the section on the vocabulary."""
     train = report.statistics["train"]
     counts = train.piece_counts
     if not counts.sum():
-        return "<p>There is no text.</p>"
+        return "<p>The training split has no text.</p>"
     order = np.argsort(-counts, kind="stable")
     seen, rare = int(np.count_nonzero(counts)), int(np.count_nonzero((counts > 0) & (counts < 10)))
     continuing = np.array([token.startswith("##") for token in report.tokens])
@@ -113,30 +113,34 @@ def vocabulary(report: Report) -> str:
         if counts[i]
     )
     rows = [
-        ("tokens", f"{len(counts):,}", ""),
-        ("never seen in training text", f"{len(counts) - seen:,}", share(len(counts) - seen, len(counts))),
-        ("seen less than 10 times", f"{rare:,}", share(rare, len(counts))),
-        ("[UNK] among training tokens", f"{train.unknown_tokens:,}", share(train.unknown_tokens, train.tokens)),
+        ("vocabulary size", f"{len(counts):,}", ""),
         (
-            "[UNK] among validation tokens",
+            "tokens that never occur in the training text",
+            f"{len(counts) - seen:,}",
+            share(len(counts) - seen, len(counts)),
+        ),
+        ("tokens with 1 to 9 occurrences", f"{rare:,}", share(rare, len(counts))),
+        ("[UNK] in the training text", f"{train.unknown_tokens:,}", share(train.unknown_tokens, train.tokens)),
+        (
+            "[UNK] in the validation text",
             f"{report.statistics['validation'].unknown_tokens:,}",
             share(report.statistics["validation"].unknown_tokens, report.statistics["validation"].tokens),
         ),
         (
-            "tokens that continue a word",
+            "continuation tokens (##) in the training text",
             f"{int(counts[continuing].sum()):,}",
             share(counts[continuing].sum(), train.tokens),
         ),
     ]
     return (
-        table(("", "number", "share"), rows)
-        + figures([rank_plot(counts, "rank of the token", "occurrences")])
-        + f"<h3>The most frequent tokens</h3><ul class='pieces'>{top}</ul>"
+        table(("", "count", "share"), rows)
+        + figures([rank_plot(counts, "token rank", "occurrences")])
+        + f"<h3>Most frequent tokens</h3><ul class='tokens'>{top}</ul>"
     )
 
 
 def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the first of a group by size, and the sum of the others as one."""
+    """Return the largest entries, with the others summed up in one."""
     ordered = sorted(sizes.items(), key=lambda item: (-item[1].get(unit, 0), item[0]))
     rest = ordered[ROWS_SHOWN:]
     if not rest:
@@ -147,9 +151,10 @@ def _largest(sizes: dict[str, dict[str, Any]], unit: str) -> list[tuple[str, dic
     return [*ordered[:ROWS_SHOWN], (f"{len(rest):,} more", total)]
 
 
-def _count_table(counts: dict[str, int], name: str, header: str, of: int, nothing: str) -> str:
+def _count_table(counts: dict[str, int], name: str, header: str, of: int, if_empty: str) -> str:
+    """Return a table of counts by descending size, with shares of `of` unless it is 0."""
     if not counts:
-        return f"<p>{nothing}</p>"
+        return f"<p>{if_empty}</p>"
     rows = []
     for key, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         rows.append((key, f"{number:,}", *([share(number, of)] if of else [])))
@@ -157,7 +162,7 @@ def _count_table(counts: dict[str, int], name: str, header: str, of: int, nothin
 
 
 def _clipped(counts: np.ndarray, most: int) -> np.ndarray:
-    """Return a histogram by value whose last bin holds all that is `most` or more."""
+    """Return a histogram by value with all values of `most` or more in the last bin."""
     if len(counts) <= most:
         return counts
     return np.append(counts[:most], counts[most:].sum())

@@ -1,6 +1,6 @@
-"""`report.html` of a dataset: one file that describes the training data before training is paid for.
+"""Render `report.html` of a dataset, to check the training data before training.
 
-It needs nothing from outside, runs no script, and says the same for the same dataset: no date, no machine.
+The file is self-contained, has no scripts, and is deterministic: it has no dates or machine names.
 """
 
 import json
@@ -16,23 +16,24 @@ FILE_NAME = "report.html"
 
 
 def render(report: Report) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     sections = (
-        ("warnings", "Before you train", lambda report: warning_list(report.manifest.counts["warnings"])),
-        ("sources", "Sources, and what was left out", corpus_sections.sources),
+        ("warnings", "Warnings", lambda report: warning_list(report.manifest.counts["warnings"])),
+        ("sources", "Sources", corpus_sections.sources),
         ("text", "Text", corpus_sections.text),
         ("vocabulary", "Vocabulary", corpus_sections.vocabulary),
         ("examples", "Examples", example_sections.examples),
-        ("masks", "Masks", example_sections.masks),
+        ("masks", "Masking", example_sections.masks),
         ("duplicates", "Duplicates and overlap", example_sections.duplicates),
         ("samples", "Samples", lambda report: samples_section(report.samples, report.options)),
-        ("made", "How it was made", _provenance),
+        ("made", "Provenance", _provenance),
     )
     content = [(name, title, write(report)) for name, title, write in sections]
     return page("Pretraining data", _head(report), content)
 
 
 def _head(report: Report) -> str:
+    """Return the HTML below the title: main options and key figures."""
     train, validation, options = report.statistics["train"], report.statistics["validation"], report.options
     numbers = [
         ("training documents", f"{train.documents:,}"),
@@ -45,16 +46,17 @@ def _head(report: Report) -> str:
     if options.objective != "mlm":
         numbers.append((example_sections.label_name(options), share(train.instances_labeled_1, train.instances)))
     if options.masking != "dynamic":
-        numbers.append(("masked", share(train.masked_tokens, train.instance_tokens)))
-    copies = f"{options.dupe_factor} copy{'s' if options.dupe_factor > 1 else ''}"
+        numbers.append(("masked tokens", share(train.masked_tokens, train.instance_tokens)))
     return (
-        f'<p class="soft">Objective {options.objective}, masking {options.masking.replace("_", " ")}, '
-        f"{options.max_seq_length} positions, {copies}, {len(report.tokens):,} tokens in the vocabulary.</p>"
+        f'<p class="soft">Objective: {options.objective}. Masking: {options.masking.replace("_", " ")}. '
+        f"Maximum sequence length: {options.max_seq_length}. Copies of the data: {options.dupe_factor}. "
+        f"Vocabulary: {len(report.tokens):,} tokens.</p>"
         f"{tiles(numbers)}"
     )
 
 
 def _provenance(report: Report) -> str:
+    """Return the HTML of the section on options, shards and package versions."""
     manifest = report.manifest
     options = [(name, _value(value)) for name, value in sorted(manifest.options.items()) if name != "corpus"]
     corpus = [(name, _value(value)) for name, value in sorted(report.corpus_options.items())]
@@ -63,14 +65,14 @@ def _provenance(report: Report) -> str:
         for shard in manifest.shards[:ROWS_SHOWN]
     ]
     more = len(manifest.shards) - len(files)
-    more_files = f'<p class="soft">and {more:,} more in dataset.json</p>' if more else ""
+    more_files = f'<p class="soft">{more:,} more shards are listed in dataset.json.</p>' if more else ""
     return "".join(
         f"<details><summary>{title}</summary>{content}</details>"
         for title, content in (
-            ("Options of the examples", table(("option", "value"), options)),
-            ("Options of the corpus", table(("option", "value"), corpus)),
-            ("Files", table(("file", "examples", "bytes", "SHA-256"), files) + more_files),
-            ("Versions", table(("package", "version"), sorted(manifest.versions.items()))),
+            ("Example options", table(("option", "value"), options)),
+            ("Corpus options", table(("option", "value"), corpus)),
+            ("Shards", table(("shard", "examples", "bytes", "SHA-256"), files) + more_files),
+            ("Package versions", table(("package", "version"), sorted(manifest.versions.items()))),
         )
     )
 

@@ -1,4 +1,4 @@
-"""Warnings about a dataset before training on it: rules over its numbers."""
+"""Derive warnings about a dataset from its statistics."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +11,19 @@ from pipelines.examples.train_eval_overlap import Overlap
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.reporting.tables import short
 
-# The share of label 1 that the released sampler gives is near 0.55 on running text; this far from half is odd.
-_ODD_LABELS = 0.10
-_ODD_BALANCED_LABELS = 0.01
-# Wikipedia at 128 positions loses 11%.
-_MUCH_TRUNCATED = 0.2
-# Tokens below which a model learns little more than frequencies.
-_FEW_TOKENS = 50_000_000
-_FEW_VALIDATION_EXAMPLES = 1000
+# Maximum difference of the share of label 1 from 0.5. The sampler of google-research/bert gives about 0.55 on running
+# text.
+_MAX_LABEL_IMBALANCE = 0.10
+_MAX_BALANCED_LABEL_IMBALANCE = 0.01
+# Maximum share of truncated tokens. Wikipedia has 11 % at 128 positions.
+_MAX_TRUNCATED = 0.2
+# Training tokens below which a model learns little more than token frequencies.
+_MIN_TOKENS = 50_000_000
+_MIN_VALIDATION_EXAMPLES = 1000
 
 
 def expected_masked(statistics: Statistics, options: PretrainingDataOptions) -> int:
-    """Return the tokens to predict in rows of these lengths: their share, at least 1, at most the room."""
+    """Return the expected number of tokens to predict, given the lengths of the rows."""
     lengths = np.arange(len(statistics.row_lengths))
     row_lengths = np.array(options.row_lengths)
     row = row_lengths[np.minimum(np.searchsorted(row_lengths, lengths), len(row_lengths) - 1)]
@@ -38,14 +39,14 @@ def warnings_of(
     options: PretrainingDataOptions,
     alphabet: Sequence[str] = (),
 ) -> list[str]:
-    """Return warnings about unusual numbers, the gravest first; a line each.
+    """Return warnings about a dataset, one line each, the most severe first.
 
     Args:
-        by_split: "train" and "validation".
-        corpus: the counts of corpus.json.
-        overlap: of validation text with training text.
-        options: what the examples were made with.
-        alphabet: warnings of `pipelines.vocabulary.alphabet_warning`, of the vocabulary that the examples have.
+        by_split: statistics of "train" and "validation".
+        corpus: counts of corpus.json.
+        overlap: overlap of the validation split with the training text.
+        options: options of the examples.
+        alphabet: warnings of `pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
     """
     train, validation = by_split["train"], by_split["validation"]
     return [
@@ -61,26 +62,26 @@ def warnings_of(
 def _validation_warnings(validation: Statistics, overlap: Overlap) -> list[str]:
     if not validation.instances:
         return [
-            "No document is in the validation split, so that nothing can measure what the model learns; "
-            "build the corpus again with --validation_fraction 0.02 or more."
+            "the validation split is empty, so training cannot be evaluated; build the corpus again with "
+            "--validation_fraction 0.02 or more"
         ]
     warnings = []
     if overlap.documents_found > 0.01 * overlap.documents:
         warnings.append(
-            f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have half of their longer "
-            "sentences or more in the training text: evaluation flatters the model; build the corpus with "
-            "--drop_near_duplicates or --drop_repeated_paragraphs."
+            f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have at least half of their "
+            "longer sentences in the training text, which inflates evaluation results; build the corpus again with "
+            "--drop_near_duplicates or --drop_repeated_paragraphs"
         )
     share = overlap.sentences_found / max(overlap.sentences, 1)
     if share > 0.02:
         warnings.append(
-            f"{share:.1%} of the validation sentences occur in the training text word by word: documents repeat each "
-            "other; build the corpus with --drop_near_duplicates or --drop_repeated_paragraphs."
+            f"{share:.1%} of the longer validation sentences also occur in the training text, because documents repeat "
+            "each other; build the corpus again with --drop_near_duplicates or --drop_repeated_paragraphs"
         )
-    if validation.instances < _FEW_VALIDATION_EXAMPLES:
+    if validation.instances < _MIN_VALIDATION_EXAMPLES:
         warnings.append(
-            f"Only {validation.instances:,} example(s) are in the validation split, evaluation will be rough; "
-            "build the corpus with a larger --validation_fraction."
+            f"the validation split has only {validation.instances:,} examples, so evaluation is imprecise; build the "
+            "corpus again with a larger --validation_fraction"
         )
     return warnings
 
@@ -92,56 +93,56 @@ def _vocabulary_warnings(train: Statistics, options: PretrainingDataOptions, alp
         warnings += alphabet
     elif unknown >= 0.01:
         warnings.append(
-            f"{unknown:.1%} of tokens are [UNK]: the vocabulary does not fit this corpus; learn one from it, or check "
-            f"that --do_lower_case {str(options.do_lower_case).lower()} is right for --vocab_file."
+            f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the "
+            f"corpus, or check that --do_lower_case {str(options.do_lower_case).lower()} is right for --vocab_file"
         )
     seen = np.count_nonzero(train.piece_counts) / max(len(train.piece_counts), 1)
     if seen < 0.7:
         warnings.append(
-            f"{1 - seen:.1%} of the vocabulary never occurs in the training text and will stay as it was initialised; "
-            "take more text or a smaller vocabulary learnt from it."
+            f"{1 - seen:.1%} of the vocabulary never occurs in the training text, so the model learns nothing useful "
+            "about these tokens; use more text, or learn a smaller vocabulary from it"
         )
     return warnings
 
 
 def _corpus_warnings(train: Statistics, corpus: dict[str, Any], options: PretrainingDataOptions) -> list[str]:
     warnings = []
-    if train.tokens < _FEW_TOKENS:
+    if train.tokens < _MIN_TOKENS:
         warnings.append(
-            f"The training text has {short(train.tokens)} tokens: enough to try things out, not for a "
-            "useful model; the released BERT saw about 3,300 million words."
+            f"the training text has {short(train.tokens)} tokens, which is enough for experiments but not for a useful "
+            "model; the released BERT was trained on about 3,300 million words"
         )
     warnings += source_warnings(corpus)
     read, rejected = corpus.get("documents_read", 0), corpus.get("documents_rejected", {})
     if read and sum(rejected.values()) > 0.2 * read:
         reason = max(rejected, key=lambda name: (rejected[name], name))
         warnings.append(
-            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most of them as {reason}; read "
-            "rejected/*.jsonl and see whether that is meant."
+            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most of them by rule {reason}; check "
+            "rejected/*.jsonl for documents that should be kept"
         )
     languages = corpus.get("languages", {})
     words = sum(size["words"] for size in languages.values())
     large = sorted(name for name, size in languages.items() if size["words"] > 0.02 * words)
     if len(large) > 1 and not options.language_factors:
         warnings.append(
-            f"The text mixes {len(large)} languages ({', '.join(large)}) as they come; "
-            "--language_sampling_exponent 0.7 shows the small ones more often."
+            f"the text mixes {len(large)} languages ({', '.join(large)}) in their original proportions; "
+            "--language_sampling_exponent 0.7 samples small languages more often"
         )
     if options.objective == "nsp" and train.sentences < 2 * train.documents:
         warnings.append(
-            f"A document has {train.sentences / train.documents:.1f} sentences on average, too few for true next "
-            "sentences; give whole documents, or use --objective mlm."
+            f"documents have {train.sentences / train.documents:.1f} sentences on average, too few for next sentence "
+            "prediction; give whole documents, or use --objective mlm"
         )
     too_long = train.sentence_lengths[options.max_seq_length :].sum() / max(train.sentences, 1)
     if too_long > 0.05:
         warnings.append(
-            f"{too_long:.1%} of the sentences are longer than an example: the segmenter may not know the language "
-            "(--language, --segmenter)."
+            f"{too_long:.1%} of the sentences are longer than an example, so the segmenter may not support the "
+            "language; check --language and --segmenter"
         )
     if options.dupe_factor == 1 and options.masking != "dynamic":
         warnings.append(
-            "There is one copy of the data: every epoch shows the same masks and pairs; the released data had ten "
-            "(--dupe_factor 10), --masking dynamic draws masks again."
+            "there is one copy of the data, so every epoch has the same masks and pairs; use --dupe_factor 10, as for "
+            "the released BERT, or --masking dynamic for new masks in every epoch"
         )
     return warnings
 
@@ -151,19 +152,18 @@ def _pair_warnings(train: Statistics, options: PretrainingDataOptions) -> list[s
         return []
     warnings = []
     share = train.instances_labeled_1 / train.instances
-    limit = _ODD_BALANCED_LABELS if options.balance_next_sentence or options.objective == "sop" else _ODD_LABELS
-    # Five standard deviations, so that a handful of examples raises no alarm.
+    is_balanced = options.balance_next_sentence or options.objective == "sop"
+    limit = _MAX_BALANCED_LABEL_IMBALANCE if is_balanced else _MAX_LABEL_IMBALANCE
+    # Five standard deviations, so that small datasets cause no false warnings.
     if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
-        label = "swapped" if options.objective == "sop" else "not next sentences"
-        remedy = (
-            "" if options.objective == "sop" else "; --balance_next_sentence brings it to half where that can be done"
-        )
-        warnings.append(f"{share:.1%} of the pairs are {label}, far from half{remedy}.")
+        label = "swapped" if options.objective == "sop" else "random next sentences"
+        remedy = "" if options.objective == "sop" else "; --balance_next_sentence balances them where possible"
+        warnings.append(f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}")
     truncated = train.tokens_truncated / max(train.tokens_packed, 1)
-    if truncated > _MUCH_TRUNCATED:
+    if truncated > _MAX_TRUNCATED:
         warnings.append(
-            f"{truncated:.1%} of the tokens are left out, cut to fit: sentences are long for --max_seq_length "
-            f"{options.max_seq_length}; take a larger one, or check the segmentation."
+            f"{truncated:.1%} of the tokens are truncated, because sentences are long for --max_seq_length "
+            f"{options.max_seq_length}; increase it, or check the sentence segmentation"
         )
     return warnings
 
@@ -173,8 +173,8 @@ def _row_warnings(train: Statistics, options: PretrainingDataOptions) -> list[st
     if padding <= 0.3 or options.without_padding:
         return []
     return [
-        f"{padding:.0%} of the positions are padding, paid for in training time; use --pack, --length_bins, or a "
-        "smaller --max_seq_length."
+        f"{padding:.0%} of the positions are padding, which costs training time; use --pack, --length_bins or a "
+        "smaller --max_seq_length"
     ]
 
 
@@ -185,20 +185,21 @@ def _mask_warnings(train: Statistics, options: PretrainingDataOptions) -> list[s
     share = train.masked_tokens / train.instance_tokens
     if share < 0.9 * options.masked_lm_prob:
         warnings.append(
-            f"{share:.1%} of the tokens are masked, not {options.masked_lm_prob:.0%}: --max_predictions_per_seq "
-            f"{options.max_predictions_per_seq} is too small for --max_seq_length {options.max_seq_length}."
+            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}; increase "
+            f"--max_predictions_per_seq {options.max_predictions_per_seq}, which is too small for --max_seq_length "
+            f"{options.max_seq_length}"
         )
     rates = (
-        ("[MASK]", train.masked_as_mask, options.mask_rate),
-        ("another token", train.masked_as_random, options.random_rate),
-        ("the token itself", train.masked_as_original, options.keep_rate),
+        ("replaced by [MASK]", train.masked_as_mask, options.mask_rate),
+        ("replaced by a random token", train.masked_as_random, options.random_rate),
+        ("kept", train.masked_as_original, options.keep_rate),
     )
-    for name, count, rate in rates:
-        # Words and spans are drawn as a whole, ten tokens at most, which widens the spread.
+    for action, count, rate in rates:
+        # Spans of up to ten tokens are drawn as a whole, which increases the variance.
         slack = 5 * (10 * rate * (1 - rate) / train.masked_tokens) ** 0.5 + 0.002
         if abs(count / train.masked_tokens - rate) > slack:
             warnings.append(
-                f"{count / train.masked_tokens:.1%} of the masked tokens became {name}, {rate:.0%} were asked for: "
-                "please report this as a fault of beambert."
+                f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of {rate:.0%}; please "
+                "report this bug in beambert"
             )
     return warnings

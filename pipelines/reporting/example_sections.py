@@ -1,34 +1,34 @@
-"""The report's sections on the examples: their lengths, their masks, and copies among them."""
+"""Render the sections of the data report about examples: lengths, masking, duplicates and overlap."""
 
-from pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MOST_SENTENCES, SENTENCE_CHARACTERS, Overlap
+from pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.reporting.data_warnings import expected_masked
 from pipelines.reporting.figures import figures, histogram
 from pipelines.reporting.report_content import Report
 from pipelines.reporting.tables import percent, quotient, share, table
 
-# Steps and batch of the published pretraining (paper, appendix A.2).
+# Steps and batch size of the BERT paper, appendix A.2.
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
 
 
 def label_name(options: PretrainingDataOptions) -> str:
     """Return the name of label 1 of the objective."""
-    return "swapped pairs" if options.objective == "sop" else "pairs not next"
+    return "swapped pairs" if options.objective == "sop" else "random next sentences"
 
 
 def padding_name(options: PretrainingDataOptions) -> str:
-    """Return the name of the share of padding; unpadded rows are padded when they are read."""
-    return "padding, once padded" if options.without_padding else "padding"
+    """Return the name of the share of padding; records without padding are padded by the reader."""
+    return "padding (added by the reader)" if options.without_padding else "padding"
 
 
 def examples(report: Report) -> str:
-    """Return the section on the examples and their lengths as HTML."""
+    """Return the HTML of the section on the examples and their lengths."""
     options = report.options
     both = {"training": report.statistics["train"], "validation": report.statistics["validation"]}
-    rows: list[tuple[str, ...]] = [("rows", *(f"{split.rows:,}" for split in both.values()))]
+    rows: list[tuple[str, ...]] = [("examples", *(f"{split.rows:,}" for split in both.values()))]
     if options.pack:
         rows.append(("instances", *(f"{split.instances:,}" for split in both.values())))
-        rows.append(("instances a row", *(quotient(split.instances, split.rows) for split in both.values())))
+        rows.append(("instances per example", *(quotient(split.instances, split.rows) for split in both.values())))
     rows.append(
         ("padding", *(share(split.positions - split.instance_tokens, split.positions) for split in both.values()))
     )
@@ -36,73 +36,80 @@ def examples(report: Report) -> str:
         rows.append((label_name(options), *(share(s.instances_labeled_1, s.instances) for s in both.values())))
     rows += [
         (
-            "tokens left out, cut to fit",
+            "truncated tokens",
             *(share(s.tokens_truncated, s.tokens_packed) for s in both.values()),
         ),
-        ("single segments left out", *(f"{split.segments_dropped:,}" for split in both.values())),
+        ("dropped segments", *(f"{split.segments_dropped:,}" for split in both.values())),
     ]
-    plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "positions of an instance", "instances")]
+    plots = [histogram({name: s.instance_lengths for name, s in both.items()}, "tokens per instance", "instances")]
     if options.pack or len(options.row_lengths) > 1:
-        plots.append(histogram({name: s.row_lengths for name, s in both.items()}, "positions used in a row", "rows"))
+        plots.append(histogram({name: s.row_lengths for name, s in both.items()}, "tokens per example", "examples"))
     train = both["training"]
     if options.objective != "mlm":
-        plots.append(histogram({"A": train.a_lengths, "B": train.b_lengths}, "tokens of a segment", "instances"))
+        plots.append(histogram({"A": train.a_lengths, "B": train.b_lengths}, "tokens per segment", "instances"))
     return f"{_pair_balance(options)}{table(('', *both), rows)}{figures(plots)}"
 
 
 def _pair_balance(options: PretrainingDataOptions) -> str:
+    """Return a paragraph on the sampling of pairs."""
     if options.objective == "mlm":
-        return "<p>Whole sentences of one document up to the length; no pairs.</p>"
+        return "<p>Examples are whole sentences of one document up to the maximum length, without pairs.</p>"
     if options.objective == "sop":
-        return "<p>Two neighbouring segments, swapped in half of the cases.</p>"
+        return "<p>A pair consists of two consecutive segments, which are swapped with probability 0.5.</p>"
     if options.balance_next_sentence:
-        return "<p>Half of the pairs are meant to be true ones.</p>"
+        return "<p>The share of random next sentences is balanced to 50% where possible.</p>"
     return (
-        "<p>As published, B is drawn at random with probability one half, and always where a chunk has one segment: a "
-        "little more than half of the pairs are not next sentences, about 55% on running text.</p>"
+        "<p>As in google-research/bert, B is random with probability 0.5, and always if a chunk has a single sentence. "
+        "So slightly more than half of the pairs are random next sentences, about 55% on running text.</p>"
     )
 
 
 def masks(report: Report) -> str:
-    """Return the section on the masks as HTML."""
+    """Return the HTML of the section on masking."""
     train, options = report.statistics["train"], report.options
     if options.masking == "dynamic":
-        return "<p>The trainer draws masks again whenever it reads an example; there are none in the files.</p>"
+        return (
+            "<p>Masking is dynamic: the trainer masks an example every time it reads it. The shards have no masks.</p>"
+        )
     rows = [
         (
-            "masked",
+            "masked tokens",
             share(train.masked_tokens, train.instance_tokens),
             share(expected_masked(train, options), train.instance_tokens),
         ),
-        ("became [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(options.mask_rate)),
-        ("became another token", share(train.masked_as_random, train.masked_tokens), percent(options.random_rate)),
-        ("stayed", share(train.masked_as_original, train.masked_tokens), percent(options.keep_rate)),
+        ("replaced by [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(options.mask_rate)),
+        (
+            "replaced by a random token",
+            share(train.masked_as_random, train.masked_tokens),
+            percent(options.random_rate),
+        ),
+        ("kept", share(train.masked_as_original, train.masked_tokens), percent(options.keep_rate)),
     ]
-    plot = histogram({"training": train.masked_in_row}, "masked tokens in a row", "rows")
+    plot = histogram({"training": train.masked_in_row}, "masked tokens per example", "examples")
     return (
-        f"<p>{options.masked_lm_prob:.0%} of the positions of a row, rounded, at least 1 and at most "
-        f"{options.max_predictions_per_seq}; the expected share below follows from the lengths of the rows.</p>"
+        f"<p>{options.masked_lm_prob:.0%} of the tokens of an example are masked, at least 1 and at most "
+        f"{options.max_predictions_per_seq}. The expected share follows from the lengths of the examples.</p>"
         + table(("", "measured", "expected"), rows)
         + figures([plot])
     )
 
 
 def duplicates(report: Report) -> str:
-    """Return the section on equal examples and on the overlap of the splits as HTML."""
+    """Return the HTML of the section on duplicates and on the overlap of the splits."""
     manifest, options, train = report.manifest, report.options, report.statistics["train"]
     overlap = Overlap(**manifest.counts["overlap"])
     rejected = manifest.counts.get("documents_rejected", {})
     near = rejected.get("near_duplicate", 0)
-    looked = bool(report.corpus_options.get("near_duplicates"))
+    is_searched = bool(report.corpus_options.get("near_duplicates"))
     digests = [shard.sha256 for shard in manifest.shards if shard.examples]
-    of_many = f" ({MOST_SENTENCES:,} of them)" if overlap.sentences >= MOST_SENTENCES else ""
-    an_epoch = train.rows / options.dupe_factor
-    passes = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(an_epoch, 1)
+    limit = f" (a sample of {MAX_SENTENCES:,})" if overlap.sentences >= MAX_SENTENCES else ""
+    examples_per_copy = train.rows / options.dupe_factor
+    epochs = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(examples_per_copy, 1)
     rows = [
-        ("exact duplicates of documents, left out", f"{rejected.get('duplicate', 0):,}"),
-        ("near-duplicates of documents, left out", f"{near:,}" if looked else "not looked for"),
+        ("exact duplicates of documents, dropped", f"{rejected.get('duplicate', 0):,}"),
+        ("near-duplicates of documents, dropped", f"{near:,}" if is_searched else "not searched"),
         (
-            f"validation sentences of {SENTENCE_CHARACTERS} characters or more that occur in the training text",
+            f"validation sentences of {SENTENCE_CHARACTERS} characters or more in the training text",
             f"{overlap.sentences_found:,} of {overlap.sentences:,}",
         ),
         (
@@ -110,18 +117,18 @@ def duplicates(report: Report) -> str:
             f"{overlap.documents_found:,} of {overlap.documents:,}",
         ),
         (
-            "files of examples with the same bytes as another",
+            "shards with the same bytes as another shard",
             f"{len(digests) - len(set(digests)):,} of {len(digests):,}",
         ),
-        ("copies of the data, each with pairs and masks of its own", f"{options.dupe_factor:,}"),
-        ("training examples of one copy, which is one epoch", f"{an_epoch:,.0f}"),
+        ("copies of the data, each with its own pairs and masks", f"{options.dupe_factor:,}"),
+        ("training examples per copy (one epoch)", f"{examples_per_copy:,.0f}"),
         (
-            f"epochs in {_PUBLISHED_STEPS:,} steps of {_PUBLISHED_BATCH}, as published",
-            f"{passes:,.1f}: each copy {passes / options.dupe_factor:,.1f} times",
+            f"epochs in {_PUBLISHED_STEPS:,} steps of batch size {_PUBLISHED_BATCH}, as for BERT",
+            f"{epochs:,.1f} ({epochs / options.dupe_factor:,.1f} per copy)",
         ),
     ]
     return (
-        "<p>Documents are split by the hash of their text, so that equal documents cannot be on both sides. Nearly "
-        f"equal ones can: the longer validation sentences{of_many} were searched in the training text.</p>"
-        + table(("", ""), rows)
+        "<p>A hash of its text assigns each document to a split, so equal documents are always in the same split. "
+        "Near-duplicates can be in different splits. To measure this overlap, the longer validation sentences"
+        f"{limit} were searched in the training text.</p>" + table(("", "value"), rows)
     )

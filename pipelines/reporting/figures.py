@@ -1,4 +1,4 @@
-"""Plots of `report.html` as inline SVG, within the axes of `axes.py`."""
+"""Draw the plots of `report.html` as inline SVG, with the axes of `axes.py`."""
 
 import math
 from collections.abc import Callable
@@ -8,25 +8,25 @@ import numpy as np
 
 from pipelines.reporting import axes
 
-_MOST_BARS = 44
+_MAX_BARS = 44
 
 
 def histogram(series: dict[str, np.ndarray], x_label: str, things: str) -> str:
-    """Return a histogram of shares by a whole number.
+    """Return a histogram over integer values, normalized to shares.
 
     Args:
-        series: up to two by name: int64 [n], how many things have each value; one without things is left out.
-        x_label: of the axis.
-        things: the things, in the plural.
+        series: up to two series by name: int64 [n], the number of items by value. Empty series are omitted.
+        x_label: label of the x axis.
+        things: name of the items, in the plural.
 
     Returns:
-        A figure, or a sentence where there is nothing to draw.
+        A figure, or a paragraph if all series are empty.
     """
     series = {name: counts for name, counts in series.items() if counts.sum()}
     if not series:
         return _empty_figure(things)
     last = max(int(np.flatnonzero(counts)[-1]) for counts in series.values())
-    width = max(1, _round_up((last + 1) / _MOST_BARS)) if last >= _MOST_BARS else 1
+    width = max(1, _round_up((last + 1) / _MAX_BARS)) if last >= _MAX_BARS else 1
     bins = last // width + 1
     edges = np.arange(bins + 1) * width
     shares = {}
@@ -41,12 +41,13 @@ def histogram(series: dict[str, np.ndarray], x_label: str, things: str) -> str:
 
 
 def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_label: str, things: str) -> str:
-    """Return a histogram of shares by bins that widen.
+    """Return a histogram with a logarithmic x axis, normalized to shares.
 
     Args:
-        series: as for `histogram`, int64 [n or fewer] by bin.
-        edges: [n + 1], where the bins start and the last ends; at least 1.
-        x_label, things: as for `histogram`.
+        series: as for `histogram`: int64 [n or fewer], the number of items by bin.
+        edges: [n + 1], edges of the bins, at least 1.
+        x_label: label of the x axis.
+        things: name of the items, in the plural.
     """
     series = {name: counts for name, counts in series.items() if counts.sum()}
     if not series:
@@ -62,11 +63,11 @@ def logarithmic_histogram(series: dict[str, np.ndarray], edges: np.ndarray, x_la
 
 
 def rank_plot(counts: np.ndarray, x_label: str, y_label: str) -> str:
-    """Plot counts, largest first, against their rank, both axes logarithmic (Zipf's law is a falling line)."""
+    """Return a log-log plot of counts by rank, in which Zipf's law is a descending line."""
     ordered = np.sort(counts[counts > 0])[::-1]
     if len(ordered) < 2:
         return _empty_figure("tokens")
-    # Points evenly spaced on the axis.
+    # Ranks that are evenly spaced on the logarithmic axis.
     ranks = np.unique(np.geomspace(1, len(ordered), 120).round().astype(np.int64))
     x_end, y_start, y_end = math.log10(len(ordered)), math.log10(ordered[-1]), math.log10(ordered[0])
     y_span = max(y_end - y_start, 1e-9)
@@ -108,7 +109,7 @@ def _bars(
     lefts = [x_of(edge) for edge in edges]
     for number, (name, values) in enumerate(shares.items()):
         if number:
-            # A second series is an outline over the bars of the first.
+            # The second series is an outline over the bars of the first.
             steps = [f"M{lefts[0]:.1f},{y_of(0):.1f}"]
             for i, share in enumerate(values):
                 steps.append(f"V{y_of(share):.1f}H{lefts[i + 1]:.1f}")
@@ -131,17 +132,17 @@ def _bars(
 
 
 def _empty_figure(things: str) -> str:
-    return f'<p class="nothing">No {escape(things)} to draw.</p>'
+    return f'<p class="nothing">No {escape(things)}.</p>'
 
 
 def _round_up(value: float) -> int:
-    """Return the least of 1, 2, 5, 10, 20, ... that is not below a value."""
+    """Return the smallest of 1, 2, 5, 10, 20, ... that is at least `value`."""
     power = 10 ** math.floor(math.log10(max(value, 1)))
     return int(next(step * power for step in axes.STEPS if step * power >= value))
 
 
 def _decades(start: float, end: float) -> list[tuple[float, str]]:
-    """Return the powers of ten within a range; with 2 and 5 times them where they are few."""
+    """Return (value, label) of the powers of ten within a range, and of 2 and 5 times them in a short range."""
     factors = (1,) if end / start > 1000 else (1, 2, 5)
     powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
     values = [factor * 10**power for power in powers if power >= 0 for factor in factors]
@@ -149,5 +150,5 @@ def _decades(start: float, end: float) -> list[tuple[float, str]]:
 
 
 def figures(plots: list[str]) -> str:
-    """Return plots beside each other."""
+    """Return a row of plots."""
     return f'<div class="figures">{"".join(plots)}</div>'

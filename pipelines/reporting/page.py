@@ -1,4 +1,4 @@
-"""The page of every report: one file that needs nothing from outside and runs no script."""
+"""Assemble the HTML page of a report: a self-contained file without scripts."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,13 +7,13 @@ from pipelines.reporting.style import STYLE
 
 
 def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:
-    """Return a whole page.
+    """Return the HTML of a page.
 
     Args:
-        title: its name.
-        head: HTML under the title.
-        sections: (id, title, HTML) of each, in order; the page begins with links to them.
-        style: rules that only this kind of page needs.
+        title: title of the page.
+        head: HTML below the title.
+        sections: (id, title, HTML) of each section, in order. The page starts with links to them.
+        style: additional CSS rules.
     """
     links = "".join(f'<a href="#{name}">{escape(heading)}</a>' for name, heading, _ in sections)
     body = "".join(
@@ -28,7 +28,7 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style:
 
 
 def tiles(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return the numbers that matter most as HTML: names and values, escaped."""
+    """Return key figures as HTML, given their names and values, which are escaped."""
     return (
         '<dl class="tiles">'
         + "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
@@ -37,7 +37,7 @@ def tiles(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def warning_list(warnings: Sequence[str]) -> str:
-    """Return the warnings as a list, or a sentence where there are none."""
+    """Return the warnings as an HTML list, or a paragraph without warnings."""
     if not warnings:
-        return '<p class="fine">Nothing unusual was found.</p>'
+        return '<p class="fine">No warnings.</p>'
     return '<ul class="warnings">' + "".join(f"<li>{escape(text)}</li>" for text in warnings) + "</ul>"

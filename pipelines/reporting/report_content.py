@@ -1,4 +1,4 @@
-"""The content of the report on the training data."""
+"""The content of the data report."""
 
 import dataclasses
 from typing import Any
@@ -8,21 +8,21 @@ from pipelines.examples.inspection import InstanceText
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.options import PretrainingDataOptions
 
-# Rows of a table that are shown.
+# Maximum rows of a table.
 ROWS_SHOWN = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The content of the report.
+    """The content of the data report.
 
     Attributes:
-        manifest: the dataset; its counts hold those of the corpus, "overlap" and "warnings" too.
-        options: what the examples were made with.
-        statistics: "train" and "validation".
-        corpus_options: what the corpus was made with.
-        tokens: the vocabulary.
-        samples: some instances of the training data.
+        manifest: the dataset; its counts include those of the corpus, "overlap" and "warnings".
+        options: options of the examples.
+        statistics: statistics of "train" and "validation".
+        corpus_options: options of the corpus.
+        tokens: tokens of the vocabulary in id order.
+        samples: sample instances of the training data.
     """
 
     manifest: Dataset

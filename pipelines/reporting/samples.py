@@ -1,4 +1,4 @@
-"""Some instances of the training data as text, for `report.html`."""
+"""Render sample instances of the training data for `report.html`."""
 
 import itertools
 from html import escape
@@ -20,17 +20,17 @@ def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
 
 
 def samples_section(samples: list[InstanceText], options: PretrainingDataOptions) -> str:
-    """Return the samples as HTML; every piece of text is escaped."""
+    """Return the HTML of the section on samples; all text is escaped."""
     names = inspection.LABELS.get(options.objective, ("", ""))
     legend = (
-        "<p>Each masked token shows the original, struck through, and what the model sees in its place: "
-        '<mark class="mask"><s>word</s> MASK</mark> <mark class="other"><s>word</s> another</mark> '
-        '<mark class="same">word</mark> (kept as it is, but to be predicted).</p>'
+        "<p>Masked tokens are highlighted, with the original token struck through: "
+        '<mark class="mask"><s>word</s> MASK</mark> (replaced by [MASK]), <mark class="other"><s>word</s> other</mark> '
+        '(replaced by a random token), <mark class="same">word</mark> (kept, but predicted).</p>'
     )
     articles = []
     for sample in samples:
         tag = f'<span class="tag">{names[min(sample.label, 1)]}</span>' if sample.b and sample.label is not None else ""
-        lengths = f"A {sample.a_tokens}" + (f", B {sample.b_tokens}" if sample.b else "") + " tokens"
+        lengths = f"A: {sample.a_tokens} tokens" + (f", B: {sample.b_tokens} tokens" if sample.b else "")
         masked = "" if options.masking == "dynamic" else f", {sample.masked} masked"
         b = f'<p class="b"><b>B</b> {_marked(sample.b)}</p>' if sample.b else ""
         articles.append(
@@ -41,6 +41,7 @@ def samples_section(samples: list[InstanceText], options: PretrainingDataOptions
 
 
 def _marked(spans: list[Span]) -> str:
+    """Return spans as HTML, with masked tokens highlighted."""
     parts = []
     for number, span in enumerate(spans):
         parts.append("" if span.glued or not number else " ")

@@ -1,4 +1,4 @@
-"""The style sheet of `report.html`: light and dark, phone and desktop, screen and paper."""
+"""The style sheet of all reports, for light and dark mode, phone, desktop and print."""
 
 STYLE = """
 :root {
@@ -74,11 +74,11 @@ th { color: var(--soft); font-weight: 500; overflow-wrap: normal; }
 th.number, td.number { text-align: right; }
 td.number { white-space: nowrap; }
 th:first-child, td:first-child { min-width: 7rem; }
-.pieces {
+.tokens {
   display: flex; flex-wrap: wrap; gap: .3rem .5rem; padding: 0; margin: .5rem 0; list-style: none;
   font-size: .9rem;
 }
-.pieces li { background: var(--card); border: 1px solid var(--rule); border-radius: .3rem; padding: 0 .4rem; }
+.tokens li { background: var(--card); border: 1px solid var(--rule); border-radius: .3rem; padding: 0 .4rem; }
 .sample {
   background: var(--card); border: 1px solid var(--rule); border-radius: .5rem; padding: .6rem .8rem;
   margin: .75rem 0;

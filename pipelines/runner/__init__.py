@@ -1,1 +1,1 @@
-"""Run a pipeline: the embedded engine with its worker processes, Dataflow and Flink jobs, progress, locks, memory."""
+"""Run pipelines: the local runner and its worker processes, Dataflow and Flink jobs, progress, locks and memory."""

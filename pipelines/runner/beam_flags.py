@@ -1,7 +1,7 @@
-"""Apache Beam's own flags: their values and combinations, checked when the command line is read.
+"""Check the values and combinations of Apache Beam's own flags when the command line is parsed.
 
-Beam itself reports a wrong value with more than a hundred lines of usage, and a flag that a runner needs and does not
-have with a traceback, after the input was looked up.
+Beam itself reports an invalid value with more than a hundred lines of usage. It reports a missing flag of a runner with
+a traceback, after the input files are listed.
 """
 
 import argparse
@@ -21,23 +21,25 @@ from beambert_common.command_line.argument_parser import parse_words
 from beambert_common.command_line.flags import WholeNumber, fraction, shortened
 from pipelines.errors import DatasetError, EngineError
 
-# With a handler Beam's log goes where handlers are added, and no more to the terminal, where errors are one line.
+# Keep Beam's log off the terminal, where an error is one line; without a handler Python prints it there.
 logging.getLogger("apache_beam").addHandler(logging.NullHandler())
-# Runners that run inside this process.
+# Runners that run in this process.
 EMBEDDED_RUNNERS = ("DirectRunner", "FnApiRunner", "EmbeddedRunner")
-# Of worker processes on this machine: more than this for a core is a typing error.
-_WORKERS_A_CORE = 4
-_LEAST_MAXIMUM_OF_WORKERS = 64
+# Limits of worker processes on this machine; a larger number is a typing error.
+_MAX_WORKERS_PER_CORE = 4
+_MAX_WORKERS_OF_SMALL_MACHINES = 64
 _PORT = WholeNumber(0, 65_535)
 _RANGES = {
-    "--direct_num_workers": WholeNumber(0, max(_LEAST_MAXIMUM_OF_WORKERS, _WORKERS_A_CORE * (os.cpu_count() or 1))),
+    "--direct_num_workers": WholeNumber(
+        0, max(_MAX_WORKERS_OF_SMALL_MACHINES, _MAX_WORKERS_PER_CORE * (os.cpu_count() or 1))
+    ),
     "--direct_runner_bundle_repeat": WholeNumber(0, 100),
     "--num_workers": WholeNumber(1, 10_000),
     "--max_num_workers": WholeNumber(1, 10_000),
     "--disk_size_gb": WholeNumber(1, 65_536),
     "--number_of_worker_harness_threads": WholeNumber(1, 10_000),
     "--job_server_timeout": WholeNumber(1),
-    # -1 is the number of slots of the cluster.
+    # -1 means the number of slots of the cluster.
     "--parallelism": WholeNumber(-1, 32_768),
     "--max_parallelism": WholeNumber(-1, 32_768),
     "--sdk_worker_parallelism": WholeNumber(0, 10_000),
@@ -49,9 +51,9 @@ _RANGES = {
     "--profile_sample_rate": fraction,
 }
 _ENVIRONMENTS = ("DOCKER", "PROCESS", "EXTERNAL", "LOOPBACK")
-# The address of a job server that is a part of this process.
+# The address of a job server within this process.
 EMBEDDED_JOB_SERVER = "embed"
-# What a runner cannot do without, with an example of each value.
+# Required flags of a runner, each with an example value.
 _REQUIRED = {
     "FlinkRunner": {"--flink_master": "HOST:8081"},
     "SparkRunner": {"--spark_master_url": "spark://HOST:7077"},
@@ -61,24 +63,24 @@ _REQUIRED = {
         "--temp_location": "gs://BUCKET/FOLDER",
     },
 }
-_INSTEAD = {"FlinkRunner": "beambert submit flink", "DataflowRunner": "beambert submit dataflow"}
-_LONGEST_REASON = 200
+_ALTERNATIVES = {"FlinkRunner": "beambert submit flink", "DataflowRunner": "beambert submit dataflow"}
+_MAX_REASON_CHARACTERS = 200
 _ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})")
 
 
-class _Mistake(Exception):
-    """What argparse says of a wrong value."""
+class _InvalidFlag(Exception):
+    """The message of argparse about an invalid value."""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Mistake(message)
+        raise _InvalidFlag(message)
 
 
 def _parser() -> _Parser:
-    """Return a parser of all flags of Beam's, with the ranges of their values."""
+    """Return a parser of all Beam flags, with the ranges of their values."""
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    # A flag of Beam's that is declared twice is one flag; the engine itself reads these later.
+    # Some flags are declared by two option classes. The runner parses the flags again later.
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
     for action in parser._actions:
@@ -87,7 +89,7 @@ def _parser() -> _Parser:
 
 
 def _type_of(action: argparse.Action) -> Any:
-    """Return the type of a flag of Beam's with its range."""
+    """Return the argparse type of a Beam flag, with its range."""
     checks = [_RANGES[flag] for flag in action.option_strings if flag in _RANGES]
     if checks:
         return checks[0]
@@ -101,7 +103,7 @@ def _type_of(action: argparse.Action) -> Any:
 
 
 def _guarded(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a type whose every failure is one of the value; JSON may nest too deep, for example."""
+    """Return an argparse type that reports every exception as an invalid value, such as JSON nested too deep."""
 
     @functools.wraps(parse)
     def guarded(text: str) -> Any:
@@ -130,39 +132,41 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
     """Check the values of Beam's flags.
 
     Args:
-        flags: what the command itself does not know of its command line.
+        flags: The part of the command line that the command itself does not define.
 
     Returns:
-        What Beam does not know either, and the names of Beam's flags.
+        The arguments that Beam does not define either, and the names of all Beam flags.
 
     Raises:
-        DatasetError: a value that Beam, or this machine, cannot take.
+        DatasetError: A value is invalid, or too large for this machine.
     """
     parser = _parser()
     try:
         unknown = parser.parse_known_args(flags)[1]
     except Exception as error:
-        # Actions of Beam's raise what they like, and do not name their flag.
+        # Beam's argparse actions raise any exception, without the name of the flag.
         text = str(error)
-        raise DatasetError(text if text.startswith("argument -") else f"{_wrong(parser, flags)}: {text}") from error
+        raise DatasetError(
+            text if text.startswith("argument -") else f"{_invalid_flag(parser, flags)}: {text}"
+        ) from error
     return unknown, list(parser._option_string_actions)
 
 
-def _wrong(parser: _Parser, flags: list[str]) -> str:
-    """Return the name of the first flag with a wrong value."""
+def _invalid_flag(parser: _Parser, flags: list[str]) -> str:
+    """Return the first flag with an invalid value, as argparse names it."""
     for word in parse_words(parser, flags):
         try:
             parser.parse_known_args(flags[word.start : word.start + 1 + len(word.values)])
         except Exception:
             return f"argument {word.flag}"
-    return "a flag of Beam's"
+    return "a Beam flag"
 
 
 def options_of(flags: list[str]) -> PipelineOptions:
-    """Return Beam's options, checked.
+    """Return Beam's options after checking them.
 
     Raises:
-        DatasetError: a wrong value, a runner that Beam does not have, or a flag that the runner needs is missing.
+        DatasetError: A value is invalid, Beam has no such runner, or a required flag of the runner is missing.
     """
     read(flags)
     options = PipelineOptions(flags)
@@ -171,10 +175,10 @@ def options_of(flags: list[str]) -> PipelineOptions:
         standard.runner = _runner_name(standard.runner)
         _require_flags(standard.runner, options, flags)
     if standard.runner != "DataflowRunner":
-        # Of DataflowRunner the validator asks the cloud.
+        # For DataflowRunner the validator would call the cloud service.
         errors = PipelineOptionsValidator(options, None).validate()
         if errors:
-            raise DatasetError(f"Beam refuses its flags: {errors[0]}")
+            raise DatasetError(f"invalid Beam flags: {errors[0]}")
     direct = options.view_as(DirectOptions)
     if direct.direct_num_workers != 1 and not _is_given("--direct_running_mode", flags):
         direct.direct_running_mode = "multi_processing"
@@ -182,15 +186,15 @@ def options_of(flags: list[str]) -> PipelineOptions:
 
 
 def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
-    """Return the line for a runner that fails before or beside the pipeline: its download, its server, its flags.
+    """Return the error of a runner that fails outside the pipeline: at a download, at its server, at its flags.
 
     Args:
-        error: what Beam raised.
-        options: Beam's.
+        error: The exception of Beam.
+        options: Beam's options.
 
     Returns:
-        None for an error of beambert's own code: one that a worker raised, which has a traceback in its text, and one
-        that was raised here.
+        The error with a remedy. None for an error of beambert's own code: one of a worker, whose text contains a
+        traceback, or one of this process.
     """
     text = str(error)
     trace, innermost = error.__traceback__, ""
@@ -202,12 +206,12 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
         return None
     runner = options.view_as(StandardOptions).runner
     details = getattr(error, "details", None)
-    # gRPC's errors are a page long, and say what happened in their details.
+    # The text of a gRPC error is a page long; its details contain the message.
     reason = " ".join(str(details() if callable(details) else text or type(error).__name__).split())
-    if len(reason) > _LONGEST_REASON:
-        reason = f"{reason[: _LONGEST_REASON - 3]}..."
+    if len(reason) > _MAX_REASON_CHARACTERS:
+        reason = f"{reason[: _MAX_REASON_CHARACTERS - 3]}..."
     return EngineError(
-        f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or leave --runner out "
+        f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or leave out --runner "
         "to run on this machine"
     )
 
@@ -217,7 +221,7 @@ def _is_given(flag: str, flags: list[str]) -> bool:
 
 
 def _runner_name(name: str) -> str:
-    """Return a runner's name in Beam's own spelling. Raises DatasetError where Beam does not have it."""
+    """Return a runner's name in Beam's spelling. Raise DatasetError if Beam has no such runner."""
     known = {runner.lower(): runner for runner in (*StandardOptions.KNOWN_RUNNER_NAMES, *EMBEDDED_RUNNERS)}
     name = known.get(name.lower(), known.get(f"{name.lower()}runner", name))
     try:
@@ -226,44 +230,45 @@ def _runner_name(name: str) -> str:
     except Exception as error:
         reason = "" if "." not in name else f" ({error})"
         raise DatasetError(
-            f"--runner {shortened(name)} is not a runner of Beam's{reason}; leave it out to run on this machine, or "
+            f"invalid --runner {shortened(name)}: not a Beam runner{reason}; leave it out to run on this machine, or "
             "choose from FlinkRunner, SparkRunner, DataflowRunner, PrismRunner and PortableRunner"
         ) from error
     return name
 
 
 def _require_flags(runner: str, options: PipelineOptions, flags: list[str]) -> None:
-    """Raise DatasetError where a flag that a runner needs is missing."""
+    """Raise DatasetError if a required flag of a runner is missing."""
     everything = options.get_all_options()
     endpoint = everything["job_endpoint"]
     if runner == "PortableRunner" and not endpoint:
         raise DatasetError(
-            "--runner PortableRunner needs --job_endpoint HOST:PORT, the address of a Beam job server; start one and "
-            "name it, or leave --runner out to run on this machine"
+            "--runner PortableRunner requires --job_endpoint HOST:PORT, the address of a Beam job server; start a "
+            "server and give its address, or leave out --runner to run on this machine"
         )
     missing = {
         flag: value
         for flag, value in _REQUIRED.get(runner, {}).items()
-        # FlinkRunner and SparkRunner would start a cluster of their own here.
+        # Without the flag, FlinkRunner and SparkRunner would start a cluster on this machine.
         if not everything[flag.removeprefix("--")] or (runner != "DataflowRunner" and not _is_given(flag, flags))
     }
     if missing and not endpoint:
-        instead = f", or use {_INSTEAD[runner]}" if runner in _INSTEAD else ""
+        alternative = f", or use {_ALTERNATIVES[runner]}" if runner in _ALTERNATIVES else ""
         required = " ".join(f"{flag} {value}" for flag, value in missing.items())
-        raise DatasetError(f"--runner {runner} needs {required}; add {'it' if len(missing) == 1 else 'them'}{instead}")
+        flags_to_add = "the flag" if len(missing) == 1 else "the flags"
+        raise DatasetError(f"--runner {runner} requires {required}; add {flags_to_add}{alternative}")
     java = everything["job_server_java_launcher"]
     starts_java = runner in ("FlinkRunner", "SparkRunner") and not endpoint
     if starts_java and not everything.get(f"{runner[:5].lower()}_submit_uber_jar") and not shutil.which(java):
         raise DatasetError(
-            f"--runner {runner} starts Beam's job server, and there is no Java at {java}; install Java 17, name it "
-            "with --job_server_java_launcher, or give --job_endpoint of a job server that runs elsewhere"
+            f"--runner {runner} starts Beam's job server, which requires Java, but {java} is not found; install Java "
+            "17, give its path with --job_server_java_launcher, or give --job_endpoint of a running job server"
         )
     kind = (everything["environment_type"] or "DOCKER").upper()
     if endpoint == EMBEDDED_JOB_SERVER and kind == "DOCKER" and not shutil.which("docker"):
         raise DatasetError(
-            f"--job_endpoint {EMBEDDED_JOB_SERVER} starts workers with --environment_type DOCKER, and docker is not "
-            "installed; install it, or give --environment_type LOOPBACK"
+            f"--job_endpoint {EMBEDDED_JOB_SERVER} starts workers with --environment_type DOCKER, but docker is not "
+            "installed; install it, or use --environment_type LOOPBACK"
         )
     if kind in ("PROCESS", "EXTERNAL") and not (everything["environment_config"] or everything["environment_options"]):
         example = "HOST:50000" if kind == "EXTERNAL" else """'{"command": "/path/to/worker"}'"""
-        raise DatasetError(f"--environment_type {kind} needs --environment_config, such as {example}")
+        raise DatasetError(f"--environment_type {kind} requires --environment_config, such as {example}")

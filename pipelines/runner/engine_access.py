@@ -1,4 +1,4 @@
-"""Check, before a pipeline is built, that the engine that Beam's flags name can be reached."""
+"""Check, before a pipeline is built, that the job server or cluster of Beam's flags is reachable."""
 
 import os
 
@@ -16,30 +16,28 @@ from pipelines.runner.beam_flags import EMBEDDED_JOB_SERVER
 from pipelines.runner.flink_rest import FlinkCluster, listens
 
 _SECONDS = 5.0
-_REMEDY = (
-    "start a Beam job server, give the address of one, or leave --runner and --job_endpoint out to run on this machine"
-)
+_REMEDY = "start a Beam job server, check its address, or leave out --runner and --job_endpoint to run on this machine"
 _SPARK = "spark://"
 
 
 def require_engine(options: PipelineOptions, flags: list[str]) -> None:
-    """Check that the job server or the cluster answers, where the flags name one.
+    """Check that the job server or the cluster answers, if the flags name one.
 
     Args:
-        options: Beam's, checked.
-        flags: as they were typed. --job_server_timeout among them is how long a job server may take.
+        options: Beam's options, already checked.
+        flags: The flags as typed. If --job_server_timeout is among them, a job server may take that long to start.
 
     Raises:
-        AccessError, SubmitError: it does not answer.
+        AccessError, SubmitError: It does not answer.
     """
     portable = options.view_as(PortableOptions)
     runner = options.view_as(StandardOptions).runner
     if portable.job_endpoint and portable.job_endpoint != EMBEDDED_JOB_SERVER:
         has_timeout = any(word.partition("=")[0].replace("-", "_") == "__job_server_timeout" for word in flags)
-        # Beam's own patience is five minutes; a server that is yet to start is waited for where that was asked for.
+        # Beam waits five minutes by default; wait for a server to start only if the flag requests it.
         if not has_timeout and not listens(portable.job_endpoint):
             raise AccessError(
-                f"--job_endpoint {portable.job_endpoint} refuses connections, or cannot be reached; {_REMEDY}"
+                f"--job_endpoint {portable.job_endpoint} refuses connections or cannot be reached; {_REMEDY}"
             )
         _require_job_server(portable.job_endpoint, float(portable.job_server_timeout) if has_timeout else _SECONDS)
         return
@@ -50,11 +48,11 @@ def require_engine(options: PipelineOptions, flags: list[str]) -> None:
     if runner == "SparkRunner":
         master = options.view_as(SparkRunnerOptions).spark_master_url
         if master.startswith(_SPARK) and not listens(master.removeprefix(_SPARK)):
-            raise AccessError(f"--spark_master_url {master} cannot be reached; name host and port of the Spark master")
+            raise AccessError(f"--spark_master_url {master} cannot be reached; check host and port of the Spark master")
 
 
 def _require_job_server(endpoint: str, seconds: float) -> None:
-    # gRPC prints of every connection that fails.
+    # gRPC prints a line for every failed connection.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import grpc
 

@@ -1,4 +1,4 @@
-"""What a Flink cluster says of itself and of its jobs, over its REST interface."""
+"""Read the state of a Flink cluster and its jobs, and cancel jobs, over its REST API."""
 
 import json
 import socket
@@ -9,13 +9,13 @@ from typing import Any
 
 from pipelines.errors import SubmitError
 
-# States after which nothing more comes.
+# States in which a job has ended.
 FINAL = ("FINISHED", "FAILED", "CANCELED")
 _SECONDS_TO_ANSWER = 10
 
 
 def listens(address: str) -> bool:
-    """Return whether anything accepts connections at host:port."""
+    """Return whether a server accepts connections at host:port."""
     host, _, port = address.rpartition(":")
     with suppress(OSError, ValueError, OverflowError), socket.create_connection((host, int(port)), timeout=5):
         return True
@@ -26,7 +26,7 @@ class FlinkCluster:
     """A Flink cluster.
 
     Args:
-        master: "host:port" or a URL, of the JobManager's REST interface.
+        master: "host:port" or URL of the JobManager's REST API.
     """
 
     def __init__(self, master: str) -> None:
@@ -38,7 +38,7 @@ class FlinkCluster:
         return self.url.split("://", 1)[1].split("/")[0].rsplit(":", 1)[0]
 
     def overview(self) -> dict[str, Any]:
-        """Return TaskManagers, slots, jobs and version. Raise SubmitError if the response is not Flink's."""
+        """Return TaskManagers, slots, jobs and version. Raise SubmitError if the server is not a Flink cluster."""
         return self._get("/overview")
 
     def settings(self) -> dict[str, str]:
@@ -46,35 +46,40 @@ class FlinkCluster:
         return {entry["key"]: entry["value"] for entry in self._get("/jobmanager/config")}
 
     def jobs(self, name: str) -> list[dict[str, Any]]:
-        """Return the jobs of a name: jid, state, start-time and tasks of each; the oldest first."""
+        """Return the jobs of a name, oldest first, each with jid, state, start-time and tasks."""
         jobs = [job for job in self._get("/jobs/overview")["jobs"] if job["name"] == name]
         return sorted(jobs, key=lambda job: job["start-time"])
 
     def reason(self, job: str) -> str:
-        """Return the latest error of a job in one line; "" if there was none."""
+        """Return the first line of a job's latest error, or ""."""
         history = self._get(f"/jobs/{job}/exceptions").get("exceptionHistory", {}).get("entries", [])
         return history[0]["stacktrace"].split("\n")[0] if history else ""
 
     def cancel(self, job: str) -> None:
         """Request the cancellation of a job."""
-        self._ask(f"/jobs/{job}?mode=cancel", "PATCH")
+        self._request(f"/jobs/{job}?mode=cancel", "PATCH")
 
     def _get(self, path: str) -> Any:
-        answer = self._ask(path, "GET")
+        response = self._request(path, "GET")
         try:
-            return json.loads(answer)
+            return json.loads(response)
         except (ValueError, RecursionError) as error:
-            raise SubmitError(f"--flink_master {self.url} answers, but not as Flink's REST interface does") from error
+            raise SubmitError(
+                f"--flink_master {self.url} is not the REST API of Flink; check host and port of the JobManager"
+            ) from error
 
-    def _ask(self, path: str, method: str) -> bytes:
+    def _request(self, path: str, method: str) -> bytes:
         request = urllib.request.Request(self.url + path, method=method)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310
-                return answer.read()
+            with urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER) as response:  # noqa: S310
+                return response.read()
         except urllib.error.HTTPError as error:
-            raise SubmitError(f"--flink_master {self.url} answers {error.code} to {path}: not Flink?") from error
+            raise SubmitError(
+                f"--flink_master {self.url} returns status {error.code} for {path}; check that it is the REST API of a "
+                "Flink JobManager"
+            ) from error
         except (urllib.error.URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise SubmitError(
-                f"--flink_master {self.url} cannot be reached ({reason}); name host and REST port of the JobManager"
+                f"--flink_master {self.url} cannot be reached ({reason}); check host and REST port of the JobManager"
             ) from error

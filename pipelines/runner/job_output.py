@@ -1,4 +1,4 @@
-"""The output directory of a data job: where it is, whether it can be written, and whether it holds something else."""
+"""Check, mark and clean up the output directory of a data job."""
 
 import dataclasses
 import hashlib
@@ -29,40 +29,42 @@ from pipelines.io.output_directory import (
 )
 from pipelines.io.versions import versions
 
-# Directories that the workers of a data job make again where they are missing.
-_MADE_AGAIN = {"corpus", "rejected", "shards", WORK_NAME}
-# Beam takes these for patterns wherever it is given a path.
+# Directories that the workers of a data job create if they are missing.
+_CREATED_BY_WORKERS = {"corpus", "rejected", "shards", WORK_NAME}
+# Beam treats every path with one of these as a glob pattern.
 _PATTERN_CHARACTERS = "*?["
 
 
 def absolute(path: str) -> str:
-    """Return a local path as an absolute one, as worker processes may run elsewhere; a URL is unchanged."""
+    """Return a local path as an absolute one, because workers may run in another directory; keep a URL."""
     return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
 
 
 def require_own_output(output: str, command: str, manifests: Collection[str], writes: Collection[str]) -> None:
-    """Refuse an output directory, local or in a bucket, that holds anything but what this command wrote there.
+    """Check that an output directory, local or remote, contains only files of an earlier run of this command.
 
     Args:
-        output: the value of --output.
-        command, manifests, writes: as of `pipelines.io.output_directory.require_own`.
+        output: The value of --output.
+        command, manifests, writes: As for `pipelines.io.output_directory.require_own`.
 
     Raises:
-        OutputError: it holds something else, is a file, cannot be listed, or has a name that Beam reads as a pattern.
+        OutputError: It contains other files, is a file, cannot be listed, or its name is a glob pattern to Beam.
     """
     if any(character in output for character in _PATTERN_CHARACTERS):
-        raise OutputError(f"--output {output} is a pattern; give a directory without the characters *, ? and [")
+        raise OutputError(
+            f"invalid --output {output}: a glob pattern; give a directory without the characters *, ? and ["
+        )
     require_own(f"--output {output}", entries_in(output), command, manifests, writes)
 
 
 def entries_in(output: str) -> set[str]:
-    """Return the names in a directory, local or in a bucket, as of `pipelines.io.output_directory.entries_of`."""
+    """Return the names in a directory, local or remote, as `pipelines.io.output_directory.entries_of` does."""
     folder = absolute(output)
     return _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
 
 
 def _remote_entries(folder: str) -> set[str]:
-    """Return what `entries_of` returns, for a directory in a bucket."""
+    """Return the names in a remote directory, as `entries_of` does."""
     with storage_errors(folder):
         paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
     parts = [path.removeprefix(f"{folder}/").split("/") for path in paths]
@@ -75,18 +77,18 @@ def _remote_entries(folder: str) -> set[str]:
 
 
 def work_directory(output: str, content: list[Any]) -> str:
-    """Return the work directory of a job: one for each input and set of options.
+    """Return the work directory of a job, which differs for every input and set of options.
 
     Args:
-        output: the output directory.
-        content: everything that the work depends on, as JSON values.
+        output: The output directory.
+        content: Everything that the result depends on, as JSON values.
     """
     name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
     return f"{output}/{WORK_NAME}/{name}"
 
 
 def begin_work(output: str, command: str) -> None:
-    """Mark an output directory as begun by a data job, before anything else is written there."""
+    """Mark an output directory as begun by a data job, before any other file is written."""
     write_text(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}", json.dumps({"command": command}) + "\n")
 
 
@@ -94,9 +96,9 @@ def begin_work(output: str, command: str) -> None:
 def begun_work(output: str, command: str) -> Iterator[None]:
     """Mark an output directory as begun by a data job, and mark it again after an error if the marker was removed.
 
-    When the directory is deleted during the job, workers create it again with the next files that they write.
-    Without the marker the same command would refuse these as foreign files. A file beside their directories may be
-    foreign, and the output is not marked.
+    If the directory is deleted during the job, workers create it again with the next files that they write. Without
+    the marker, the next run would reject these as foreign files. If other entries exist, they may be foreign, and the
+    directory is not marked.
     """
     begin_work(output, command)
     try:
@@ -104,13 +106,13 @@ def begun_work(output: str, command: str) -> Iterator[None]:
     except BaseException:
         with suppress(OSError, ValueError, BeamIOError):
             names = {name for name in entries_in(output) if "/" not in name}
-            if names and names <= _MADE_AGAIN:
+            if names and names <= _CREATED_BY_WORKERS:
                 begin_work(output, command)
         raise
 
 
 def remedy_for(output: str) -> str:
-    """Return the end of the message about a damaged manifest in the directory that a command writes to."""
+    """Return the remedy in the message about a corrupt manifest in the output directory of a command."""
     return f"restore it from a copy, or delete {output} and run the same command again"
 
 
@@ -122,7 +124,7 @@ def end_empty_work(output: str) -> None:
 
 
 def delete_work(output: str) -> None:
-    """Delete what any job has left unfinished in an output directory, and nothing else."""
+    """Delete the work directories of unfinished jobs in an output directory, and nothing else."""
     folder = f"{output}/{WORK_NAME}"
     if "://" in output:
         with storage_errors(folder):
@@ -140,13 +142,13 @@ def delete_work(output: str) -> None:
 
 
 def delete_temporary(output: str) -> None:
-    """Delete the temporary files of killed workers after a job has finished without them."""
+    """Delete the temporary files of killed workers after the job has finished."""
     for folder in ("", "corpus/", "rejected/", "shards/"):
         delete_matching(f"{output}/{folder}{TEMPORARY}")
 
 
 def delete_folder(folder: str) -> None:
-    """Delete a folder and its content, if it exists."""
+    """Delete a directory and its content, if it exists."""
     if "://" in folder:
         delete_matching(f"{folder}/**")
     elif os.path.isdir(folder):  # noqa: PTH112
@@ -154,12 +156,12 @@ def delete_folder(folder: str) -> None:
 
 
 def require_writable(output: str) -> None:
-    """Write into a directory, created if missing, so that hours of work do not fail at their first file.
+    """Check that a directory, created if missing, is writable, so that a long job does not fail at its first file.
 
     Raises:
-        DatasetError: it cannot be written.
+        DatasetError: It is not writable.
     """
-    # A name of its own: another process may try the same directory at the same moment.
+    # A unique name: another process may test the same directory at the same time.
     probe = f"{absolute(output)}/.beambert-write-test-{uuid.uuid4().hex}"
     try:
         write_text(probe, "")
@@ -168,22 +170,25 @@ def require_writable(output: str) -> None:
         raise DatasetError(file_errors.write_line(f"--output {output}", error)) from error
 
 
-def refuse_other(output: str, what: str, recorded: dict[str, Any], requested: dict[str, Any]) -> None:
-    """Raise DatasetError naming the options in which a finished result differs from the requested one."""
+def require_same_options(output: str, kind: str, recorded: dict[str, Any], requested: dict[str, Any]) -> None:
+    """Raise DatasetError, with the names of the options, if an existing result has other options than requested."""
     names = sorted(name for name in recorded.keys() | requested.keys() if recorded.get(name) != requested.get(name))
     if names:
-        differences = ", ".join(f"{name} {recorded.get(name)!r} there, {requested.get(name)!r} asked" for name in names)
+        differences = ", ".join(
+            f"{name}: {recorded.get(name)!r} recorded, {requested.get(name)!r} requested" for name in names
+        )
         raise DatasetError(
-            f"--output {output} holds another {what} ({differences}); choose another --output, or delete that directory"
+            f"--output {output} contains a {kind} with other options ({differences}); choose another --output, or "
+            "delete that directory"
         )
 
 
 def with_defaults(recorded: dict[str, Any], kind: type) -> dict[str, Any]:
-    """Return recorded options, completed with the default of every option that is newer than the record.
+    """Return recorded options, with the defaults of the options that an older version did not record.
 
     Args:
-        recorded: the options of a manifest, as JSON has them.
-        kind: the dataclass of these options; options that are dataclasses themselves are completed too.
+        recorded: The options of a manifest, as JSON values.
+        kind: The dataclass of these options. Nested dataclasses are completed too.
     """
     complete = dict(recorded)
     types = get_type_hints(kind)

@@ -1,8 +1,8 @@
-"""How much memory job 2 will take on this machine, told before it is spent.
+"""Estimate the memory of job 2 on this machine before the job starts.
 
-Job 2 holds the largest shard of the corpus as a whole in each worker process, and batches of rows that are alike large
-at every length; nothing grows with the corpus. The factors were measured on English Wikipedia, 2026-11-21
-(docs/EXAMPLES.md, tests/pipelines/runner/test_memory.py).
+Each worker process of job 2 holds the largest shard of the corpus in memory, and batches of rows of a constant size in
+bytes. Memory does not grow with the corpus. The factors were measured on English Wikipedia, 2026-11-21
+(docs/benchmarks/data.md, tests/pipelines/runner/test_memory.py).
 """
 
 import math
@@ -11,14 +11,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beambert_common.quantities import counted
 from pipelines.errors import DatasetError
 
 if TYPE_CHECKING:
     from pipelines.corpus.corpus_manifest import Corpus
 
-# Bytes of a process that has read nothing, and of the batches of rows that pass through it.
+# Bytes of a worker process without a shard, with its batches of rows.
 _PROCESS = 300_000_000
-# Bytes for a byte of text in the largest shard: as text, as tokens, and as runs of tokens.
+# Bytes per byte of text in the largest shard: as text, as tokens, and as segments of tokens.
 _PER_TEXT_BYTE = 8.0
 _WARN_FROM = 0.7
 
@@ -28,20 +29,20 @@ def peak_memory(largest_text_bytes: int, workers: int) -> int:
 
     Args:
         largest_text_bytes: UTF-8 bytes of text in the largest shard.
-        workers: worker processes; 1 is this process itself.
+        workers: Number of worker processes; with 1, this process does the work.
     """
     first = _PROCESS if workers > 1 else 0
     return int(first + workers * (_PROCESS + _PER_TEXT_BYTE * largest_text_bytes))
 
 
 def largest_text_bytes(corpus: "Corpus") -> int:
-    """Return the UTF-8 bytes of text in the largest shard, by its share of the files' bytes."""
+    """Estimate the UTF-8 bytes of text in the largest shard from its fraction of the corpus's file bytes."""
     sizes = [shard.bytes for shard in corpus.shards]
     return round(corpus.counts["bytes"] * max(sizes, default=0) / max(sum(sizes), 1))
 
 
 def available_memory() -> int:
-    """Return the free bytes of this machine, or of the control group of this process."""
+    """Return the available bytes of this machine, or of the control group of this process if that has fewer."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         machine = int(lines["MemAvailable"].split()[0]) * 1024
@@ -66,7 +67,7 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
             else (root, "memory.max", "memory.current", "inactive_file")
         )
         folder = top / name.lstrip("/")
-        # A limit binds all groups below. Inside a container only the root may be there to see.
+        # A limit applies to all groups below. Inside a container, only the root group may be visible.
         for group in (folder, *folder.parents):
             if group != top and top not in group.parents:
                 break
@@ -74,7 +75,7 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
                 maximum, in_use = (group / limit).read_text().strip(), int((group / used).read_text())
                 statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
                 if maximum != "max":
-                    # Cached files are given up when memory is needed.
+                    # The kernel frees cached files when memory is needed.
                     limits.append(max(int(maximum) - in_use + int(statistics.get(cache, 0)), 0))
             except (OSError, ValueError):
                 continue
@@ -82,32 +83,32 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
 
 
 def require_memory(corpus: "Corpus", workers: int, ignore: bool) -> None:
-    """Warn when job 2 would need most of the available memory.
+    """Warn if job 2 needs most of the available memory.
 
     Args:
-        corpus: the manifest of the corpus.
-        workers: worker processes.
-        ignore: whether to warn instead of raising.
+        corpus: Manifest of the corpus.
+        workers: Number of worker processes.
+        ignore: Whether to warn instead of raising.
 
     Raises:
-        DatasetError: it would need more than is available, and `ignore` is not set.
+        DatasetError: It needs more than is available, and `ignore` is not set.
     """
     text = largest_text_bytes(corpus)
     needed, available = peak_memory(text, workers), available_memory()
     if needed <= _WARN_FROM * available:
         return
     message = (
-        f"{workers} process(es) on shards of up to {text / 1e6:,.0f} MB of text need about {needed / 1e9:.1f} GB of "
-        f"memory, and {available / 1e9:.1f} GB are free"
+        f"the estimated memory is {needed / 1e9:.1f} GB ({counted(workers, 'worker process', 'worker processes')}, "
+        f"shards of up to {text / 1e6:,.0f} MB of text), and {available / 1e9:.1f} GB is available"
     )
-    ways = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
+    remedies = [f"fewer --direct_num_workers than {workers}"] if workers > 1 else []
     room = (_WARN_FROM * available - peak_memory(0, workers)) / workers / _PER_TEXT_BYTE  # of text in a shard
     if room > 0:
         shards = sum(shard.split == "train" for shard in corpus.shards)
-        ways.append(
+        remedies.append(
             f"a corpus of smaller shards (`beambert corpus --num_partitions {math.ceil(shards * text / room)}`)"
         )
-    way_out = f"use {' or '.join([*ways, 'a machine with more'])}"
+    remedy = f"use {' or '.join([*remedies, 'a machine with more memory'])}"
     if needed > available and not ignore:
-        raise DatasetError(f"{message}; {way_out}; --ignore_memory_estimate goes ahead all the same")
-    print(f"Warning: {message}; if that is too tight, {way_out}", file=sys.stderr, flush=True)
+        raise DatasetError(f"{message}; {remedy}, or run anyway with --ignore_memory_estimate")
+    print(f"warning: {message}; if the job runs out of memory, {remedy}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Keeps two builds out of the same output directory.
+"""Lock the output directory of a data job, local or in an object store.
 
-A local directory is held as by every command (`pipelines.io.directory_lock`). On object stores a lock file in the
-output is the lock itself, and only a person can tell whether the process that it names is dead.
+A local directory is locked as by every command (`pipelines.io.directory_lock`). In an object store, the lock file in
+the output is the lock. It outlives a killed process, and must then be removed by hand.
 """
 
 import threading
@@ -19,30 +19,30 @@ from pipelines.io.output_directory import LOCK_NAME
 from pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
 FILE_NAME = LOCK_NAME
-# A lock that vanishes whenever it is looked at is taken and released by others.
-_TRIES = 10
+# Attempts to lock an output whose lock disappears at each attempt, because other processes take and release it.
+_MAX_ATTEMPTS = 10
 
 
 @contextmanager
 def claim_output(output: str, command: str, manifests: Collection[str], writes: Collection[str]) -> Iterator[None]:
-    """Hold an output directory while the body runs; refuse one that holds anything but what the command wrote there.
+    """Lock an output directory while the body runs; reject one with files that the command has not written.
 
     Args:
-        output: the value of --output.
-        command, manifests, writes: as of `pipelines.io.output_directory.require_own`.
+        output: The value of --output.
+        command, manifests, writes: As for `pipelines.io.output_directory.require_own`.
 
     Raises:
-        OutputError: it holds something else, or another build holds it; nothing in it was touched.
-        DatasetError, OutputError: it cannot be written.
+        OutputError: It contains other files, or another process has locked it. Its content is unchanged.
+        DatasetError, OutputError: It is not writable.
     """
-    # Checked before the lock file is written, and again while holding the lock, when no other process writes.
+    # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own_output(output, command, manifests, writes)
     with lock_output(output):
         require_own_output(output, command, manifests, writes)
         try:
             yield
         except BaseException:
-            # A mistake in the flags leaves nothing.
+            # An invalid flag must leave no files.
             with suppress(OSError, ValueError):
                 end_empty_work(output)
             raise
@@ -52,40 +52,42 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
 def lock_output(output: str) -> Iterator[None]:
     """Lock an output directory, created if missing, while the body runs.
 
-    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. After a harder end, the next build
-    takes a local one over.
+    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. If the process is killed, the next
+    job replaces a local lock.
 
     Raises:
-        OutputError: another build holds the lock.
-        DatasetError, OutputError: it cannot be written.
+        OutputError: Another process holds the lock.
+        DatasetError, OutputError: The directory is not writable.
     """
     folder = absolute(output)
     if folder.startswith("gs://"):
-        release = _hold_generation(output, f"{folder}/{FILE_NAME}")
+        release = _lock_generation(output, f"{folder}/{FILE_NAME}")
     elif "://" in folder:
-        release = _hold_object(output, f"{folder}/{FILE_NAME}")
+        release = _lock_object(output, f"{folder}/{FILE_NAME}")
     else:
         release = hold_file(f"--output {output}", Path(folder) / FILE_NAME, "another --output")
     with released_on_sigterm(release):
         yield
 
 
-def _hold_generation(output: str, path: str) -> Callable[[], None]:
-    """Hold an output in Cloud Storage: of all that create the object at the same moment, the service lets one succeed.
+def _lock_generation(output: str, path: str) -> Callable[[], None]:
+    """Lock an output in Cloud Storage and return the function that releases it.
+
+    A generation precondition lets exactly one of several concurrent requests create the lock object.
 
     Raises:
-        OutputError: another build holds the lock.
-        DatasetError: it cannot be written.
+        OutputError: Another process holds the lock.
+        DatasetError: The output is not writable.
     """
     from apache_beam.io.gcp.gcsio import parse_gcs_path
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
     own_content = lock_content().encode("utf-8")
-    remedy = f"if that one is dead, remove {path}"
-    # With the options and credentials of all that is read and written there.
+    remedy = f"if that process has ended, delete {path}"
+    # Beam's own client, so that options and credentials are the same as for all other requests.
     client = FileSystems.get_filesystem(path)._gcsIO().client
     bucket, name = parse_gcs_path(path)
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         lock = client.bucket(bucket).blob(name)
         try:
             with storage_errors(path):
@@ -95,7 +97,7 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
                     break
                 except PreconditionFailed:
                     content = b""
-                    # Its holder may release it between these requests.
+                    # The holder may release the lock between these requests.
                     with suppress(NotFound, PreconditionFailed):
                         blob = client.bucket(bucket).get_blob(name)
                         if blob is not None:
@@ -103,7 +105,7 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
         except (OSError, ValueError, BeamIOError) as error:
             raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
         if content == own_content:
-            # The request had succeeded, its answer was lost, and the client library asked again.
+            # The first request succeeded, but its response was lost and the client library repeated it.
             generation = blob.generation
             break
         if content:
@@ -115,17 +117,20 @@ def _hold_generation(output: str, path: str) -> Callable[[], None]:
     def release() -> None:
         if not released.is_set():
             released.set()
-            # Another's lock, taken after a person removed this one, stays.
+            # If a user removed this lock and another process took it, that lock must stay.
             with storage_errors(path), suppress(NotFound, PreconditionFailed):
                 client.bucket(bucket).blob(name).delete(if_generation_match=generation)
 
     return release
 
 
-def _hold_object(output: str, path: str) -> Callable[[], None]:
-    """Hold an output in another object store; two that begin at the same moment are told apart by who wrote last."""
+def _lock_object(output: str, path: str) -> Callable[[], None]:
+    """Lock an output in another object store and return the function that releases it.
+
+    Of two processes that start at the same time, the last writer gets the lock.
+    """
     own_content = lock_content()
-    remedy = f"if that one is dead, remove {path}"
+    remedy = f"if that process has ended, delete {path}"
     with suppress(FileNotFoundError):
         raise in_use_error(f"--output {output}", read_bytes(path), remedy)
     try:
@@ -134,7 +139,7 @@ def _hold_object(output: str, path: str) -> Callable[[], None]:
         raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
     content = read_bytes(path)
     if content != own_content.encode("utf-8"):
-        # Another wrote at the same moment, after us.
+        # Another process has overwritten the lock.
         raise in_use_error(f"--output {output}", content, remedy)
     released = threading.Event()
 

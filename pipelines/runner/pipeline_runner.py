@@ -1,7 +1,7 @@
-"""Runs a pipeline on this machine's embedded engine, or hands it to the runner that was asked for.
+"""Run a pipeline on this machine, or on the runner of the flags.
 
-Beam's own default, DirectRunner, first tries a binary that it downloads. Here the default is pinned to the in-process
-FnApiRunner, and its worker processes are given the pipeline options, which they otherwise lack.
+Beam's own default, DirectRunner, first tries a binary that it downloads. Here the default is the in-process
+FnApiRunner, and its worker processes receive the pipeline options, which Beam does not pass to them.
 """
 
 import builtins
@@ -33,33 +33,33 @@ from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
-# How an exception of a worker shows: as the last line of its traceback, followed by the step's name.
+# An exception of a worker: the last line of its traceback, followed by the step's name.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
-_ENGINE_LOGGERS = ("apache_beam", "grpc")
-# The messages for a missing file of the operating system, of Beam's rename and of `writing.read_bytes`.
+_RUNNER_LOGGERS = ("apache_beam", "grpc")
+# Messages for a missing file: of the operating system, of Beam's rename and of `atomic_files.read_bytes`.
 _MISSING = re.compile(
     r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
 )
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:
-    """Return Beam's options from its own flags, with the embedded engine as default.
+    """Return Beam's options from its own flags, with the local runner as default.
 
-    `--direct_num_workers N` other than 1 means worker processes unless `--direct_running_mode` says otherwise.
+    `--direct_num_workers N` other than 1 starts worker processes unless `--direct_running_mode` is given.
 
     Raises:
-        DatasetError: as of `engine_flags.options_of`.
+        DatasetError: As `beam_flags.options_of` does.
     """
     return beam_flags.options_of(flags)
 
 
 def is_embedded(options: PipelineOptions) -> bool:
-    """Return whether the pipeline runs inside this process (and its children) rather than on a cluster."""
+    """Return whether the pipeline runs in this process and its children rather than on a cluster."""
     return options.view_as(StandardOptions).runner in (None, *beam_flags.EMBEDDED_RUNNERS)
 
 
 def num_workers(options: PipelineOptions) -> int | None:
-    """Return the number of workers of the embedded engine; None where a cluster chooses it."""
+    """Return the number of workers of the local runner, or None if a cluster determines it."""
     if not is_embedded(options):
         return None
     return options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
@@ -68,7 +68,7 @@ def num_workers(options: PipelineOptions) -> int | None:
 def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) -> FnApiRunner:
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     if workers:
-        # The engine would start processes of its own.
+        # Otherwise the runner starts processes of its own.
         options.view_as(DirectOptions).direct_running_mode = "in_memory"
     return FnApiRunner(
         default_environment=workers.environment if workers else None,
@@ -77,38 +77,38 @@ def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) 
 
 
 @dataclasses.dataclass
-class _Noise:
-    """What the embedded engine would print itself: Ctrl-C, taken for a worker's error, and failures of its threads."""
+class _RunnerErrors:
+    """The errors that the local runner would print itself: an interrupt, and the failures of its threads."""
 
     interrupted: bool = False
     thread_failures: list[str] = dataclasses.field(default_factory=list)
 
 
 @contextmanager
-def _quiet_engine() -> Iterator[_Noise]:
-    """Suppress the tracebacks of the embedded engine while the body runs; the exception contains the same."""
-    noise = _Noise()
+def _quiet_runner() -> Iterator[_RunnerErrors]:
+    """Suppress the tracebacks of the local runner while the body runs; its exception contains the same text."""
+    errors = _RunnerErrors()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        noise.interrupted = True
+        errors.interrupted = True
         signal.default_int_handler(number, frame)
 
     def thread_failed(arguments: threading.ExceptHookArgs) -> None:
-        noise.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
+        errors.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
 
     previous = sys.unraisablehook
     threading.excepthook = thread_failed
     sys.unraisablehook = repeat_lost_interrupt
-    levels = {name: logging.getLogger(name).level for name in _ENGINE_LOGGERS}
+    levels = {name: logging.getLogger(name).level for name in _RUNNER_LOGGERS}
     logger = logging.getLogger("beambert")
-    # What readers warn of stands in the summary.
+    # The summary repeats the warnings of readers.
     logger.disabled = True
-    for name in _ENGINE_LOGGERS:
+    for name in _RUNNER_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with handled_signals((signal.SIGINT,), interrupt):
         try:
-            yield noise
-            # Not after a failure: the engine's threads end, each with its own complaint, when they get to it.
+            yield errors
+            # Not after a failure: the runner's threads end later, each with an error of its own.
             threading.excepthook = threading.__excepthook__
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
@@ -121,19 +121,19 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
     """Build a pipeline, run it and wait for its end.
 
     Args:
-        build: adds the steps.
-        options: from `pipeline_options`, for this pipeline alone: the engine changes them.
-        output: the directory that is written to, for messages.
+        build: Adds the steps to a pipeline.
+        options: Options from `pipeline_options`, not shared with another pipeline, because the runner modifies them.
+        output: The output directory, for messages.
 
     Raises:
-        SourceError, DatasetError, VocabularyError: raised by a worker, with its message alone; DatasetError too where
-            a worker could not write or was killed.
-        RuntimeError: anything else that failed in a worker.
+        SourceError, DatasetError, VocabularyError: The error of a worker, with its message only. DatasetError also if
+            a worker cannot write or was killed.
+        RuntimeError: Any other failure of a worker.
     """
     if not is_embedded(options):
         try:
             if options.view_as(StandardOptions).runner == "DataflowRunner":
-                # A job there is monitored, and canceled on Ctrl-C; its package is there only with [gcp].
+                # This module monitors the job and cancels it on Ctrl-C; it requires the extra [gcp].
                 from pipelines.runner import dataflow_job
 
                 dataflow_job.run(build, options)
@@ -141,49 +141,49 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                 with beam.Pipeline(options=options) as pipeline:
                     build(pipeline)
         except Exception as error:
-            known = _as_user_error(error, output, on_cluster=True)
-            if known is error and isinstance(error, SubmitError):
-                # What a service said begins on a line of its own, for the search for a worker's exception.
-                known = SubmitError(str(error).replace("\n", " "))
-            elif known is error:
-                known = beam_flags.failure(error, options) or error
-            raise known from error
+            user_error = _as_user_error(error, output, on_cluster=True)
+            if user_error is error and isinstance(error, SubmitError):
+                # The message of the service is on a separate line only for the search for a worker's exception.
+                user_error = SubmitError(str(error).replace("\n", " "))
+            elif user_error is error:
+                user_error = beam_flags.failure(error, options) or error
+            raise user_error from error
         return
-    with ExitStack() as stack, _quiet_engine() as noise:
+    with ExitStack() as stack, _quiet_runner() as errors:
         in_processes = options.view_as(DirectOptions).direct_running_mode == "multi_processing"
         workers = stack.enter_context(WorkerProcesses()) if in_processes else None
 
         def run_pipeline() -> None:
             with beam.Pipeline(runner=_embedded_runner(options, workers), options=options) as pipeline:
-                # It is for steps in other languages, and would be left by a process that is killed.
+                # Only steps in other languages use this directory, and a killed process would leave it.
                 Path(pipeline.local_tempdir).rmdir()
                 build(pipeline)
 
         try:
             workers.run(run_pipeline) if workers else run_pipeline()
-            # The engine swallows an exception that reaches it while it closes its workers.
-            if noise.interrupted:
+            # The runner drops an exception that is raised while it closes its workers.
+            if errors.interrupted:
                 raise KeyboardInterrupt
         except Exception as error:
-            if noise.interrupted:
+            if errors.interrupted:
                 raise KeyboardInterrupt from error
             if isinstance(error, WorkerDeath):
                 raise DatasetError(str(error)) from error
-            known = _as_user_error(error, output)
-            if known is error:
-                sys.stderr.write("".join(noise.thread_failures) + (workers.log() if workers else ""))
-            raise known from error
+            user_error = _as_user_error(error, output)
+            if user_error is error:
+                sys.stderr.write("".join(errors.thread_failures) + (workers.log() if workers else ""))
+            raise user_error from error
 
 
 def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
-    """Return the user error that a worker's error text describes, or the error itself."""
+    """Return the user error that a worker's traceback contains, or the error itself."""
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
             return _USER_ERRORS[name](message)
         missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
         if missing:
             path = next(filter(None, missing.groups()))
-            hint = ", or is not on a filesystem that every worker sees" if on_cluster else ""
+            hint = ", or is not on a filesystem that all workers share" if on_cluster else ""
             return DatasetError(f"{path} was removed while the command ran{hint}; run the same command again")
         if line := _file_error(name, message, output):
             return DatasetError(line)
@@ -191,12 +191,12 @@ def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> E
 
 
 def _file_error(name: str, message: str, output: str) -> str | None:
-    """Return the line about an error of the file system in a worker, None where it is another error.
+    """Return a one-line message for a file system error of a worker, or None for another error.
 
     Args:
-        name: of the exception's class.
-        message: its text.
-        output: the directory that is written to.
+        name: Name of the exception's class.
+        message: Text of the exception.
+        output: The output directory.
     """
     kind = getattr(builtins, name, None)
     if (

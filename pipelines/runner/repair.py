@@ -1,4 +1,4 @@
-"""Makes a finished dataset whole again that has lost files: the same bytes, or an error."""
+"""Rebuild the missing files of a complete dataset: with the same bytes, or with an error."""
 
 import hashlib
 from contextlib import suppress
@@ -33,18 +33,18 @@ def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> Non
 
 
 def missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
-    """Return the names of the shards that are missing or differ in size, by one listing of the folder."""
-    there = {
+    """Return the names of the shards that are missing or differ in size, from one listing of the directory."""
+    sizes = {
         file.path.rsplit("/", 1)[-1]: file.size_in_bytes
         for file in FileSystems.match([f"{output}/shards/*"])[0].metadata_list
     }
-    return frozenset(shard.name for shard in manifest.shards if there.get(shard.name.split("/")[-1]) != shard.bytes)
+    return frozenset(shard.name for shard in manifest.shards if sizes.get(shard.name.split("/")[-1]) != shard.bytes)
 
 
 def items_with_missing_shards(
     work_items: list[WorkItem], names: frozenset[str], options: PretrainingDataOptions
 ) -> list[WorkItem]:
-    """Return the work items, each reduced to the copies that write a shard of `names`."""
+    """Return the work items, reduced to the copies that write a shard of `names`."""
     items = []
     names = frozenset(map(current_name, names))
     for corpus_shard, copies in work_items:
@@ -58,7 +58,7 @@ def items_with_missing_shards(
     return items
 
 
-def make_again(
+def rebuild_missing_shards(
     manifest: Dataset,
     missing: frozenset[str],
     reader: CorpusReader,
@@ -67,23 +67,23 @@ def make_again(
     beam_options: PipelineOptions,
     output: str,
 ) -> None:
-    """Make missing shards again and move them into place; other files stay unchanged.
+    """Rebuild missing shards and move them into place; all other files stay unchanged.
 
     Args:
-        manifest: the manifest of the dataset.
-        missing: from `missing_shards`.
-        reader: reader of its corpus.
-        work_items: from `items_with_missing_shards`.
-        options: the options of the dataset.
-        beam_options: options of the engine.
-        output: the dataset directory.
+        manifest: Manifest of the dataset.
+        missing: Names from `missing_shards`.
+        reader: Reader of the corpus.
+        work_items: Work items from `items_with_missing_shards`.
+        options: Options of the dataset.
+        beam_options: Beam's options, with the runner.
+        output: The dataset directory.
 
     Raises:
-        DatasetError: a new shard differs from the manifest.
+        DatasetError: A rebuilt shard differs from the manifest.
     """
     folder = absolute(output)
     work = work_directory(folder, ["repair"])
-    # Always from the start: a repair that was stopped leaves no completion markers.
+    # Always from the start: a stopped repair leaves no completion markers.
     delete_work(folder)
     with suppress(BeamIOError, OSError):
         FileSystems.mkdirs(f"{folder}/shards")

@@ -1,8 +1,8 @@
-"""One worker process of the local runner, started by `worker_processes.py`; run as a file, not imported.
+"""Run one worker process of the local runner. `worker_processes.py` starts this file; it is not imported.
 
-It is Beam's `sdk_worker_main`, made to end with the process that started it. Standard input is a pipe whose other end
-that process holds: its end of file means that the process is gone. On Linux the kernel kills the worker too, which
-works while the worker is stopped or within a long call into C.
+It runs Beam's `sdk_worker_main`, and ends when its parent process ends. Standard input is a pipe from the parent, and
+its end of file means that the parent has ended. On Linux the kernel kills the worker too, even while the worker is
+stopped or in a long call into C.
 """
 
 import os
@@ -13,11 +13,11 @@ import threading
 _PR_SET_PDEATHSIG = 1  # From <sys/prctl.h>.
 
 
-def end_with_starter() -> None:
-    """End this process as soon as the process that started it is gone.
+def end_with_parent() -> None:
+    """End this process as soon as its parent process ends.
 
-    The kernel's signal comes at the end of the thread that started this process. That thread waits for this process, so
-    it ends before only with the whole process.
+    The kernel sends its signal when the parent's starting thread ends. That thread waits for this process, so it ends
+    earlier only together with the whole parent.
     """
 
     def wait_for_end_of_file() -> None:
@@ -25,7 +25,7 @@ def end_with_starter() -> None:
             pass
         os._exit(1)
 
-    threading.Thread(target=wait_for_end_of_file, name="end_with_starter", daemon=True).start()
+    threading.Thread(target=wait_for_end_of_file, name="end_with_parent", daemon=True).start()
     if sys.platform == "linux":
         import ctypes
 
@@ -33,11 +33,11 @@ def end_with_starter() -> None:
 
 
 def main() -> None:
-    """Run until the engine has no more work."""
-    end_with_starter()
+    """Run until the runner has no more work."""
+    end_with_parent()
     import logging
 
-    # The engine reports errors itself; Beam would print each a second time.
+    # The runner reports errors; Beam's log would repeat each of them.
     logging.disable(logging.CRITICAL)
     from apache_beam.runners.worker import sdk_worker_main
 

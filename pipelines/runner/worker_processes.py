@@ -1,7 +1,7 @@
-"""Worker processes of the embedded engine: started, supervised, and ended with the job.
+"""Start, supervise and end the worker processes of the local runner.
 
-Beam starts such workers through a shell and waits for ever when one of them dies. Here a thread starts each worker and
-waits for it, and the engine runs in a thread of its own, so that the main thread can end a job whose engine waits.
+Beam starts such workers through a shell, and waits forever if one of them dies. Here a thread starts each worker and
+waits for it, and the runner has its own thread, so that the main thread can end a job whose runner blocks.
 """
 
 import itertools
@@ -28,29 +28,29 @@ from google.protobuf import json_format, text_format
 
 _URN = "beambert:env:worker_process:v1"
 _COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("sdk_worker_main.py")))
-# For the engine's threads to end after its workers have been killed; they are left to the end of the process otherwise.
+# Time for the runner's threads to end after its workers are killed; later ones end with the process.
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_SIGNALS = 0.2
-_MOST_LOG_BYTES = 100_000
+_MAX_LOG_BYTES = 100_000
 _jobs: dict[str, "WorkerProcesses"] = {}
 _numbers = itertools.count()
 
 
 class WorkerDeath(Exception):
-    """A worker process ended before its work was done; the message says how and what to do."""
+    """A worker process ended before its work was done. The message states the cause and the remedy."""
 
 
 class WorkerProcesses:
-    """The worker processes of one job. As a context, it leaves none of them.
+    """The worker processes of one job. As a context manager, it kills them at the end.
 
     Attributes:
-        environment: makes Beam's FnApiRunner start its workers here.
+        environment: Beam environment that makes FnApiRunner start its workers with this object.
     """
 
     def __init__(self) -> None:
         self._name = str(next(_numbers))
         self.environment = _Environment.from_command_string(self._name)
-        # It has no name, so that it is gone with the processes that have it open, however they end.
+        # A file without a name disappears with the processes that have it open, even if they are killed.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -73,41 +73,41 @@ class WorkerProcesses:
 
     @property
     def killed(self) -> bool:
-        """Return whether the workers have been killed because the job has failed or was interrupted."""
+        """Return whether the workers were killed because the job failed or was interrupted."""
         return self._killed
 
     def log(self) -> str:
-        """Return the end of what the workers have printed to standard error."""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MOST_LOG_BYTES))
+        """Return the end of the standard error of the workers."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
         return self._log.read().decode("utf-8", "replace")
 
-    def run(self, engine: Callable[[], None]) -> None:
-        """Run the engine in another thread and wait for its end, or for that of a worker.
+    def run(self, run_pipeline: Callable[[], None]) -> None:
+        """Run a pipeline in another thread and wait until it ends, or until a worker ends too early.
 
         Args:
-            engine: runs a pipeline with `environment`.
+            run_pipeline: Runs a pipeline with `environment`.
 
         Raises:
-            WorkerDeath: a worker ended before its work was done.
-            Exception: what the engine raised.
+            WorkerDeath: A worker ended before its work was done.
+            Exception: The exception of `run_pipeline`.
         """
         failures: list[BaseException] = []
         ended = threading.Event()
 
-        def run_engine() -> None:
+        def run_and_record() -> None:
             try:
-                engine()
+                run_pipeline()
             except BaseException as error:
                 failures.append(error)
             finally:
                 ended.set()
                 self._changed.set()
 
-        thread = threading.Thread(target=run_engine, name="engine", daemon=True)
+        thread = threading.Thread(target=run_and_record, name="runner", daemon=True)
         thread.start()
         succeeded = False
         try:
-            # Ctrl-C that comes just before a wait without end begins would be handled at its end only.
+            # With a timeout: a Ctrl-C just before an unlimited wait would be handled only after the wait.
             while not self._changed.wait(_SECONDS_BETWEEN_SIGNALS):
                 pass
             succeeded = ended.is_set() and not failures
@@ -121,11 +121,11 @@ class WorkerProcesses:
             raise failures[0]
 
     def start(self, handler: "_Handler", environment: Mapping[str, str]) -> None:
-        """Start a worker, in the background.
+        """Start a worker in the background.
 
         Args:
-            handler: the engine's end of its connection.
-            environment: variables by which Beam's `sdk_worker_main` is configured.
+            handler: The runner's end of the connection to the worker.
+            environment: Environment variables that configure Beam's `sdk_worker_main`.
         """
         self._handlers.append(handler)
         thread = threading.Thread(target=self._run_worker, args=(environment,), name="run_worker", daemon=True)
@@ -133,11 +133,11 @@ class WorkerProcesses:
         handler.thread = thread
 
     def close(self) -> None:
-        """Record that the workers are about to end by themselves, because there is no more work."""
+        """Record that the workers will end on their own, because there is no more work."""
         self._closing = True
 
     def kill(self) -> None:
-        """Kill the workers that still run, and start no more."""
+        """Kill the workers that still run, and do not start more."""
         with self._lock:
             self._killed = True
             processes = [process for process in self._processes if process.poll() is None]
@@ -151,8 +151,8 @@ class WorkerProcesses:
     def _run_worker(self, environment: Mapping[str, str]) -> None:
         """Start a worker and wait for its end.
 
-        Ctrl-C is for the process that holds the terminal, which kills its workers. A worker inherits the mask of
-        signals from the thread that starts it.
+        Only the main process handles Ctrl-C; it then kills the workers. A worker inherits the signal mask of the
+        thread that starts it.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # Import the same modules as this process, even if the current directory has modules of the same names.
@@ -168,16 +168,18 @@ class WorkerProcesses:
                     stderr=self._log,
                 )
             except OSError as error:
-                self._note(f"no worker process could be started ({error.strerror}); use fewer --direct_num_workers")
+                self._record_death(
+                    f"a worker process cannot be started ({error.strerror}); reduce --direct_num_workers"
+                )
                 return
             self._processes.append(process)
         code = process.wait()
         if process.stdin:
             process.stdin.close()
         if not self._killed and (code or not self._closing):
-            self._note(_reason(code, self.log()))
+            self._record_death(_reason(code, self.log()))
 
-    def _note(self, death: str) -> None:
+    def _record_death(self, death: str) -> None:
         if self._death is None:
             self._death = death
         if not self._closing:
@@ -185,7 +187,7 @@ class WorkerProcesses:
 
 
 class _Environment(SubprocessSDKEnvironment):
-    """Where steps run: in the worker processes of the job whose name is in `command_string`."""
+    """Environment of the worker processes of the job whose name is in `command_string`."""
 
     def to_runner_api_parameter(self, context: object) -> tuple[str, bytes]:  # noqa: ARG002
         return _URN, self.command_string.encode("utf-8")
@@ -193,7 +195,7 @@ class _Environment(SubprocessSDKEnvironment):
 
 @WorkerHandler.register_environment(_URN, bytes)
 class _Handler(GrpcWorkerHandler):
-    """The engine's end of the connection to one worker process."""
+    """The runner's end of the connection to one worker process."""
 
     thread: threading.Thread | None = None
 
@@ -217,26 +219,26 @@ class _Handler(GrpcWorkerHandler):
             self.thread.join()
 
     def close(self) -> None:
-        """End the worker in order; where it was killed, there is no one to send anything to."""
+        """Let the worker end on its own, unless it was killed."""
         if not self._workers.killed:
             self._workers.close()
             super().close()
 
     def abort(self) -> None:
-        """Answer every request that a killed worker has not answered, so that the engine's threads end."""
+        """Answer every pending request of a killed worker, so that the runner's threads end."""
         for future in list(self.control_conn._futures_by_id.values()):
             future.set(beam_fn_api_pb2.InstructionResponse(error="worker process killed"))
 
 
 def _reason(code: int, log: str) -> str:
-    """Return why a worker ended too early, in a line with what to do."""
+    """Return one line with the cause of a worker's early end, and the remedy."""
     remedy = "run the same command again to resume"
     if code == -signal.SIGKILL:
         return (
-            "a worker process was killed (signal 9), most likely because memory ran out; use fewer "
-            f"--direct_num_workers or a corpus with more --num_partitions, and {remedy}"
+            "a worker process was killed (signal 9), most likely because the machine ran out of memory; reduce "
+            f"--direct_num_workers or build a corpus with more --num_partitions, and {remedy}"
         )
     if code < 0:
         return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {remedy}"
-    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "it printed nothing")
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "no output")
     return f"a worker process exited with code {code} ({last[:200]}); {remedy}"

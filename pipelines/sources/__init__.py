@@ -1,7 +1,7 @@
-"""Read documents from files: one module for each format, each with a function from a file's bytes to documents.
+"""Read documents from files, with one module and one reader function per format.
 
 `read_file` opens a file on any Beam filesystem, decompresses it, and passes it to the reader of its format.
-CONTRIBUTING.md shows how to add a source. A name is imported when it is first used, so that flags do not wait for Beam.
+CONTRIBUTING.md explains how to add a format. Names are imported on first use, so that `--help` does not wait for Beam.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Files for every reader: finding them, undoing compression, decoding lines, and errors that name the place."""
+"""Find, open, decompress and decode input files for all readers, with errors that name file and line."""
 
 import codecs
 import dataclasses
@@ -27,15 +27,14 @@ class ReadOptions:
     """The options of reading.
 
     Attributes:
-        input_format: one of `pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
-        encoding: of text files; any that extends ASCII.
-        text_field: the field of a JSON line, or the column of a Parquet file, that holds the text.
-        language_field: the field or column that states a document's language; "" for "language" where there is one.
-        document_unit: "book" or "chapter": what a document of a Gutenberg book is.
-        id_field: the field or column that identifies a document for the user, or "".
-        on_bad_record: one of `pipelines.sources.input_formats.BAD_RECORD_ACTIONS`:
-            what becomes of a record that cannot be read or has no text in its
-            field.
+        input_format: One of `pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
+        encoding: Encoding of text files, an extension of ASCII.
+        text_field: Field or column with the text.
+        document_unit: Document of a Gutenberg book, "book" or "chapter".
+        id_field: Field or column with the user's document ID, or "".
+        on_bad_record: Action for a record that cannot be read or has no text, one of
+            `pipelines.sources.input_formats.BAD_RECORD_ACTIONS`.
+        language_field: Field or column with the language code; "" for "language", if the field exists.
     """
 
     input_format: str = "auto"
@@ -53,20 +52,20 @@ class ReadOptions:
             ascii_compatible = False
         if not ascii_compatible:
             raise SourceError(
-                f"--encoding {self.encoding} is unknown or does not extend ASCII; "
-                f"convert the files first: iconv -f {self.encoding} -t utf-8 FILE"
+                f"invalid --encoding {self.encoding}: unknown, or not an extension of ASCII; convert the files first: "
+                f"iconv -f {self.encoding} -t utf-8 FILE"
             )
 
 
 def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:
-    """Expand globs into files, sorted by path, none twice; empty files and directories are left out.
+    """Return the distinct files that glob patterns match, sorted by path, without empty files and directories.
 
     Args:
-        patterns: of local files or of any Beam filesystem.
-        flag: what they were given with, for messages.
+        patterns: Glob patterns of local files or of any Beam filesystem.
+        flag: The flag of the patterns, for messages.
 
     Raises:
-        SourceError: a pattern matches nothing, or nothing but empty files.
+        SourceError: A pattern matches no files, or only empty files.
     """
     files: dict[str, FileMetadata] = {}
     for pattern in patterns:
@@ -74,18 +73,20 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
             with storage_errors(pattern):
                 matches = FileSystems.match([pattern])[0].metadata_list
         except (BeamIOError, OSError, ValueError) as error:
-            raise SourceError(f"{flag} {pattern} cannot be listed ({error}); check the path and your access") from error
+            raise SourceError(
+                f"{flag} {pattern} cannot be listed ({error}); check the path and its permissions"
+            ) from error
         if _is_directory(pattern, matches):
             raise SourceError(
                 f"{flag} {pattern} is a directory; give a quoted pattern such as '{pattern.rstrip('/')}/*' "
-                "(files of all its folders: '**')"
+                "('**' matches files of all subdirectories)"
             )
         if not matches:
             raise SourceError(
-                f"{flag} {pattern} matches no file; check the path, and quote the pattern so that beambert expands it"
+                f"{flag} {pattern} matches no files; check the path, and quote the pattern so that beambert expands it"
             )
         if not any(metadata.size_in_bytes for metadata in matches):
-            raise SourceError(f"{flag} {pattern} matches only empty files; give files that hold text")
+            raise SourceError(f"{flag} {pattern} matches only empty files; give files with text")
         for metadata in matches:
             if not _is_utf8(metadata.path):
                 raise SourceError(
@@ -97,7 +98,7 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
 
 
 def _is_utf8(text: str) -> bool:
-    """Return whether a text can be written as UTF-8, as names of files must be to stand in a manifest."""
+    """Return whether a text can be encoded as UTF-8, which manifests require of file names."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -106,7 +107,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_directory(pattern: str, matches: list[FileMetadata]) -> bool:
-    """Return whether a pattern is the path of a directory, or in an object store a prefix of objects."""
+    """Return whether a pattern is a directory, or in an object store the prefix of objects."""
     if "://" not in pattern:
         return os.path.isdir(pattern)  # noqa: PTH112
     if any(metadata.size_in_bytes for metadata in matches) or any(mark in pattern for mark in "*?["):
@@ -119,45 +120,46 @@ def _is_directory(pattern: str, matches: list[FileMetadata]) -> bool:
 
 
 def require_unchanged(path: str, size: int, changed: Any) -> None:
-    """Check that a file is still the one that the job was started with.
+    """Check that a file has not changed since the start of the job.
 
     Args:
-        path: of the file.
-        size: in bytes, when the job was started.
-        changed: when it was last changed, as its filesystem says it.
+        path: Path of the file.
+        size: Its size in bytes at the start of the job.
+        changed: Its modification time at the start of the job, as its filesystem reports it.
 
     Raises:
-        SourceError: its size or its time is another one, or it is gone.
+        SourceError: Its size or modification time differs, or it is missing.
     """
     try:
         with storage_errors(path):
-            now = FileSystems.get_filesystem(path).metadata(path)
+            current = FileSystems.get_filesystem(path).metadata(path)
     except (BeamIOError, OSError) as error:
         raise SourceError(
-            f"{path} cannot be found any more ({error}): it was deleted or renamed while the job read it; "
-            "run the same again when no other program writes there"
+            f"{path} is missing ({error}): it was deleted or renamed while the job read it; run the same command "
+            "again when no other program writes there"
         ) from error
-    if now.size_in_bytes != size or now.last_updated_in_seconds != changed:
+    if current.size_in_bytes != size or current.last_updated_in_seconds != changed:
         change = (
-            f"{size:,} bytes when the job started, {now.size_in_bytes:,} now"
-            if now.size_in_bytes != size
-            else "its modification time is another one"
+            f"{size:,} bytes when the job started, {current.size_in_bytes:,} bytes now"
+            if current.size_in_bytes != size
+            else "its modification time differs"
         )
         raise SourceError(
-            f"{path} changed while the job read it ({change}); run the same again when no other program writes to it"
+            f"{path} changed while the job read it ({change}); run the same command again when no other program "
+            "writes to it"
         )
 
 
 @contextmanager
 def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes, decompressed by its suffix.
+    """Open a file for reading bytes, and decompress it by its suffix.
 
     Args:
-        path: on any Beam filesystem.
-        buffer_bytes: read at once.
+        path: A path on any Beam filesystem.
+        buffer_bytes: Size of the read buffer.
 
     Raises:
-        SourceError: the file cannot be opened, or (while it is read) its compressed data is damaged or cut short.
+        SourceError: The file cannot be opened, or (during reading) its compressed data is corrupt or truncated.
     """
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     try:
@@ -169,13 +171,11 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
                 stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with raw
             yield io.BufferedReader(stream, buffer_bytes)
     except BeamIOError as error:
-        raise SourceError(
-            f"{path} cannot be opened ({error}); check that it exists and that you may read it"
-        ) from error
+        raise SourceError(f"{path} cannot be opened ({error}); check the path and its permissions") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
         if suffix in _ARROW_CODECS or suffix == ".xz":
             raise SourceError(
-                f"{path} is not a whole {suffix} file ({error}); fetch it again or leave it out of --input"
+                f"{path} is not a complete {suffix} file ({error}); download it again or leave it out of --input"
             ) from error
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
 
@@ -183,10 +183,10 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
 def decode_lines(
     stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
 ) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end); LF and CRLF alike, a UTF-8 byte order mark dropped.
+    """Yield (line number from 1, line without LF or CRLF), without a UTF-8 byte order mark.
 
     Raises:
-        SourceError: a line is not valid in `encoding`, and `errors` is "strict".
+        SourceError: A line is not valid in `encoding`, and `errors` is "strict".
     """
     for number, raw in raw_lines(stream, path, encoding):
         try:
@@ -194,16 +194,16 @@ def decode_lines(
         except UnicodeDecodeError as error:
             raise SourceError(
                 f"{path}, line {number}: {invalid_byte(error, encoding)}; "
-                "name the true encoding, such as --encoding latin-1, or convert the file"
+                "set the correct encoding, such as --encoding latin-1, or convert the file"
             ) from error
         yield number, line.rstrip("\r\n")
 
 
 def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, bytes of the line with its end), a UTF-8 byte order mark dropped.
+    """Yield (line number from 1, bytes of the line with its line end), without a UTF-8 byte order mark.
 
     Raises:
-        SourceError: the file is UTF-16 or UTF-32.
+        SourceError: The file is UTF-16 or UTF-32.
     """
     for number, raw in enumerate(stream, start=1):
         if number == 1:
@@ -216,5 +216,5 @@ def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[t
 
 
 def invalid_byte(error: UnicodeDecodeError, encoding: str) -> str:
-    """Return which byte cannot be decoded: "byte 0xe4 is not valid utf-8"."""
+    """Return the byte that cannot be decoded, such as "byte 0xe4 is not valid utf-8"."""
     return f"byte 0x{error.object[error.start]:02x} is not valid {encoding}"

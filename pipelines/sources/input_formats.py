@@ -1,9 +1,9 @@
-"""The formats that commands need for their flags, without importing the readers.
+"""List the input formats and bad-record actions, without importing the readers.
 
-This file imports neither Beam nor pyarrow, so that `--help` does not wait for them.
+This module imports neither Beam nor pyarrow, so that `--help` is fast.
 """
 
-# Values of --input_format; `pipelines.sources.READERS` has the reader of each but the first.
+# Values of --input_format. All but the first are keys of `pipelines.sources.READERS`.
 FORMATS = (
     "auto",
     "sentences",

@@ -1,7 +1,7 @@
-"""Kinds of files that are not text: archives, office documents, images, databases, web pages, XML.
+"""Recognize files that are not text: archives, office documents, images, databases, web pages and XML.
 
-They are recognized by their first bytes, and by name only where the bytes are ambiguous. Ordinary text must never be
-taken for one of them, whatever character it starts with.
+The first bytes determine the kind, and the name only if the bytes are ambiguous. Ordinary text must never match,
+regardless of its first character.
 """
 
 import codecs
@@ -11,8 +11,8 @@ import re
 from pipelines.sources.wide_encodings import wide_encoding
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
-_LOOKED_AT = 4096
-_AS_TEXT = "or read it as it is with --input_format text"
+_HEAD_BYTES = 4096
+_AS_TEXT = "or read it unchanged with --input_format text"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Kind:
     """A kind of file, and the remedy for it.
 
     Attributes:
-        name: with its article, such as "a zip archive".
-        remedy: an imperative sentence without its full stop.
-        binary: whether the file is never text; other kinds are read with --input_format text.
+        name: Its name with an article, such as "a zip archive".
+        remedy: An imperative sentence without a period.
+        binary: Whether the file is never text; --input_format text reads other kinds.
     """
 
     name: str
@@ -30,15 +30,15 @@ class Kind:
     binary: bool = True
 
 
-def _named(name: str, remedy: str = "leave it out of --input") -> Kind:
-    return Kind(name, remedy)
+def _unreadable(name: str) -> Kind:
+    return Kind(name, "leave it out of --input")
 
 
 _PANDOC = "extract its text first, such as with pandoc --to plain FILE --output FILE.txt"
 _TAR = Kind("a tar archive", "unpack it first (tar -x -f FILE) and give its files")
 _BINARY = Kind("binary data, not text", "leave it out of --input, or export its text first")
 
-# Their first bytes.
+# Kinds by their first bytes.
 _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"PAR1", Kind("a Parquet file", "read it with --input_format parquet")),
     (b"%PDF-", Kind("a PDF document", "extract its text first, such as with pdftotext FILE FILE.txt")),
@@ -51,17 +51,17 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     ),
     (b"Rar!\x1a\x07", Kind("a RAR archive", "unpack it first (unrar x FILE) and give its files")),
     (b"7z\xbc\xaf'\x1c", Kind("a 7z archive", "unpack it first (7z x FILE) and give its files")),
-    (b"\x89PNG\r\n", _named("a PNG image")),
-    (b"\xff\xd8\xff", _named("a JPEG image")),
-    (b"GIF87a", _named("a GIF image")),
-    (b"GIF89a", _named("a GIF image")),
-    (b"II*\0", _named("a TIFF image")),
-    (b"MM\0*", _named("a TIFF image")),
-    (b"OggS\0", _named("an audio file")),
-    (b"\x7fELF", _named("a program")),
-    (b"\x89HDF\r\n", Kind("an HDF5 file", "export its text to JSON lines or Parquet first")),
-    (b"\x93NUMPY", _named("a NumPy array")),
-    (b"Obj\x01", Kind("an Avro file", "export its text to JSON lines or Parquet first")),
+    (b"\x89PNG\r\n", _unreadable("a PNG image")),
+    (b"\xff\xd8\xff", _unreadable("a JPEG image")),
+    (b"GIF87a", _unreadable("a GIF image")),
+    (b"GIF89a", _unreadable("a GIF image")),
+    (b"II*\0", _unreadable("a TIFF image")),
+    (b"MM\0*", _unreadable("a TIFF image")),
+    (b"OggS\0", _unreadable("an audio file")),
+    (b"\x7fELF", _unreadable("a program")),
+    (b"\x89HDF\r\n", Kind("an HDF5 file", "export its text to JSON Lines or Parquet first")),
+    (b"\x93NUMPY", _unreadable("a NumPy array")),
+    (b"Obj\x01", Kind("an Avro file", "export its text to JSON Lines or Parquet first")),
     (b"ARROW1\0\0", Kind("an Arrow file", "write it as Parquet first (pyarrow.parquet.write_table)")),
 )
 _COMPRESSED: tuple[tuple[bytes, str, str], ...] = (
@@ -78,24 +78,24 @@ _HTML = Kind(
     f"extract its text first, such as with trafilatura --input-dir DIR --output-dir TEXTS, {_AS_TEXT}",
     binary=False,
 )
-_XML = Kind("XML, but no MediaWiki dump", f"convert it to text or JSON lines first, {_AS_TEXT}", binary=False)
+_XML = Kind("XML, but not a MediaWiki dump", f"convert it to text or JSON Lines first, {_AS_TEXT}", binary=False)
 
 _PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--(?:[^-]|-(?!->))*+-->\s*)*"
-# The second tag distinguishes a web page from a sentence about one: "<html> is the root element".
+# The second tag distinguishes a web page from a sentence such as "<html> is the root element".
 _HTML_START = re.compile(
     _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
 )
 _XML_START = re.compile(rb"<\?xml\s+version\s*=")
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 
-# Control characters but tab, line ends, form feed and escape, which text files have.
+# Control characters except tab, line ends, form feed and escape, which occur in text files.
 _CONTROL_BYTES = bytes([*range(9), 11, *range(14, 27), *range(28, 32)])
 _LEAST_CONTROL_BYTES = 8
 _CONTROL_SHARE = 0.01
 
 
 def stem_of(name: str) -> str:
-    """Return the lower-case name of a file without the suffixes of its compression."""
+    """Return the lowercase name of a file without compression suffixes."""
     stem = name.lower()
     for suffix in COMPRESSED_SUFFIXES:
         stem = stem.removesuffix(suffix)
@@ -103,15 +103,15 @@ def stem_of(name: str) -> str:
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
-    """Return what a file is if it is no text that a reader takes, or None.
+    """Return the kind of a file that is not readable as text, or None.
 
-    MediaWiki dumps are XML too: the caller has checked for them before.
+    MediaWiki dumps are XML too, so the caller must check for them first.
 
     Args:
-        name: of the file.
-        head: its first bytes, decompressed where the name says that it is compressed; 512 or more, if it has them.
+        name: Name of the file.
+        head: Its first bytes, at least 512 if the file has them, decompressed if its name has a compression suffix.
     """
-    head = head[:_LOOKED_AT]
+    head = head[:_HEAD_BYTES]
     return _binary_kind(stem_of(name), head) or _markup_kind(stem_of(name), head)
 
 
@@ -127,7 +127,7 @@ def _binary_kind(stem: str, head: bytes) -> Kind | None:
         if head.startswith(magic):
             if stem.endswith(_TAR_SUFFIXES):
                 return _TAR
-            return Kind(f"compressed with {method}, which its name does not say", f"name it FILE{suffix}")
+            return Kind(f"compressed with {method}, but its name lacks the suffix", f"rename it to FILE{suffix}")
     if encoding := wide_encoding(head):
         return Kind(encoding, f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt")
     control = len(head) - len(head.translate(None, _CONTROL_BYTES))
@@ -149,7 +149,7 @@ def _zip_kind(stem: str, head: bytes) -> Kind:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Return whether the first 512 bytes are a tar header: by its mark, or in the oldest format by its checksum."""
+    """Return whether the first 512 bytes are a tar header, by its magic or, in the oldest format, by its checksum."""
     if head[257:262] == b"ustar":
         return True
     digits = head[148:156].strip(b" \0")

@@ -1,7 +1,7 @@
-"""The Python language reference that ships inside every CPython (`pydoc_data.topics`), behind `help('TOPIC')`.
+"""Read the Python language reference that every CPython includes (`pydoc_data.topics`, the text of `help('TOPIC')`).
 
-Real English prose that is always at hand: the demonstration and the tests need no download for it.
-Its text differs a little from one Python version to the next.
+It is real English prose that is always available, so that the demo and the tests need no download. The text differs
+slightly between Python versions.
 """
 
 import io
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
 
-# A line of one repeated character below a heading.
+# The underline of a heading: one repeated character.
 _UNDERLINE = re.compile(r"^([*=\-~^\"])\1{2,}$")
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:  # noqa: ARG001
-    """Yield a document for each topic; a block between empty lines is a paragraph. The stream is not read."""
+    """Yield one document per topic, one paragraph per block between empty lines. The stream is not read."""
     from pydoc_data.topics import topics
 
     for name in sorted(topics):

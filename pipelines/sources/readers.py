@@ -1,4 +1,4 @@
-"""Find the format of a file, split it for several workers, and read its documents with the reader of its format."""
+"""Recognize the format of a file, split it for several workers, and read its documents."""
 
 import io
 from collections.abc import Iterator
@@ -27,25 +27,25 @@ READERS = {
     "wikipedia": dump.read_documents,
     "language_reference": language_reference.read_documents,
 }
-# Formats whose documents never state their language.
+# Formats without a language field.
 WITHOUT_LANGUAGES = ("sentences", "text", "bookcorpus", "gutenberg", "wikiextractor", "language_reference")
-# Those whose reader takes --text_field; WikiExtractor's files have fields if they are of its --json.
+# Formats with --text_field. WikiExtractor's files have fields only in its --json format.
 _WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
-# Those whose reader itself says what is wrong with a file of another kind.
+# Formats whose reader itself reports files of another kind.
 _CHECKED_BY_READER = ("parquet", "wikipedia")
 
-# Bytes looked at to recognize a format; old Gutenberg books begin with a page about their letters.
-_PEEK = 4096
+# Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
+_HEAD_BYTES = 4096
 
 
 def recognize_format(name: str, head: bytes) -> str:
-    """Return the format of a file from its name and its first decompressed bytes; "text" when nothing else fits."""
+    """Return the format of a file by its name and its first decompressed bytes; "text" if no other format matches."""
     stem = stem_of(name)
     if head.startswith(b"PAR1"):
         return "parquet"
     if is_dump(head):
         return "wikipedia"
-    start = head[:_PEEK].removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = head[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"<doc ") or wikiextractor.is_json(start):
         return "wikiextractor"
     if json_values.is_json(stem, start):
@@ -56,38 +56,38 @@ def recognize_format(name: str, head: bytes) -> str:
         return "csv"
     if stem.endswith((".tsv", ".tab")):
         return "tsv"
-    if gutenberg.is_gutenberg(head[:_PEEK]):
+    if gutenberg.is_gutenberg(head[:_HEAD_BYTES]):
         return "gutenberg"
     return "text"
 
 
 def _format_of(path: str, head: bytes, options: ReadOptions) -> str:
-    """Return the format that a file is read as.
+    """Return the format with which to read a file.
 
     Raises:
-        SourceError: it is of a kind that holds no text as it is; the message says which, and what to do.
+        SourceError: The file is of a kind that is not text. The message contains the kind and the remedy.
     """
     requested = options.input_format
     input_format = recognize_format(path, head) if requested == "auto" else requested
     kind = kind_of(path, head) if input_format not in _CHECKED_BY_READER else None
-    # Who names a format has decided how text is read; no name makes text of an image.
+    # An explicit format overrides the recognition of markup, but not of binary files.
     if kind and (kind.binary or requested == "auto"):
         raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
     return input_format
 
 
 def check_file(path: str, options: ReadOptions) -> bool:
-    """Look at the first bytes of a file: whether it is of a format with fields, which `--text_field` chooses from.
+    """Check the first bytes of a file, and return whether its format has fields, from which `--text_field` selects.
 
     Raises:
-        SourceError: it cannot be opened, or is of a kind that holds no text as it is.
+        SourceError: The file cannot be opened, or is of a kind that is not text.
     """
     if options.input_format == "wikipedia":
         return False
     if options.input_format == "auto" and dump.can_split(path) and is_dump(dump.read_head(path)):
         return False
-    with open_decompressed(path, 2 * _PEEK) as stream:
-        head = stream.peek(_PEEK)
+    with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
+        head = stream.peek(_HEAD_BYTES)
         input_format = _format_of(path, head, options)
         return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and head.startswith(b"{"))
 
@@ -95,12 +95,12 @@ def check_file(path: str, options: ReadOptions) -> bool:
 def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, int, int | None]]:
     """Return the splits (path, start, stop) of a file, for several workers to read with `read_file`.
 
-    Goes by the name alone: a part but the first of a file that turns out to be no Wikipedia dump is empty.
+    Only the name of the file counts. If the file is not a Wikipedia dump, all splits but the first are empty.
 
     Args:
-        path: of the file.
-        size: in bytes, as it is stored.
-        options: how it will be read.
+        path: Path of the file.
+        size: Its size in bytes, as stored.
+        options: Options of reading.
     """
     if options.input_format not in ("auto", "wikipedia"):
         return [(path, 0, None)]
@@ -108,15 +108,18 @@ def split_file(path: str, size: int, options: ReadOptions) -> list[tuple[str, in
 
 
 def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-    """Read the documents of one file, or of one split of `split_file`.
+    """Read the documents of a file, or of one split from `split_file`.
 
     Args:
-        path: a path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` are undone.
-        options: format, encoding and field names.
-        start, stop: bytes of the file as it is stored; None is its end.
+        path: A path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` files are decompressed.
+        options: Format, encoding and field names.
+        start, stop: Byte range of the split in the file as stored; None is the end of the file.
+
+    Yields:
+        The documents, including rejected ones.
 
     Raises:
-        SourceError: the file is missing, corrupt, wrongly encoded or not of its format; the message names it.
+        SourceError: The file is missing, corrupt, wrongly encoded or not of its format.
     """
     if options.input_format == "language_reference":
         yield from language_reference.read_documents(io.BytesIO(), path, options)
@@ -124,28 +127,28 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
     input_format = options.input_format
     if input_format in ("auto", "wikipedia") and dump.can_split(path):
         if input_format == "wikipedia" or is_dump(dump.read_head(path)):
-            yield from dump.read_shard(path, start, stop)
+            yield from dump.read_split(path, start, stop)
             return
         if start:
             return
     with open_decompressed(path) as stream:
         if input_format not in _CHECKED_BY_READER:
-            input_format = _format_of(path, stream.peek(_PEEK), options)
+            input_format = _format_of(path, stream.peek(_HEAD_BYTES), options)
         yield from READERS[input_format](stream, path, options)
 
 
 def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is known to be a single document before it is read: plain text.
+    """Return whether a file is a single document, because its format is plain text.
 
     Args:
-        path: a path on any Beam filesystem.
-        options: how it will be read.
+        path: A path on any Beam filesystem.
+        options: Options of reading.
 
     Raises:
-        SourceError: the file cannot be opened.
+        SourceError: The file cannot be opened.
     """
     input_format = options.input_format
     if input_format == "auto":
         with open_decompressed(path) as stream:
-            input_format = recognize_format(path, stream.peek(_PEEK))
+            input_format = recognize_format(path, stream.peek(_HEAD_BYTES))
     return input_format == "text"

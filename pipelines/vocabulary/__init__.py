@@ -1,1 +1,1 @@
-"""Learn the vocabulary of a corpus: options, word counts by groups of words, learning, coverage."""
+"""Learn the vocabulary of a corpus with Beam: options, distributed word counts, learning, coverage."""

@@ -1,20 +1,20 @@
-"""The vocabulary of a corpus: word counts of its shards, merged by groups of words, and what is learned from them.
+"""Learn the vocabulary of a corpus from the word counts of its shards, in bounded memory.
 
-Memory is bounded by a rule on the text, not by what happens to meet on a worker. So the words learned from do not
-depend on the engine, the workers or the order of files:
+Limits are applied by shard and by word group, never by worker. So the learned vocabulary does not depend on the runner,
+the workers or the order of files:
 
-1. A shard is a partition of documents, chosen by hash. Of the training text, it passes on its `WORDS_A_SHARD`
-   most frequent words (ties: the first in order of code points), and how many running words it withholds.
-2. Words are spread over groups by their CRC-32. The counts of a group are summed (`MergeWordCounts`).
-3. A group keeps the words counted at least min_count times, and of these at most `WORDS_LEARNED_FROM` / groups, the
-   most frequent (ties as above).
-4. The learner sees what all groups keep, at most `WORDS_LEARNED_FROM` words.
+1. A shard contains the documents of one hash partition. For training text, it emits its `WORDS_PER_SHARD` most frequent
+   words (ties: order of code points) and the number of running words that it drops.
+2. Words are distributed over groups by CRC-32, and the counts of a group are summed (`MergeWordCounts`).
+3. A group keeps words with at least min_count occurrences, up to the `MAX_LEARNER_WORDS` / groups most frequent ones
+   (ties as above).
+4. The learner gets the words of all groups, at most `MAX_LEARNER_WORDS`.
 
-`--language_sampling_exponent` multiplies the counts of a language between steps 2 and 3 by its sampling factor
-(`language_factors`) and rounds them.
+With `--language_sampling_exponent`, the counts of each language are multiplied by its sampling factor
+(`language_factors`) and rounded between steps 2 and 3.
 
-Words of more than 200 characters are "[UNK]" under every vocabulary and are withheld by their shard. `corpus.json` says
-how much was left out. Validation text is only measured, group by group, and passes on all its other words.
+Words of more than 200 characters, which are always "[UNK]", are dropped in step 1. `corpus.json` records the number of
+dropped words. Validation text is only used to measure coverage, group by group; its shards drop no other words.
 """
 
 import dataclasses
@@ -35,19 +35,19 @@ from tokenizer.coverage import Coverage, coverage
 from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
 
-# Less than 1 kB of memory each in the learner.
-WORDS_LEARNED_FROM = 2_000_000
+# The learner takes less than 1 kB of memory per word.
+MAX_LEARNER_WORDS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabularies:
-    """The vocabulary that was made, and what it is compared with.
+    """The vocabulary of a corpus, and the vocabulary to compare it with.
 
     Attributes:
-        vocab: learned or taken over.
-        learned_from: numbers of words, for `corpus.json`; None where the vocabulary was taken over.
-        compared: another vocabulary to measure, or None.
-        alphabet: what its limit leaves out (`tokenizer.learner.alphabet_losses`); None as for learned_from.
+        vocab: the learned or given vocabulary.
+        learned_from: word counts for `corpus.json`; None for a given vocabulary.
+        compared: the vocabulary to compare with, or None.
+        alphabet: result of `tokenizer.learner.alphabet_losses`; None for a given vocabulary.
     """
 
     vocab: Vocabulary
@@ -57,11 +57,11 @@ class Vocabularies:
 
 
 def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
-    """Learn the vocabulary, or read the one that is given.
+    """Learn the vocabulary, or read the one given by --vocab_file.
 
     Raises:
-        SourceError: no word to learn from.
-        VocabularyError: too few words for the vocabulary's size, or a file is no vocabulary.
+        SourceError: there are no words to learn from.
+        VocabularyError: there are too few words for the vocabulary size, or a vocabulary file is invalid.
     """
     compared = _read(options.compare_vocab) if options.compare_vocab else None
     if options.vocab_file:
@@ -74,8 +74,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         running += group.running
     if not running:
         raise SourceError(
-            "no document with a word is left to learn a vocabulary from; give files with text, see in "
-            "rejected/*.jsonl of the output which rules left it out, or lower --validation_fraction"
+            "the training split has no words to learn a vocabulary from; give files with text, check rejected/*.jsonl "
+            "in the output directory, or lower --validation_fraction"
         )
     tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
     learned_from = {
@@ -93,10 +93,10 @@ def _read(path: str) -> Vocabulary:
 
 
 def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Coverage, Coverage]:
-    """Return how the vocabulary, and the one it is compared with, spell a group of validation words."""
-    word_counts, withheld = counts
-    # A shard of validation text withholds nothing but words of more than 200 characters.
-    too_long = Coverage(words=withheld, unknown=withheld, tokens=withheld)
+    """Return the coverage of a group of validation words by the vocabulary and by the one to compare with."""
+    word_counts, dropped = counts
+    # Shards of validation text drop only words of more than 200 characters.
+    too_long = Coverage(words=dropped, unknown=dropped, tokens=dropped)
     compared = vocabularies.compared
     return (
         coverage(word_counts, vocabularies.vocab.ids) + too_long,
@@ -107,10 +107,10 @@ def measure_group(counts: GroupCounts, vocabularies: Vocabularies) -> tuple[Cove
 def write_vocabulary(
     _: None, vocabularies: Vocabularies, coverages: Iterable[tuple[Coverage, Coverage]], path: str, mark: str = ""
 ) -> dict[str, Any]:
-    """Write the vocabulary file; return the "vocab" of `corpus.json`.
+    """Write the vocabulary file and return "vocab" of `corpus.json`.
 
     Raises:
-        DatasetError: the file `mark` is missing: the directory was deleted and possibly replaced.
+        DatasetError: the file `mark` is missing, because the directory was deleted and possibly replaced.
     """
     if mark and not FileSystems.exists(mark):
         raise DatasetError(f"{mark} was removed while the command ran; run the same command again")
@@ -134,12 +134,12 @@ def write_vocabulary(
 def scale_language_counts(
     element: tuple[Group, GroupCounts], totals: Mapping[str, int], exponent: float
 ) -> tuple[Group, Batch]:
-    """Return a group's word counts of one language, multiplied by the language's factor."""
-    (split, language, number), (word_counts, withheld) = element
+    """Return the word counts of a group in one language, multiplied by the sampling factor of the language."""
+    (split, language, number), (word_counts, dropped) = element
     require_languages(totals, exponent)
     factor = language_factors(totals, exponent)[language]
     counts = scaled(Counter(word_counts), factor)
-    return (split, "", number), (" ".join(counts), list(counts.values()), round(withheld * factor))
+    return (split, "", number), (" ".join(counts), list(counts.values()), round(dropped * factor))
 
 
 def make_vocabulary(
@@ -150,19 +150,19 @@ def make_vocabulary(
     path: str,
     mark: str = "",
 ) -> beam.PCollection:
-    """Compose the steps from the word counts of shards to the vocabulary file.
+    """Build the vocabulary file from the word counts of shards.
 
     Args:
         start: one element, None.
-        words: what `word_batches` yields for every shard.
-        options: how to make it.
-        num_groups: from `num_word_groups`.
-        path: the file to write, on any Beam filesystem.
-        mark: a file without which nothing is written, "" for none.
+        words: results of `word_batches` for all shards.
+        options: options of the vocabulary.
+        num_groups: number of word groups, from `num_word_groups`.
+        path: vocabulary file to write, on any Beam filesystem.
+        mark: file that must exist when the vocabulary is written, or "".
 
     Returns:
-        One element, the "vocab" of `corpus.json`: "size" and "sha256" of the file; "learned_from", numbers of words in
-        the training text and of those left out; "validation", the `Coverage` of it and of what it is compared with.
+        One element, "vocab" of `corpus.json`: "size" and "sha256" of the file, "learned_from" with the words of the
+        training text and the dropped ones, and "validation" with the `Coverage` of both vocabularies.
     """
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
     train, validation = (
@@ -182,7 +182,7 @@ def make_vocabulary(
             | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
         )
     train, validation = train | "TrainCounts" >> beam.Values(), validation | "ValidationCounts" >> beam.Values()
-    kept = train | "PruneWords" >> beam.Map(prune_group, WORDS_LEARNED_FROM // num_groups, options.min_count)
+    kept = train | "PruneWords" >> beam.Map(prune_group, MAX_LEARNER_WORDS // num_groups, options.min_count)
     vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
     coverages = validation | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
     return start | "WriteVocabulary" >> beam.Map(

@@ -1,4 +1,4 @@
-"""The options of a vocabulary, and the sampling of languages."""
+"""The options of a vocabulary, and the sampling factors of languages."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -8,18 +8,18 @@ from pipelines.sources import SourceError
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyOptions:
-    """The options by which a vocabulary is learned or read.
+    """Options for learning or reading a vocabulary.
 
     Attributes:
-        do_lower_case: whether it is learned from lower-cased text without accents.
-        vocab_size: tokens to learn; 0 where vocab_file is given.
-        vocab_file: a vocabulary to take over instead, or "".
-        num_unused: "[unusedN]" tokens.
-        alphabet_limit: characters.
-        min_count: words seen fewer times are not learned from.
-        compare_vocab: a vocabulary to measure on the validation text too, or "".
-        language_sampling_exponent: see `language_factors`; 1 to take languages as they come.
-        character_rules: the word counter's version of Unicode; a worker with another Python refuses to take part.
+        do_lower_case: Whether to lower-case text and strip accents.
+        vocab_size: Number of tokens to learn; 0 with vocab_file.
+        vocab_file: Vocabulary to use instead of learning one, or "".
+        num_unused: Number of "[unusedN]" tokens.
+        alphabet_limit: Maximum number of characters in the alphabet.
+        min_count: Minimum occurrences of a word to learn from.
+        compare_vocab: Vocabulary to compare coverage with, or "".
+        language_sampling_exponent: Exponent of `language_factors`; 1 keeps the original proportions.
+        character_rules: Unicode version of the word counts; workers with another version fail.
     """
 
     do_lower_case: bool
@@ -34,14 +34,14 @@ class VocabularyOptions:
 
 
 def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:
-    """Return the factor of each language's word counts, so that small languages are seen more often.
+    """Return a sampling factor for each language that increases the share of small languages.
 
-    A language with a share p of the text gets a share proportional to p ** exponent; all together stay as much as they
-    are. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
+    A language with a share p of the text gets a share proportional to p ** exponent; the total number of words does not
+    change. Multilingual BERT was trained with 0.7 (google-research/bert, multilingual.md).
 
     Args:
         words: running words of each language.
-        exponent: 1 changes nothing, 0 makes all languages equal.
+        exponent: 1 keeps the original proportions, 0 gives all languages the same share.
     """
     total = sum(words.values())
     shares = {language: count / total for language, count in sorted(words.items()) if count}
@@ -50,20 +50,20 @@ def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, flo
 
 
 LANGUAGE_REMEDY = (
-    "name the field of JSON lines or Parquet that holds the language with --language_field, or give each language an "
-    "--input of its own and --input_weights"
+    "name the language field of JSON Lines or Parquet files with --language_field, or give each language its own "
+    "--input and set --input_weights"
 )
 
 
 def require_languages(languages: Iterable[str], exponent: float) -> None:
-    """Refuse to balance the languages of a corpus that has one.
+    """Reject a sampling exponent for a corpus in one language.
 
     Raises:
-        SourceError: exponent is not 1, and all documents are of the same language.
+        SourceError: exponent is not 1 and all documents are in the same language.
     """
     names = sorted(set(languages))
     if exponent != 1.0 and len(names) == 1:
         raise SourceError(
-            f"--language_sampling_exponent {exponent:g} has no effect: every document is of the language {names[0]}; "
+            f"--language_sampling_exponent {exponent:g} has no effect: all documents are in the language {names[0]}; "
             f"{LANGUAGE_REMEDY}"
         )

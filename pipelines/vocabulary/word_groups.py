@@ -1,4 +1,4 @@
-"""Word counts of a corpus: counted in shards, summed by groups of words, pruned by a rule (`learn_vocabulary.py`)."""
+"""Count the words of a corpus by shard, sum the counts by word group, and prune them (see `learn_vocabulary.py`)."""
 
 import dataclasses
 import zlib
@@ -10,21 +10,21 @@ import apache_beam as beam
 from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 from tokenizer.word_counts import count_words, most_frequent
 
-# A shard of 64 MiB of English has some 200,000 distinct words, those after the first 100,000 once or twice.
-WORDS_A_SHARD = 100_000
-# (split, language or "" where languages are not distinguished, group of words)
+# A shard of 64 MiB of English has about 200,000 distinct words; those beyond the first 100,000 occur once or twice.
+WORDS_PER_SHARD = 100_000
+# (split, language, or "" if languages are not distinguished, number of the word group)
 Group = tuple[str, str, int]
-# (words joined by blanks, the count of each, number of running words withheld)
+# (words joined by spaces, count of each word, dropped running words)
 Batch = tuple[str, list[int], int]
-# (counts by word, number of running words withheld)
+# (counts by word, dropped running words)
 GroupCounts = tuple[dict[str, int], int]
 
 
 def num_word_groups(num_partitions: int) -> int:
-    """Return the number of groups that words are merged in: one a shard, so that groups grow no faster than shards.
+    """Return the number of word groups: one per shard, at least 64 and at most 1024.
 
-    At least 64, to have work for a cluster, and at most 1024, as every shard has a batch for every group; then a group
-    of a corpus of 10 TB has about a million distinct words, some 150 MB.
+    64 groups provide enough parallelism for a cluster. The maximum limits the number of batches, as every shard has one
+    for every group. With 1024 groups, a group of a 10 TB corpus has about a million distinct words (about 150 MB).
     """
     return min(max(64, num_partitions), 1024)
 
@@ -37,78 +37,78 @@ def word_batches(
     language: str = "",
     weight: float = 1.0,
 ) -> Iterator[tuple[Group, Batch]]:
-    """Count the words of a shard and distribute them over the groups.
+    """Count the words of a shard and distribute them over the word groups.
 
     Args:
-        split: "train" or "validation". Training text is not counted where a vocabulary is taken over.
-        texts: of the shard's documents.
-        options: of the vocabulary.
-        num_groups: from `num_word_groups`.
-        language: of the texts, or "".
-        weight: what their counts are multiplied by.
+        split: "train" or "validation". Training text is not counted if the vocabulary is given.
+        texts: texts of the documents.
+        options: options of the vocabulary.
+        num_groups: number of word groups, from `num_word_groups`.
+        language: language of the texts, or "".
+        weight: factor of the counts.
     """
     if split == "train" and not options.vocab_size:
         return
     word_counts = scaled(count_words(texts, options.do_lower_case), weight)
-    kept = most_frequent(word_counts, WORDS_A_SHARD if split == "train" else len(word_counts))
+    kept = most_frequent(word_counts, WORDS_PER_SHARD if split == "train" else len(word_counts))
     groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
     for word, count in kept.items():
         words, counts = groups[zlib.crc32(word.encode("utf-8")) % num_groups]
         words.append(word)
         counts.append(count)
-    withheld = word_counts.total() - sum(kept.values())
+    dropped = word_counts.total() - sum(kept.values())
     for number, (words, counts) in enumerate(groups):
-        # What is withheld belongs to no group in particular.
-        if words or (withheld and not number):
-            yield (split, language, number), (" ".join(words), counts, 0 if number else withheld)
+        # Dropped words are reported with the first group.
+        if words or (dropped and not number):
+            yield (split, language, number), (" ".join(words), counts, 0 if number else dropped)
 
 
 def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
-    """Return the counts times a factor, rounded; counts that become 0 are left out."""
+    """Return the counts multiplied by a factor and rounded, without zeros."""
     if factor == 1.0:
         return word_counts
     return +Counter({word: round(count * factor) for word, count in word_counts.items()})
 
 
 class MergeWordCounts(beam.CombineFn):
-    """Sum the counts of the batches of one group. Sums do not depend on the order of merging."""
+    """Sum the counts of all batches of a word group. The result does not depend on the order of merging."""
 
     def create_accumulator(self) -> GroupCounts:
         """Return empty counts."""
         return {}, 0
 
     def add_input(self, accumulator: GroupCounts, batch: Batch) -> GroupCounts:
-        """Add one batch."""
-        words, counts, withheld = batch
-        return self._add(accumulator, zip(words.split(), counts, strict=True), withheld)
+        """Add the counts of a batch."""
+        words, counts, dropped = batch
+        return self._add(accumulator, zip(words.split(), counts, strict=True), dropped)
 
     def merge_accumulators(self, accumulators: Iterable[GroupCounts]) -> GroupCounts:
-        """Add all to a new one."""
+        """Return the sum of accumulators as a new one."""
         merged = self.create_accumulator()
-        for counts, withheld in accumulators:
-            merged = self._add(merged, counts.items(), withheld)
+        for counts, dropped in accumulators:
+            merged = self._add(merged, counts.items(), dropped)
         return merged
 
     def extract_output(self, accumulator: GroupCounts) -> GroupCounts:
-        """Return the counts as Beam passes them on."""
+        """Return the counts."""
         return accumulator
 
     @staticmethod
-    def _add(accumulator: GroupCounts, items: Iterable[tuple[str, int]], withheld: int) -> GroupCounts:
+    def _add(accumulator: GroupCounts, items: Iterable[tuple[str, int]], dropped: int) -> GroupCounts:
         total, before = accumulator
         for word, count in items:
             total[word] = total.get(word, 0) + count
-        return total, before + withheld
+        return total, before + dropped
 
 
 @dataclasses.dataclass(frozen=True)
 class WordGroup:
-    """The contribution of a group of words of the training text.
+    """The words of one group that the learner gets.
 
     Attributes:
         words: counts of the words to learn from.
-        distinct: words of the group, those left out included.
-        running: occurrences of these, and of what shards withheld.
+        distinct: distinct words of the group, including pruned ones.
+        running: running words of the group, including pruned ones and those dropped by shards.
     """
 
     words: dict[str, int]
@@ -117,7 +117,7 @@ class WordGroup:
 
 
 def prune_group(counts: GroupCounts, limit: int, min_count: int) -> WordGroup:
-    """Keep at most `limit` words of a group, each counted at least min_count times."""
-    word_counts, withheld = counts
+    """Keep the `limit` most frequent words of a group that occur at least min_count times."""
+    word_counts, dropped = counts
     kept = most_frequent(word_counts, limit, min_count)
-    return WordGroup(kept, len(word_counts), sum(word_counts.values()) + withheld)
+    return WordGroup(kept, len(word_counts), sum(word_counts.values()) + dropped)

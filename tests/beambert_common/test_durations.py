@@ -7,8 +7,11 @@ from beambert_common.durations import format_duration
     ("seconds", "text"),
     [
         (0, "0 s"),
-        (119.4, "119 s"),
-        (150, "2.5 min"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (106, "1 min 46 s"),
+        (150, "2 min 30 s"),
+        (599.6, "10 min"),
         (600, "10 min"),
         (3599, "60 min"),
         (3600, "1.0 h"),

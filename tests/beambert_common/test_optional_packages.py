@@ -126,7 +126,7 @@ PROBE = """
 import sys, types
 import beambert
 module = types.ModuleType("trainers.probe")
-exec("DESCRIPTION = 'imports'\\ndef run(config): import keras", module.__dict__)
+exec("DESCRIPTION = EXAMPLE = 'imports'\\nCOMMON_FLAGS = ()\\ndef run(config): import keras", module.__dict__)
 module.add_arguments = module.configure = lambda _: None
 sys.modules["trainers.probe"] = module
 beambert.COMMANDS["probe"] = ("trainers.probe", "imports")
@@ -184,7 +184,7 @@ except ImportError as error:
     raise ImportError("a long\\nstory") from error
 """
     expected = (
-        f"package keras is installed and cannot be imported ({reason}); reinstall it: pip install --force-reinstall"
+        f"package keras is installed, but cannot be imported ({reason}); reinstall it: pip install --force-reinstall"
     )
     assert run("probe", keras=code) == f"beambert probe: error: {expected} --no-deps keras"
 
@@ -199,7 +199,7 @@ except ImportError as error:
 def test_a_package_of_another_version_is_to_be_upgraded(run, code, expected):
     line = run("probe", keras=code)
     assert expected in line
-    assert line.endswith("pip install --upgrade 'beambert[train]' to replace it by a version that beambert works with")
+    assert line.endswith("pip install --upgrade 'beambert[train]' to install a version that beambert supports")
 
 
 def error_of(code: str) -> ImportError:
@@ -261,4 +261,4 @@ def test_a_scheme_that_nothing_reads_is_one_line(capsys, tmp_path):
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "nowhere://x/o" in err
-    assert "is neither a path of this machine nor in a known kind of bucket" in err
+    assert "the URL scheme is not supported; give a local path" in err

@@ -80,17 +80,17 @@ def test_the_released_uncased_vocabulary_has_the_size_in_the_table(shared_data):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"vocab_size": 9, "hiden_size": 12}, "'hiden_size' that BERT does not know (did you mean 'hidden_size'?)"),
+        ({"vocab_size": 9, "hiden_size": 12}, "the unknown key 'hiden_size' (did you mean 'hidden_size'?)"),
         ({"hidden_size": 12}, "no vocab_size"),
         ({"vocab_size": 9, "hidden_size": 10}, "not a multiple of num_attention_heads 12"),
-        ({"vocab_size": 0}, "vocab_size is 0"),
-        ({"vocab_size": 9.5}, "vocab_size is 9.5"),
-        ({"vocab_size": True}, "vocab_size is True"),
-        ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
-        ({"vocab_size": 9, "hidden_dropout_prob": "x"}, "hidden_dropout_prob is 'x'"),
-        ({"vocab_size": 9, "initializer_range": 0.0}, "initializer_range is 0.0"),
-        ({"vocab_size": 9, "hidden_act": "swish"}, "hidden_act is 'swish'; choose from gelu, gelu_erf, relu"),
-        ({"vocab_size": 9, "layer_norm_eps": 0}, "layer_norm_eps is 0"),
+        ({"vocab_size": 0}, "invalid vocab_size 0"),
+        ({"vocab_size": 9.5}, "invalid vocab_size 9.5"),
+        ({"vocab_size": True}, "invalid vocab_size True"),
+        ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "invalid hidden_dropout_prob 1.0"),
+        ({"vocab_size": 9, "hidden_dropout_prob": "x"}, "invalid hidden_dropout_prob 'x'"),
+        ({"vocab_size": 9, "initializer_range": 0.0}, "invalid initializer_range 0.0"),
+        ({"vocab_size": 9, "hidden_act": "swish"}, "unknown hidden_act 'swish'; use one of gelu, gelu_erf, relu"),
+        ({"vocab_size": 9, "layer_norm_eps": 0}, "invalid layer_norm_eps 0"),
         ([], "the content must be an object, not an array"),
     ],
 )
@@ -106,7 +106,7 @@ def test_resolve(tmp_path):
     path = tmp_path / "model.json"
     path.write_text(BertConfig(vocab_size=9).to_json(), encoding="utf-8")
     assert resolve("base", 9) == resolve(str(path), 9)
-    with pytest.raises(ConfigError, match=r"vocab_size 9, the data's vocab.txt has 10 pieces"):
+    with pytest.raises(ConfigError, match=r"vocab_size 9, but vocab.txt of the data has 10 tokens"):
         resolve(str(path), 10)
     with pytest.raises(ConfigError, match="did you mean 'tiny'"):
         resolve("tinny", 9)

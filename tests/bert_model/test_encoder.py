@@ -142,7 +142,7 @@ def test_positions_asked_for_are_those_of_the_whole(packed, causal_attention):
         hidden, pooled = encoder(**inputs, **options, output_range=count)
         assert_close(hidden, whole.hidden[:, :count])
         assert_close(pooled, whole.pooled)
-    with pytest.raises(ValueError, match="both given"):
+    with pytest.raises(ValueError, match="are mutually exclusive"):
         encoder(**inputs, output_range=1, output_positions=positions)
 
 

@@ -119,10 +119,10 @@ def test_the_table_names_every_variable_once(task):
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        ("clasification", 2, "no task is called 'clasification'; choose from classification, regression"),
-        ("classification", None, "num_labels of the task classification is None; give a number of at least 1"),
-        ("token_classification", 0, "is 0; give a number of at least 1"),
-        ("span", 3, "num_labels of the task span is 3; give 2, or nothing"),
+        ("clasification", 2, "unknown task 'clasification'; choose from classification, regression"),
+        ("classification", None, "invalid num_labels None for task classification: must be at least 1"),
+        ("token_classification", 0, "invalid num_labels 0 for task token_classification: must be at least 1"),
+        ("span", 3, "invalid num_labels 3 for task span: must be 2, or None"),
     ],
 )
 def test_tasks_and_labels_that_cannot_be(task, labels, message):

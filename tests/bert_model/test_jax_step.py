@@ -39,7 +39,7 @@ def losses_of(process):
     printed, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "MFU" in printed
-    return [float(loss) for loss in re.search(r"loss (\S+) at first, (\S+) after 3 updates", printed).groups()]
+    return [float(loss) for loss in re.search(r"loss (\S+) at first, (\S+) after 3 steps", printed).groups()]
 
 
 def losses_under_tensorflow():

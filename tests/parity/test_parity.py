@@ -151,6 +151,6 @@ def test_auto_classes_find_model_and_tokenizer(tmp_path, do_lower_case):
     theirs = [(answer["token_str"], answer["score"]) for answer in fill("b [MASK] c")]
     from trainers.commands.fill_mask import fill_masks
 
-    ours = [(filling.piece, filling.probability) for filling in fill_masks(tmp_path / "model", ["b [MASK] c"], 3)[0][0]]
+    ours = [(filling.token, filling.probability) for filling in fill_masks(tmp_path / "model", ["b [MASK] c"], 3)[0][0]]
     assert [piece for piece, _ in ours] == [piece for piece, _ in theirs]
     assert [probability for _, probability in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)

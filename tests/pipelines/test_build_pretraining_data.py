@@ -38,5 +38,5 @@ def test_a_random_replacement_is_never_special_or_unused():
     ],
 )
 def test_options_out_of_range_are_named(option, value):
-    with pytest.raises(DatasetError, match=f"--{option} {value} is out of range"):
+    with pytest.raises(DatasetError, match=f"invalid --{option} {value}: must be from"):
         PretrainingDataOptions(**{option: value})

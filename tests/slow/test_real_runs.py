@@ -16,7 +16,8 @@ from bert_model.config import BertConfig
 from trainers.finetuning.tasks.text.glue import TASKS
 from trainers.finetuning.tasks.text.glue_files import TsvFile
 
-# What pretraining must at least be worth on SST-2 after 3 epochs of 1,000 rows; docs/FINETUNING.md has 0.130 and 0.149.
+# What pretraining must at least be worth on SST-2 after 3 epochs of 1,000 rows; docs/benchmarks/fine-tuning.md has
+# 0.130 and 0.149.
 MARGIN = 0.10
 
 FOLDERS = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC"}
@@ -33,7 +34,7 @@ def training_texts(glue):
     for name, folder in FOLDERS.items():
         task = TASKS[name]
         file = TsvFile(glue / folder / "train.tsv", task.columns_without_header)
-        places = [file.needed_place(columns) for columns in (task.text, task.text_pair) if columns]
+        places = [file.required_column(columns) for columns in (task.text, task.text_pair) if columns]
         texts |= dict.fromkeys(row.fields[place].strip() for row in file.rows() for place in places)
     return [text for text in texts if len(text.split()) >= 3]
 

@@ -225,11 +225,11 @@ def test_encode_takes_the_longest_of_the_batch() -> None:
 
 def test_encode_refuses_what_it_cannot_do() -> None:
     in_graph, _ = both(vocabulary_of("abc"), True)
-    with pytest.raises(ValueError, match="max_seq_length 1 has no room"):
+    with pytest.raises(ValueError, match="invalid max_seq_length 1: must be at least 2"):
         in_graph.encode(["a"], max_seq_length=1)
-    with pytest.raises(ValueError, match="use 3 or more"):
+    with pytest.raises(ValueError, match="must be at least 3"):
         in_graph.encode(["a"], ["b"], max_seq_length=2)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many pairs as texts"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="texts and pairs must have the same length"):
         in_graph.encode(["a", "b"], ["b"], max_seq_length=8)
 
 

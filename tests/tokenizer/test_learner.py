@@ -117,8 +117,10 @@ def test_against_the_slow_learner(word_counts: dict[str, int], vocab_size: int, 
         assert learnt == expected
         assert len(learnt) == vocab_size
     else:
-        says = f"only {available} pieces" if vocab_size > available else f"--vocab_size {vocab_size} is less than the"
-        with pytest.raises(VocabularyError, match=says):
+        limit = (
+            f"at most {available} tokens" if vocab_size > available else "the alphabet and the reserved tokens alone"
+        )
+        with pytest.raises(VocabularyError, match=f"invalid --vocab_size {vocab_size}: .*{limit}"):
             learn_vocabulary(word_counts, vocab_size, alphabet_limit=alphabet_limit)
 
 
@@ -210,12 +212,12 @@ def test_pruning_by_hand() -> None:
 
 
 def test_no_more_than_the_words_can_fill() -> None:
-    with pytest.raises(VocabularyError, match=r"only 9 pieces, not for --vocab_size 10; lower --vocab_size to 9"):
+    with pytest.raises(VocabularyError, match=r"invalid --vocab_size 10: .* at most 9 tokens; lower --vocab_size to 9"):
         learn_vocabulary({"ab": 1, "b": 1}, 10)
     assert learn_vocabulary({"ab": 1, "b": 1}, 9) == [*SPECIAL_TOKENS, "a", "b", "##b", "ab"]
-    with pytest.raises(VocabularyError, match=r"--vocab_size 7 is less than the 8 pieces .* raise --vocab_size"):
+    with pytest.raises(VocabularyError, match=r"invalid --vocab_size 7: .* alone are 8 tokens; raise --vocab_size"):
         learn_vocabulary({"ab": 1, "b": 1}, 7)
-    with pytest.raises(VocabularyError, match=r"only 11 pieces, not for --vocab_size 12"):
+    with pytest.raises(VocabularyError, match=r"invalid --vocab_size 12: .* at most 11 tokens"):
         learn_vocabulary({"ab": 1, "b": 1}, 12, num_unused=2)
 
 

@@ -58,10 +58,10 @@ def test_only_newlines_end_a_piece() -> None:
     [
         (
             PLAIN.replace(b"[MASK]\n", b"").replace(b"[CLS]\n", b""),
-            r"v\.txt: no \[CLS\], \[MASK\] among its 5 pieces; .*",
+            r"v\.txt: missing special tokens \[CLS\], \[MASK\] \(5 tokens\); .*",
         ),
-        (b"", r"v\.txt: no \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\] among its 0 pieces; .*"),
-        (PLAIN + b"a\nthe\nthe\n", r"v\.txt: line 9 repeats the piece 'the' of line 6; .*"),
+        (b"", r"v\.txt: missing special tokens \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\] \(0 tokens\); .*"),
+        (PLAIN + b"a\nthe\nthe\n", r"v\.txt: line 9 repeats token 'the' of line 6; .*"),
         (PLAIN + b"\n\t\na\n", r"v\.txt: line 8 is blank, .*"),
         (PLAIN + b"gr\xfcn\n", r"v\.txt: line 8 is not UTF-8; .*"),
     ],

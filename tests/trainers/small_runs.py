@@ -14,7 +14,7 @@ from trainers.training.loop import LoopConfig, TrainData, train
 
 
 def settings(**changes: Any) -> TrainConfig:
-    """Ten updates at a falling rate without warm-up."""
+    """Return ten steps at a decaying rate without warm-up."""
     options = {"num_train_steps": 10, "num_warmup_steps": 0, "learning_rate": 0.1, "seed": 1}
     return TrainConfig(**{**options, **changes})
 
@@ -28,15 +28,15 @@ def trained(
     shown: dict[str, str] | None = None,
     **config: Any,
 ) -> int | None:
-    """What `train` returns; checkpoints go to output/c.
+    """Return the result of `train`; checkpoints go to output/c.
 
     Args:
         trainer: new or restored.
-        batches: from the first update on.
+        batches: from the first step on.
         output: the run's directory.
         evaluate, batch_size: as of `train` and `Stage`.
         shown: metrics of the progress line.
-        rhythm: of `LoopConfig`, checkpoints every 4 updates and loops of 3 unless they say otherwise.
+        config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
     """
     output.mkdir(exist_ok=True)
     steps = trainer.settings.num_train_steps
@@ -53,7 +53,7 @@ def trained(
 def updated(
     task: Objective, features: dict[str, tf.Tensor], count: int = 1, **changes: Any
 ) -> dict[str, tuple[float, float]]:
-    """Makes updates on the same batch; the sums of metrics over them."""
+    """Make steps on the same batch; return the metric sums over them."""
     trainer = Trainer(task, settings(num_train_steps=max(count, 2), **changes))
     iterator = iter(tf.data.Dataset.from_tensors(features).repeat())
     loop = trainer.make_loop(iterator)

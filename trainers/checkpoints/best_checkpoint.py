@@ -1,4 +1,4 @@
-"""`best.json`: the checkpoint with the best evaluation so far.
+"""Read and write `best.json`, which records the checkpoint with the best evaluation.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -13,7 +13,7 @@ from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, read
 from trainers.errors import TrainingError
 
 FILE_NAME = "best.json"
-# A metric's name is one of these words, or ends in one after an underscore.
+# The name of a metric is one of these words, or ends with an underscore and one of them.
 LOWER_IS_BETTER = ("loss", "error", "perplexity")
 HIGHER_IS_BETTER = ("accuracy", "f1", "precision", "recall", "exact", "exact_match", "pearson", "spearman", "matthews")
 
@@ -22,9 +22,9 @@ class BestCheckpoint(NamedTuple):
     """The content of `best.json`.
 
     Attributes:
-        step: of the best checkpoint.
-        metric: that it was best by.
-        value: of the metric.
+        step: step of the best checkpoint.
+        metric: name of the metric that selected it.
+        value: value of the metric.
     """
 
     step: int
@@ -42,19 +42,18 @@ def lower_is_better(metric: str) -> bool:
     """Return whether lower values of a metric are better, by the last word of its name.
 
     Raises:
-        TrainingError: the name ends in no word of either list.
+        TrainingError: the name ends with none of the known words.
     """
     for words, lower in ((LOWER_IS_BETTER, True), (HIGHER_IS_BETTER, False)):
         if any(f"_{metric}".endswith(f"_{word}") for word in words):
             return lower
     raise TrainingError(
-        f"whether a high or a low {metric} is better is not known; give --best_metric a name that ends in "
-        f"{', '.join(LOWER_IS_BETTER + HIGHER_IS_BETTER)}"
+        f"invalid --best_metric {metric}: must end with one of {', '.join(LOWER_IS_BETTER + HIGHER_IS_BETTER)}"
     )
 
 
 def best(directory: Path) -> BestCheckpoint | None:
-    """Return the best checkpoint by the record in its directory; None without a record or its checkpoint.
+    """Return the best checkpoint recorded in a directory; None without a record or without its checkpoint.
 
     Raises:
         TrainingError: the record cannot be read.
@@ -65,26 +64,25 @@ def best(directory: Path) -> BestCheckpoint | None:
     except FileNotFoundError:
         return None
     except JsonError as error:
-        raise TrainingError(f"{path}: {error}; remove it, the next evaluation writes it") from error
+        raise TrainingError(f"{path}: {error}; remove it, and the next evaluation writes it again") from error
     record = BestCheckpoint(content["step"], content["metric"], float(content["value"]))
     return record if (directory / f"model.ckpt-{record.step}.index").exists() else None
 
 
 def record_if_improved(directory: Path, step: int, metric: str, value: float) -> bool:
-    """Record a checkpoint as the best if its evaluation improved on the best before; of equals, the first stays.
+    """Record a checkpoint as the best if its evaluation improved; of equal values, the first one is kept.
 
     Args:
-        directory: of the checkpoints; that of `step` is there already.
-        step: of the checkpoint evaluated.
-        metric: name of the metric. After an evaluation by another metric than that of the record, what the record
-            says counts for nothing.
-        value: of the metric; one that is not a number or infinite is never the best.
+        directory: directory of the checkpoints, including the one of `step`.
+        step: step of the evaluated checkpoint.
+        metric: name of the metric. A record of another metric is replaced.
+        value: value of the metric; a non-finite value is never the best.
 
     Returns:
-        Whether it is the best now.
+        Whether the checkpoint is now the best one.
 
     Raises:
-        TrainingError: it is not known whether the metric should be high or low, or the record cannot be read.
+        TrainingError: the direction of the metric is unknown, or the record cannot be read.
         FileError: the record cannot be written.
     """
     lower = lower_is_better(metric)

@@ -1,8 +1,8 @@
-"""Checkpoints: variables under their TF1 names, in the format that the released BERT's own checkpoints have.
+"""Save, restore and remove checkpoints: variables under TF1 names, in the format of the released BERT's checkpoints.
 
-`model.ckpt-<step>.index` and `.data-00000-of-00001` hold every weight, `<name>/adam_m`, `<name>/adam_v` and
-global_step, readable by `tf.train.load_checkpoint`; `.state.json` holds what else a run resumes from. The index is put
-in place last and removed first: a checkpoint is whole if and only if its index is there.
+`model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, `<name>/adam_m`, `<name>/adam_v` and
+global_step, readable by `tf.train.load_checkpoint`. `.state.json` contains the run's other state. The index is
+written last and removed first: a checkpoint is complete if and only if its index exists.
 """
 
 import json
@@ -25,7 +25,7 @@ GLOBAL_STEP = "global_step"
 
 _FILE_NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|data-\d{5}-of-\d{5}|state\.json)")
 _UNFINISHED = ".unfinished"
-# Fields of `.state.json` that older files, which have no version, name differently.
+# Fields of `.state.json` that older files, which have no version, have under other names.
 _RENAMED_STATE = {"skipped_updates": "skipped_steps", "sums": "metric_sums"}
 
 
@@ -42,16 +42,16 @@ class Checkpoint(NamedTuple):
 
     @property
     def state_file(self) -> Path:
-        """Return the file of `state_of`, which may be missing."""
+        """Return the file of `state_of`, which may not exist."""
         return Path(f"{self.prefix}.state.json")
 
 
 class RetentionPolicy(NamedTuple):
-    """The rule for which checkpoints are kept.
+    """The checkpoint retention policy.
 
     Attributes:
-        last: number of the newest, 0 for all.
-        every_hours: beside them, the first one after each such number of hours of training; None for none.
+        last: number of recent checkpoints to keep; 0 keeps all.
+        every_hours: interval in hours of training at which a checkpoint is kept permanently; None for none.
     """
 
     last: int = 5
@@ -59,7 +59,7 @@ class RetentionPolicy(NamedTuple):
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
-    """Return the complete checkpoints of a directory, oldest first; empty if there is no such directory."""
+    """Return the complete checkpoints of a directory, oldest first; empty if the directory does not exist."""
     matches = [(path, _FILE_NAME.fullmatch(path.name)) for path in directory.glob("model.ckpt-*.index")]
     return sorted(Checkpoint(int(match[2]), path.with_suffix("")) for path, match in matches if match)
 
@@ -71,17 +71,17 @@ def save(
     vocab_size: int | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Write a checkpoint; killed at any moment, also by a power failure, it leaves those of other steps usable.
+    """Write a checkpoint; after a kill or power failure at any moment, the other checkpoints stay usable.
 
-    The remains of an earlier save or removal that was killed are removed. Of several hosts that train together,
-    one alone may call this.
+    Incomplete files of an earlier save or removal are deleted. Of several machines that train together, only the chief
+    may call this.
 
     Args:
-        directory: made if need be.
-        step: number of steps made so far. If it was saved before, that checkpoint is lost until this one is whole.
-        variables: by the name each is saved under.
-        vocab_size: rows to save of variables with a row for every token, and of their slots; None for all.
-        state: what else the run resumes from, of JSON's types; None for nothing.
+        directory: directory of the checkpoints; created if needed.
+        step: number of completed steps. An existing checkpoint of this step is replaced, and missing in the meantime.
+        variables: variables by their names in the checkpoint.
+        vocab_size: number of rows to save of variables with a row per token, and of their slots; None for all rows.
+        state: the run's other state, with JSON types; None for none.
 
     Raises:
         StorageError: the checkpoint cannot be written.
@@ -94,7 +94,7 @@ def save(
         unfinished.mkdir()
         _write(Checkpoint(step, unfinished / final.prefix.name), variables, vocab_size, state)
         _remove(final)
-        # Several files of one checkpoint, written by TensorFlow: the index last, when all that it names is there.
+        # TensorFlow wrote several files; the index is moved last, when the files it refers to are in place.
         for path in sorted(unfinished.iterdir(), key=lambda path: path.suffix == ".index"):
             if path.suffix == ".index":
                 synchronize(directory)
@@ -107,31 +107,31 @@ def save(
             raise StorageError(
                 f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
             ) from error
-        # Space that a part of a checkpoint takes would be missed by the run's other files.
+        # An incomplete checkpoint would take space that the run's other files need.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageError(
-            f"checkpoint {final.prefix} cannot be written ({file_errors.reason_of(error)}); it takes "
-            f"{bytes_needed(variables, vocab_size):,} bytes, {_free_bytes(directory):,} are free there; free some "
-            f"space, or make the directory writable, and start again: {_resume_step(directory)}"
+            f"checkpoint {final.prefix} cannot be written ({file_errors.reason_of(error)}); it needs "
+            f"{bytes_needed(variables, vocab_size):,} bytes, and {_free_bytes(directory):,} are free; free some space "
+            f"or make the directory writable, and run the same command again: {_resume_step(directory)}"
         ) from error
     return final
 
 
 class _TimedState(TypedDict, total=False):
-    """The part of a state that retention reads."""
+    """The fields of a state that checkpoint retention reads."""
 
     seconds: NonNegative
 
 
 def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any]:
-    """Return the state saved with a checkpoint; empty if there is none.
+    """Return the state saved with a checkpoint; empty if the file does not exist.
 
     Args:
-        checkpoint: whole.
-        schema: a TypedDict that it must fit.
+        checkpoint: a complete checkpoint.
+        schema: TypedDict that the state must match.
 
     Raises:
-        TrainingError: it cannot be read.
+        TrainingError: the state cannot be read.
     """
     names: dict[str, str] = {}
     try:
@@ -143,14 +143,14 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
         return {}
     except JsonError as error:
         raise TrainingError(
-            f"{checkpoint.state_file}: {with_old_names(str(error), names)}; remove {checkpoint.index_file} to go back "
-            "to the checkpoint before it"
+            f"{checkpoint.state_file}: {with_old_names(str(error), names)}; remove {checkpoint.index_file} to resume "
+            "from the previous checkpoint"
         ) from error
     return content
 
 
 def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> int:
-    """Return the bytes that one checkpoint's tensors take on the disk; index and state are small beside them."""
+    """Return the size of a checkpoint's tensors on disk in bytes, without the small index and state files."""
     total = 0
     for name, variable in variables.items():
         rows, *other_sizes = variable.shape.as_list() or [1]
@@ -165,30 +165,32 @@ def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = 
 def space_warning(
     directory: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None, retention: RetentionPolicy
 ) -> str | None:
-    """Return a line if the disk has no room for the newest checkpoints that a run keeps, None if it has.
+    """Return a warning if the disk has no space for the recent checkpoints that a run keeps, otherwise None.
 
-    While one more is saved, all those to be kept are still there. The best and the hourly ones are not reckoned with.
+    While a checkpoint is saved, all earlier ones to keep still exist. The best and the hourly checkpoints are not
+    included.
     """
     more = max(1, retention.last + 1 - len(checkpoints(directory)))
     needed, free = more * bytes_needed(variables, vocab_size), _free_bytes(directory)
     if needed <= free:
         return None
     return (
-        f"{directory} is to take up to {more} more checkpoints of {needed // more:,} bytes and has {free:,} bytes "
-        "free; free some space, or keep fewer with --keep_checkpoint_max"
+        f"{directory} needs space for up to {more} more checkpoints of {needed // more:,} bytes, and {free:,} "
+        "bytes are "
+        "free; free some space, or decrease --keep_checkpoint_max"
     )
 
 
 def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | None) -> None:
-    """Remove the checkpoints that the policy does not retain.
+    """Remove the checkpoints that the retention policy does not keep.
 
-    Hours are those trained, `seconds` in a checkpoint's state, whatever the clock said; a checkpoint without them is
-    none of the hourly ones.
+    Hours are hours of training, from `seconds` in the state of a checkpoint. A checkpoint without `seconds` is not kept
+    as an hourly one.
 
     Args:
-        directory: of the checkpoints.
-        keeping: which stay.
-        best_step: of the best checkpoint, which stays too; None if there is none.
+        directory: directory of the checkpoints.
+        retention: the retention policy.
+        best_step: step of the best checkpoint, which is kept; None without one.
 
     Raises:
         StorageError: a checkpoint cannot be removed.
@@ -200,9 +202,9 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
     for checkpoint in saved[: -retention.last]:
         first_of_its_hours = False
         if retention.every_hours is not None:
-            passed = int(_seconds_trained(checkpoint) // (3600 * retention.every_hours))
-            first_of_its_hours = passed > 0 and passed not in hours_begun
-            hours_begun.add(passed)
+            hours = int(_seconds_trained(checkpoint) // (3600 * retention.every_hours))
+            first_of_its_hours = hours > 0 and hours not in hours_begun
+            hours_begun.add(hours)
         if checkpoint.step == best_step or first_of_its_hours:
             continue
         try:
@@ -210,21 +212,21 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
         except OSError as error:
             raise StorageError(
                 f"old checkpoint {checkpoint.prefix} cannot be removed ({file_errors.reason_of(error)}); make "
-                f"{directory} writable and start again"
+                f"{directory} writable and run the same command again"
             ) from error
 
 
 def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> None:
-    """Assign the values of a checkpoint.
+    """Assign the values of a checkpoint to variables.
 
     Args:
         prefix: path of the checkpoint without `.index`.
-        variables: by the name each was saved under; the checkpoint may hold more.
-        vocab_size: rows that the checkpoint has of variables with a row for every token, and of their slots, the rest
-            being filled with zeros; None for all.
+        variables: variables by their names in the checkpoint, which may contain others.
+        vocab_size: number of rows in the checkpoint of variables with a row per token, and of their slots; further rows
+            are set to zero. None for all rows.
 
     Raises:
-        TrainingError: the checkpoint cannot be read, lacks a variable or has it in another shape.
+        TrainingError: the checkpoint cannot be read, lacks a variable or has it with another shape.
     """
     try:
         reader = tf.train.load_checkpoint(str(prefix))
@@ -237,14 +239,16 @@ def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int 
                 needed[0] = vocab_size
             if shapes[name] != needed:
                 raise TrainingError(
-                    f"checkpoint {prefix} has {name} of shape {shapes[name]}, the model needs {needed}; give the "
-                    "--model and vocabulary that the checkpoint was made with"
+                    f"checkpoint {prefix} has {name} with shape {shapes[name]}, but the model requires "
+                    f"{needed}; give the "
+                    "--model and vocabulary of the checkpoint"
                 )
             variable.assign(with_padding(name, reader.get_tensor(name), list(variable.shape)))
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
         raise TrainingError(
-            f"checkpoint {prefix} cannot be read ({_first_line(error)}); remove {prefix}.index to go back to the one "
-            "before it"
+            f"checkpoint {prefix} cannot be read ({_first_line(error)}); remove {prefix}.index to resume from the "
+            "previous "
+            "checkpoint"
         ) from error
 
 
@@ -268,7 +272,7 @@ def _write(
 
 
 def _remove(checkpoint: Checkpoint) -> None:
-    """Remove a checkpoint's remaining files, the index first."""
+    """Remove the files of a checkpoint, the index first."""
     if checkpoint.index_file.exists():
         checkpoint.index_file.unlink()
         synchronize(checkpoint.index_file.parent)
@@ -278,7 +282,7 @@ def _remove(checkpoint: Checkpoint) -> None:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove the files of a killed save, and files of checkpoints whose index is missing."""
+    """Remove the files of a killed save, and files of checkpoints without an index."""
     if (directory / _UNFINISHED).exists():
         shutil.rmtree(directory / _UNFINISHED)
     for path in directory.iterdir():
@@ -291,7 +295,7 @@ def _seconds_trained(checkpoint: Checkpoint) -> float:
     try:
         return float(state_of(checkpoint).get("seconds", 0.0))
     except TrainingError:
-        # Training need not stop because of an old checkpoint that is not read.
+        # An unreadable old checkpoint must not stop training.
         return 0.0
 
 
@@ -301,11 +305,11 @@ def _free_bytes(directory: Path) -> int:
 
 
 def _resume_step(directory: Path) -> str:
-    whole = checkpoints(directory)
-    return f"the same command resumes from {whole[-1].prefix}" if whole else "no checkpoint had been saved before"
+    saved = checkpoints(directory)
+    return f"it resumes from {saved[-1].prefix}" if saved else "it starts from the beginning"
 
 
 def _first_line(error: Exception) -> str:
     line = (str(error).splitlines() or [type(error).__name__])[0]
-    # TensorFlow says which of its operations failed, where; the file and the reason stand between.
+    # TensorFlow adds the node before and the operation after the file and the reason.
     return re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", line)

@@ -1,4 +1,4 @@
-"""`--init_checkpoint`: the weights of any checkpoint that a model has too."""
+"""Load initial weights from a checkpoint of any format (`--init_checkpoint`)."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -9,69 +9,70 @@ from bert_model.config import BertConfig
 from bert_model.vocabulary_padding import with_padding
 from trainers.errors import TrainingError
 
-# What may differ: dropout and the spread of initial weights are choices of training, not of the weights.
+# Fields that may differ: dropout and weight initialization affect training only.
 _FREE = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
 _SHOWN_NAMES = 6
 
 
 class LoadedWeights(NamedTuple):
-    """The weights that were loaded or not, by TF1 name; `ignored` has names of the file.
+    """The result of loading weights, by TF1 name; `ignored` has the names in the checkpoint.
 
     Attributes:
-        loaded: taken from the checkpoint.
-        initialised: of the model, not in the checkpoint, left at their random initial values.
-        ignored: in the checkpoint, not in the model; the optimizer's state is not counted.
+        loaded: weights loaded from the checkpoint.
+        initialized: weights of the model that the checkpoint lacks, with random initial values.
+        ignored: weights of the checkpoint that the model lacks, without the optimizer state.
     """
 
     loaded: tuple[str, ...]
-    initialised: tuple[str, ...]
+    initialized: tuple[str, ...]
     ignored: tuple[str, ...]
 
     def lines(self, shown: int = _SHOWN_NAMES) -> list[str]:
-        """Return a line for each of the three that is not empty, with at most N names."""
+        """Return a line for each non-empty field, with at most `shown` names."""
         rows = [(f"{word} {len(names)}", names) for word, names in zip(self._fields, self, strict=True) if names]
         return [count if count.startswith("loaded") else f"{count}: {listed(names, shown)}" for count, names in rows]
 
     def to_text(self) -> str:
-        """Return every name, a line each."""
+        """Return all names, one per line."""
         return "".join(f"{word} {name}\n" for word, names in zip(self._fields, self, strict=True) for name in names)
 
 
 def listed(names: Sequence[str], shown: int = _SHOWN_NAMES) -> str:
-    """Return names in one line: all, or the first and how many more."""
+    """Return names as a single line, all or the first ones with the number of the others."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def check_same_model(checkpoint: Checkpoint, config: BertConfig) -> None:
-    """Refuse a checkpoint whose weights would mean something else in a model of that configuration.
+    """Check that a checkpoint fits the configuration of a model.
 
     Raises:
-        TrainingError: a value differs; the message names every one that does.
+        TrainingError: the configurations differ; the message lists all differences.
     """
     differences = [
-        f"{field.name} {getattr(checkpoint.config, field.name)} there, {getattr(config, field.name)} in the model"
+        f"{field.name} is {getattr(checkpoint.config, field.name)}, {getattr(config, field.name)} in the model"
         for field in dataclasses.fields(BertConfig)
         if field.name not in _FREE and getattr(checkpoint.config, field.name) != getattr(config, field.name)
     ]
     if differences:
         raise TrainingError(
-            f"--init_checkpoint {checkpoint.path} is of another model: {'; '.join(differences)}; leave --model out to "
-            "take the checkpoint's, and build the data with its vocabulary"
+            f"--init_checkpoint {checkpoint.path} does not fit the model: {'; '.join(differences)}; omit "
+            "--model to use "
+            "the checkpoint's configuration, and build the data with its vocabulary"
         )
 
 
 def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any], leave: Collection[str] = ()) -> LoadedWeights:
-    """Assign what a checkpoint and a model have in common.
+    """Assign the weights that a checkpoint and a model have in common.
 
     Args:
-        checkpoint: open.
-        variables: of the model, by TF1 name; rows that pad the vocabulary are filled with zeros.
-        leave: names that are not taken from the checkpoint though it has them.
+        checkpoint: an open checkpoint.
+        variables: variables of the model by TF1 name; rows that pad the vocabulary are set to zero.
+        leave: names not to load from the checkpoint.
 
     Raises:
-        CheckpointError: the checkpoint turns out damaged.
-        TrainingError: a tensor has another shape than the variable.
+        CheckpointError: the checkpoint is corrupt.
+        TrainingError: a tensor and its variable have different shapes.
     """
     loaded = tuple(name for name in variables if name in checkpoint.tensors and name not in leave)
     for name in loaded:
@@ -79,7 +80,8 @@ def load_weights(checkpoint: Checkpoint, variables: Mapping[str, Any], leave: Co
         value = with_padding(name, value, list(variable.shape))
         if value.shape != tuple(variable.shape):
             raise TrainingError(
-                f"--init_checkpoint {checkpoint.path} has {name} of shape {list(value.shape)}, the model needs "
+                f"--init_checkpoint {checkpoint.path} has {name} with shape {list(value.shape)}, but the model "
+                "requires "
                 f"{list(variable.shape)}; give a checkpoint of the same model"
             )
         variable.assign(value.astype("float32"))

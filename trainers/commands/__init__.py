@@ -1,1 +1,1 @@
-"""Define the training commands of the CLI (pretrain, finetune, tune) and those that use a trained model."""
+"""Define the commands that train a model (pretrain, finetune, tune) and those that use or convert one."""

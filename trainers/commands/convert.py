@@ -1,9 +1,10 @@
-"""`beambert convert`: a model between TF1, Hugging Face and beambert's own directories."""
+"""Define `beambert convert`, which converts models between TF1, Hugging Face and native directories."""
 
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from beambert_common.command_line.flags import flag_group
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
@@ -16,19 +17,21 @@ from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
 
-DESCRIPTION = (
-    "Converts a BERT between the released code's checkpoints (TensorFlow 1), Hugging Face's transformers and what "
-    "beambert pretrain writes. SRC may also be one of Google's zip archives, as it was downloaded."
-)
-EXAMPLE = "beambert convert run run-hf --to huggingface"
+DESCRIPTION = """Convert a model between TF1 checkpoints, Hugging Face directories and native directories.
+
+SRC is a directory, a TF1 checkpoint or a zip archive of the released BERT; its format is detected. DST is a new
+directory."""
+EXAMPLE = """beambert convert run bert-hf --to huggingface
+beambert convert uncased_L-12_H-768_A-12.zip bert-base --to native
+beambert convert run bert-tf1 --to tf1 --optimizer keep"""
 COMMON_FLAGS = ()
 _KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
-_CASES = {True: "lower-cased", False: "cased"}
+_CASES = {True: "uncased", False: "cased"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertConfig(ModelConfig):
-    """What `beambert convert` is configured with; the help of each flag says what it does."""
+    """The configuration of `beambert convert`; the help of each flag describes it."""
 
     source: str
     destination: str
@@ -38,45 +41,45 @@ class ConvertConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the flags."""
     parser.add_argument(
         "source",
         type=LOCAL_PATH,
         metavar="SRC",
-        help="a directory, the path of a TF1 checkpoint, or a zip archive; its kind is seen",
+        help="A model directory, a TF1 checkpoint or a zip archive of the released BERT; the format is detected",
     )
     parser.add_argument(
         "destination",
         type=LOCAL_OUTPUT_DIRECTORY,
         metavar="DST",
-        help="the directory to be written; must be new or empty",
+        help="Output directory; must be new or empty",
     )
-    parser.add_argument("--to", choices=writer.KINDS, required=True, help="the kind to write")
-    parser.add_argument(
+    flag_group(parser, "output").add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
+    flag_group(parser, "task").add_argument(
         "--task",
         choices=(PRETRAINING, *TASKS),
-        help="which head SRC has; needed where the files do not tell, as a TF1 checkpoint of a token classifier, which "
-        "looks like one of texts (default: what the files tell)",
+        help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
+        "(default: as detected)",
     )
-    parser.add_argument(
+    flag_group(parser, "checkpoints").add_argument(
         "--optimizer",
         choices=("keep", "drop"),
         default=ConvertConfig.optimizer,
-        help="Adam's state and the step counter, in TF1 and native checkpoints",
+        help="Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints",
     )
     add_model_arguments(parser)
 
 
 def configure(args: argparse.Namespace) -> ConvertConfig:
-    """Return what the flags ask for."""
+    """Return the configuration of parsed flags."""
     return ConvertConfig.from_args(args)
 
 
 def run(config: ConvertConfig) -> int:
-    """Convert, and print what was read and written.
+    """Convert a model and print a summary.
 
     Raises:
-        CheckpointError, ConfigError, OutputError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, VocabularyError: a one-line message.
     """
     destination = Path(config.destination)
     writer.check_destination(destination)
@@ -85,7 +88,7 @@ def run(config: ConvertConfig) -> int:
 
 
 def _convert(config: ConvertConfig, destination: Path) -> int:
-    """Convert while the destination is locked."""
+    """Convert while DST is locked."""
     writer.check_destination(destination)
     keep = config.optimizer == "keep"
     bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
@@ -98,7 +101,9 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
             do_lower_case = lower_casing_of(checkpoint, vocabulary)
         _print_source(checkpoint)
         if config.do_lower_case is None and checkpoint.do_lower_case is None:
-            print_status(f"Note      {_CASES[do_lower_case]}, as its vocabulary shows; --do_lower_case overrides")
+            print_status(
+                f"Note      {_CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
+            )
         left_out = writer.write(
             checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )
@@ -108,15 +113,15 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
 
 def _print_source(checkpoint: reader.Checkpoint) -> None:
     config = checkpoint.config
-    classes = f" of {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
+    classes = f" with {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
     print_status(
         f"Found     {_KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
-        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.vocab_size} pieces, "
+        f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, vocabulary size {config.vocab_size}, "
         f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
     )
     step = writer.steps(checkpoint)
     if checkpoint.optimizer:
-        print_status(f"          {len(checkpoint.optimizer)} variables of the optimizer, step {step}")
+        print_status(f"          {len(checkpoint.optimizer)} optimizer variables, step {step}")
     if checkpoint.missing:
         print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
     if checkpoint.ignored:
@@ -125,25 +130,25 @@ def _print_source(checkpoint: reader.Checkpoint) -> None:
 
 def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
     optimizer = len(checkpoint.optimizer)
-    kept = f" and {optimizer} variables of the optimizer" if keep and optimizer else ""
+    kept = f" and {optimizer} optimizer variables" if keep and optimizer else ""
     print_status(
         f"Wrote     {_KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}"
     )
     if left_out:
         name = hugging_face_config.architecture(checkpoint.task, checkpoint.tensors)
-        print_status(f"Left out  {listed(left_out)}: {name} has no place for them")
+        print_status(f"Left out  {listed(left_out)}: {name} has no such weights")
     if optimizer and not keep:
-        print_status(
-            f"Left out  {optimizer} variables of the optimizer (--optimizer keep writes them, to tf1 or native)"
-        )
+        print_status(f"Left out  {optimizer} optimizer variables; --optimizer keep writes them (tf1 and native)")
     if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
-        print_status("Note      the released code knows only the tanh form of GELU, this model has the erf form")
+        print_status(
+            "Note      this model uses the erf form of GELU; the released code has only the tanh approximation"
+        )
     if kind != "native" and checkpoint.record and checkpoint.record.causal_attention:
         warn(
-            f"the model attends from left to right, which a {_KIND_WORDS[kind]} cannot say: whoever reads it will let "
-            "every position see all others, and get other outputs"
+            f"the model uses causal attention, which a {_KIND_WORDS[kind]} cannot record; other software will use "
+            "bidirectional attention and compute different outputs"
         )
     if kind == "tf1" and checkpoint.labels:
-        print_status(f"Note      TF1 has no place for the labels: {listed(checkpoint.labels)}")
+        print_status(f"Note      a TF1 checkpoint does not record the labels: {listed(checkpoint.labels)}")
     if kind == "tf1" and checkpoint.multi_label:
-        warn("TF1 cannot say that a text may have several labels: whoever reads it will take the most probable alone")
+        warn("a TF1 checkpoint cannot record that the task is multi-label; other software will predict a single label")

@@ -1,4 +1,4 @@
-"""`beambert features`: what a model makes of texts, for use elsewhere (extract_features.py of the released code)."""
+"""Define `beambert features`, which writes hidden states of texts (extract_features.py of the released code)."""
 
 import argparse
 import itertools
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
+from beambert_common.command_line.flags import batch_size, flag_group, sequence_length, shortened, whole_number
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
@@ -32,21 +32,31 @@ from trainers.inference.tokenization import (
 )
 from trainers.monitoring.training_progress import TextProgress
 
-DESCRIPTION = (
-    "Writes the hidden states of a model for every line of a text file: each token's, as extract_features.py of the "
-    "released code does, or one vector a text with --pooling. 'A text ||| another' is a pair."
+DESCRIPTION = """Extract hidden states for every line of a text file.
+
+The output has a vector per token, as extract_features.py of the released code, or per text with --pooling. A line
+'TEXT ||| TEXT' is a pair of texts."""
+EXAMPLE = """beambert features --input_file texts.txt --output_file features.jsonl --init_checkpoint run
+beambert features --input_file texts.txt --output_file vectors.npz --init_checkpoint run --pooling mean"""
+COMMON_FLAGS = (
+    "--input_file",
+    "--output_file",
+    "--init_checkpoint",
+    "--pooling",
+    "--layers",
+    "--max_seq_length",
+    "--format",
+    "--batch_size",
 )
-EXAMPLE = "beambert features --init_checkpoint run --input_file lines.txt --output_file features.jsonl"
-COMMON_FLAGS = ("--init_checkpoint", "--input_file", "--output_file", "--pooling", "--max_seq_length")
 POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
-# Results that may wait until all of them are in order again.
+# Maximum size of the results that are buffered to restore the input order.
 BYTES_A_WINDOW = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig(ModelConfig):
-    """What `beambert features` is configured with; the help of each flag says what it does."""
+    """The configuration of `beambert features`; the help of each flag describes it."""
 
     input_file: str
     output_file: str
@@ -60,59 +70,66 @@ class FeaturesConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    # "-1,-2" is a value, as "-1" is one to argparse, and not an option.
+    """Add the flags."""
+    # argparse accepts "-1" as a value, but would take "-1,-2" for a flag.
     parser._negative_number_matcher = re.compile(r"-\d[-,\d]*$")
-    parser.add_argument(
-        "--input_file", required=True, type=LOCAL_PATH, metavar="FILE", help="a text or a pair a line; - for stdin"
+    flag_group(parser, "input").add_argument(
+        "--input_file",
+        required=True,
+        type=LOCAL_PATH,
+        metavar="FILE",
+        help="Text file with one text or pair per line; - reads stdin",
     )
-    parser.add_argument(
-        "--output_file", required=True, type=LOCAL_OUTPUT_FILE, metavar="FILE", help="a new file, written atomically"
+    group = flag_group(parser, "output")
+    group.add_argument(
+        "--output_file", required=True, type=LOCAL_OUTPUT_FILE, metavar="FILE", help="Output file, written atomically"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace --output_file if it exists")
-    parser.add_argument("--format", choices=FORMATS, help="of the output file (default: what the end of its name says)")
-    parser.add_argument(
+    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
+    group.add_argument("--format", choices=FORMATS, help="Output format (default: by the extension of --output_file)")
+    flag_group(parser, "model").add_argument(
         "--init_checkpoint",
         required=True,
         type=LOCAL_PATH,
         metavar="DIR",
-        help="a model of any kind: what `beambert pretrain` wrote, a TF1 release, a Hugging Face directory",
+        help="A model: the --output of `beambert pretrain`, a TF1 checkpoint or a Hugging Face directory",
     )
-    parser.add_argument(
+    group = flag_group(parser, "predictions")
+    group.add_argument(
         "--layers",
         metavar="N,N",
-        help="layers counted from 0 for the first, or from -1 for the last down "
-        f"(default: {_layers_text(DEFAULT_LAYERS)}, or as many as there are; with --pooling -1)",
+        help="Encoder layers, from 0 for the first or from -1 for the last "
+        f"(default: {_layers_text(DEFAULT_LAYERS)}, fewer in a smaller model; -1 with --pooling)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--pooling",
         choices=POOLINGS,
         default=FeaturesConfig.pooling,
-        help="none: every token; cls: the vector of [CLS]; mean: the mean over all tokens of a text",
+        help="Pooling over the tokens of a text: none, a vector per token; cls, the vector of [CLS]; mean, the mean of "
+        "all token vectors (default: %(default)s)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--max_seq_length",
         type=sequence_length,
         default=FeaturesConfig.max_seq_length,
         metavar="N",
-        help="longer texts are cut",
+        help="Maximum sequence length in tokens; longer texts are truncated",
     )
-    parser.add_argument(
-        "--batch_size", type=batch_size, default=FeaturesConfig.batch_size, metavar="N", help="texts computed together"
+    group.add_argument(
+        "--batch_size", type=batch_size, default=FeaturesConfig.batch_size, metavar="N", help="Batch size in texts"
     )
     add_model_arguments(parser)
 
 
 def configure(args: argparse.Namespace) -> FeaturesConfig:
-    """Return what the flags ask for."""
+    """Return the configuration of parsed flags."""
     return FeaturesConfig.from_args(args)
 
 
 def run(config: FeaturesConfig) -> int:
-    """Extract features.
+    """Extract features and write them to a file.
 
     Raises:
-        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: a one-line message.
     """
     output = Path(config.output_file)
     kind = config.format or format_of(output)
@@ -121,7 +138,7 @@ def run(config: FeaturesConfig) -> int:
     check_output_file("--output_file", config.output_file, inputs, overwrite=config.overwrite)
     layers = None if config.layers is None else parse_layers(config.layers)
     if config.batch_size < 1:
-        raise TrainingError(f"--batch_size is {config.batch_size}; give 1 or more")
+        raise TrainingError(f"invalid --batch_size {config.batch_size}: must be at least 1")
     source = open_texts(config.input_file)
     size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
     check_model(Path(config.init_checkpoint), **config.model_options)
@@ -141,13 +158,13 @@ def run(config: FeaturesConfig) -> int:
             for features in extractor.extract(lines):
                 writer.write(features)
                 progress.update(len(features.token_splits) - 1, lines.bytes_read)
-    progress.finish(f"{output} has {writer.count:,} texts, {writer.tokens:,} tokens")
-    for count, what in (
-        (extractor.cut, f"were longer than --max_seq_length {config.max_seq_length} and were cut"),
-        (lines.damaged, "were not UTF-8; the bytes that are not were left out"),
+    progress.finish(f"Wrote {output}: {writer.count:,} texts, {writer.tokens:,} tokens")
+    for count, problem in (
+        (extractor.cut, f"exceeded --max_seq_length {config.max_seq_length} and were truncated"),
+        (lines.corrupt, "were not valid UTF-8; the invalid bytes were dropped"),
     ):
         if count:
-            print(f"{count:,} of {writer.count:,} texts {what}", file=sys.stderr)
+            print(f"{count:,} of {writer.count:,} texts {problem}", file=sys.stderr)
     return 0
 
 
@@ -155,31 +172,34 @@ def parse_layers(text: str) -> list[int]:
     """Return the layers of `--layers`.
 
     Raises:
-        TrainingError: not whole numbers between commas.
+        TrainingError: the text is not a list of comma-separated integers.
     """
     layers = [whole_number(number) for number in text.split(",")]
     if None in layers:
-        raise TrainingError(f"--layers is {shortened(text)}; give whole numbers such as {_layers_text(DEFAULT_LAYERS)}")
+        raise TrainingError(
+            f"invalid --layers {shortened(text)}: must be integers such as {_layers_text(DEFAULT_LAYERS)}"
+        )
     return [layer for layer in layers if layer is not None]
 
 
 class FeatureExtractor:
-    """Hidden states of texts.
+    """Compute hidden states of texts.
 
     Args:
-        path: a model of any kind.
-        layers: which, from 0 for the first, or from -1 for the last down; layers above the last of them are not built.
-            None for the last four or as many as there are, with pooling for the last.
+        path: a model of any format.
+        layers: encoder layers, from 0 for the first or from -1 for the last; higher layers are not built. None takes
+            the last four, or all of a smaller model, and with pooling the last.
         pooling: "none", "cls" or "mean".
-        max_seq_length: maximum tokens of a text with [CLS] and [SEP]; pairs are cut at the longer text.
-        batch_size: texts computed together.
-        **options: vocab_file, do_lower_case, bert_config_file of `model_loading.load_model`.
+        max_seq_length: maximum sequence length in tokens, including [CLS] and [SEP]; of a pair, the longer text is
+            truncated.
+        batch_size: batch size in texts.
+        **options: vocab_file, do_lower_case and bert_config_file of `model_loading.load_model`.
 
     Attributes:
-        cut: texts so far that were longer than max_seq_length.
+        cut: number of texts so far that were truncated.
 
     Raises:
-        TrainingError: a layer or a length that the model does not have; further errors as of `load_model`.
+        TrainingError: the model has no such layer or a smaller length limit; further errors as of `load_model`.
     """
 
     def __init__(
@@ -192,22 +212,24 @@ class FeatureExtractor:
         **options: Any,
     ) -> None:
         if layers is None:
-            opened = load_model(path, **options)
-            layers = DEFAULT_LAYERS[: opened.config.num_hidden_layers if pooling == "none" else 1]
-            counted = [layer % opened.config.num_hidden_layers for layer in layers]
+            inference_model = load_model(path, **options)
+            layers = DEFAULT_LAYERS[: inference_model.config.num_hidden_layers if pooling == "none" else 1]
+            counted = [layer % inference_model.config.num_hidden_layers for layer in layers]
         else:
-            opened = load_model(path, layers=layers, **options)
-            counted = list(opened.layers)
-        model_loading.check_max_seq_length(max_seq_length, opened.config, least=3)
+            inference_model = load_model(path, layers=layers, **options)
+            counted = list(inference_model.layers)
+        model_loading.check_max_seq_length(max_seq_length, inference_model.config, least=3)
         self.max_seq_length, self.batch_size = max_seq_length, batch_size
-        self.layout = Layout(layers, opened.config.hidden_size, opened.vocabulary.tokens, pooled=pooling != "none")
-        self.vocabulary = opened.vocabulary
-        self.tokenizer = Tokenizer(opened.vocabulary, opened.do_lower_case)
+        self.layout = Layout(
+            layers, inference_model.config.hidden_size, inference_model.vocabulary.tokens, pooled=pooling != "none"
+        )
+        self.vocabulary = inference_model.vocabulary
+        self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
         self.cut = 0
-        self._encode = _encoding_function(opened, counted, pooling)
+        self._encode = _encoding_function(inference_model, counted, pooling)
 
     def extract(self, lines: Iterable[str]) -> Iterator[Features]:
-        """Yield the features of texts in order, computed in batches.
+        """Yield the features of texts in the order of the texts.
 
         Args:
             lines: texts, or pairs separated by the last " ||| ".
@@ -219,7 +241,7 @@ class FeatureExtractor:
             encoded = encode_texts(firsts, seconds, self.tokenizer, self.max_seq_length)
             rows, segments = encoded.by_row()
             self.cut += int(encoded.truncated.sum())
-            # What is sorted together shall not be too large when it waits to be in order again.
+            # Texts are sorted by length within a window; its results are buffered to restore the order.
             kept = np.array([1 if self.layout.pooled else len(row) for row in rows])
             size = np.cumsum(kept) * 4 * self.layout.hidden_size * len(self.layout.layers)  # bytes
             starts = np.unique(size // BYTES_A_WINDOW, return_index=True)[1].tolist()
@@ -236,13 +258,13 @@ class FeatureExtractor:
         for batch in batches_by_length(lengths.tolist(), self.batch_size):
             states = self._states([rows[i] for i in batch], [segments[i] for i in batch])
             for layer, state in zip(values, states, strict=True):
-                for place, i in enumerate(batch):
-                    layer[row_splits[i] : row_splits[i + 1]] = state[place, : kept[i]]
+                for index, i in enumerate(batch):
+                    layer[row_splits[i] : row_splits[i + 1]] = state[index, : kept[i]]
         tokens = np.concatenate(rows)
         return Features(first, tokens, np.concatenate([[0], np.cumsum(lengths)]), row_splits, values)
 
     def _states(self, rows: list[np.ndarray], segments: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the states of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
+        """Return the hidden states of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
         inputs = model_inputs(rows, segments, self.vocabulary.pad_id, self.max_seq_length)
         return [state.numpy() for state in self._encode(*inputs)]
 
@@ -251,13 +273,15 @@ def _layers_text(layers: Sequence[int]) -> str:
     return ",".join(map(str, layers))
 
 
-def _encoding_function(opened: InferenceModel, layers: Sequence[int], pooling: str) -> Callable[..., list[Any]]:
-    """Return a function from input_ids, input_mask, segment_ids [B, S] to each layer's [B, S, H] ([B, 1, H] pooled)."""
+def _encoding_function(
+    inference_model: InferenceModel, layers: Sequence[int], pooling: str
+) -> Callable[..., list[Any]]:
+    """Return a function from input_ids, input_mask, segment_ids [B, S] to [B, S, H] per layer, pooled [B, 1, H]."""
     import tensorflow as tf
 
     from bert_model.heads import mean_embedding
 
-    model = opened.model
+    model = inference_model.model
     ids = tf.TensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[ids, ids, ids])

@@ -1,4 +1,4 @@
-"""`beambert fill-mask`: the tokens that a pretrained model predicts for [MASK]."""
+"""Define `beambert fill-mask`, which prints the tokens that a pretrained model predicts for [MASK]."""
 
 import argparse
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert_common.command_line.flags import vocabulary_size
+from beambert_common.command_line.flags import flag_group, vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -17,23 +17,26 @@ from trainers.errors import TrainingError
 from trainers.inference.model_loading import MASKED_LM, check_model, load_model, padded
 from trainers.inference.tokenization import batches_by_length
 
-DESCRIPTION = "Fills every [MASK] of a text with the pieces that a pretrained model finds likely."
-EXAMPLE = 'beambert fill-mask run "Paris is the [MASK] of France."'
+DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
+
+The model must have a masked-LM head."""
+EXAMPLE = """beambert fill-mask run 'The capital of France is [MASK].'
+beambert fill-mask uncased_L-12_H-768_A-12.zip 'Milk comes from [MASK].' --top_k 10"""
 COMMON_FLAGS = ()
 MASK = "[MASK]"
 BATCH_SIZE = 32
 
 
 class Filling(NamedTuple):
-    """A candidate for one [MASK]: a token of the vocabulary, and its probability in [0, 1]."""
+    """A candidate for a [MASK]: a token of the vocabulary and its probability, from 0 to 1."""
 
-    piece: str
+    token: str
     probability: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class FillMaskConfig(ModelConfig):
-    """What `beambert fill-mask` is configured with; the help of each flag says what it does."""
+    """The configuration of `beambert fill-mask`; the help of each flag describes it."""
 
     directory: str
     texts: tuple[str, ...]
@@ -41,26 +44,26 @@ class FillMaskConfig(ModelConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the flags."""
     parser.add_argument(
         "directory",
         type=LOCAL_PATH,
         metavar="DIR",
-        help="the --output of `beambert pretrain`, or any checkpoint that `beambert convert` reads",
+        help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
     )
-    parser.add_argument("texts", metavar="TEXT", nargs="+", help="a text in quotes with one [MASK] or more")
-    parser.add_argument(
+    parser.add_argument("texts", metavar="TEXT", nargs="+", help="A quoted text with one or more [MASK]")
+    flag_group(parser, "predictions").add_argument(
         "--top_k",
         type=vocabulary_size,
         default=5,
         metavar="K",
-        help="candidates for each [MASK] (default: %(default)s)",
+        help="Number of candidates for each [MASK] (default: %(default)s)",
     )
     add_model_arguments(parser)
 
 
 def configure(args: argparse.Namespace) -> FillMaskConfig:
-    """Return what the flags ask for."""
+    """Return the configuration of parsed flags."""
     return FillMaskConfig.from_args(args)
 
 
@@ -68,7 +71,7 @@ def run(config: FillMaskConfig) -> int:
     """Print each text with the candidates for each of its masks.
 
     Raises:
-        ConfigError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, TrainingError, VocabularyError: a one-line message.
     """
     answers = fill_masks(Path(config.directory), list(config.texts), config.top_k, **config.model_options)
     for text, masks in zip(config.texts, answers, strict=True):
@@ -77,7 +80,7 @@ def run(config: FillMaskConfig) -> int:
             if len(masks) > 1:
                 print(f"  {MASK} {number}")
             for filling in fillings:
-                print(f"  {filling.probability:6.1%}  {filling.piece}")
+                print(f"  {filling.probability:6.1%}  {filling.token}")
     return 0
 
 
@@ -90,16 +93,16 @@ def fill_masks(
     """Return the most likely tokens for every [MASK].
 
     Args:
-        directory: an output directory of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
-        texts: texts with one literal [MASK] or more.
+        directory: output directory of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
+        texts: texts with one or more literal [MASK].
         top_k: number of candidates for each mask, at least 1.
-        **options: vocab_file, do_lower_case, bert_config_file of `model_loading.load_model`.
+        **options: vocab_file, do_lower_case and bert_config_file of `model_loading.load_model`.
 
     Returns:
-        For each text, for each of its masks in order, the candidates by descending probability.
+        For each text and each of its masks in order, the candidates by descending probability.
 
     Raises:
-        TrainingError: a model without a masked-LM head, a text without [MASK], or longer than the model reads.
+        TrainingError: the model has no masked-LM head, or a text has no [MASK] or too many tokens.
         CheckpointError, ConfigError, VocabularyError: the checkpoint is missing, or its files cannot be read.
     """
     for text in texts:
@@ -107,37 +110,39 @@ def fill_masks(
             raise _without_mask(text)
     check_model(directory, **options)
     start_tensorflow()
-    opened = load_model(directory, **options)
-    vocabulary = opened.vocabulary
+    inference_model = load_model(directory, **options)
+    vocabulary = inference_model.vocabulary
     if not 1 <= top_k <= len(vocabulary):
-        raise TrainingError(f"--top_k is {top_k}; give 1 to {len(vocabulary)}, the number of pieces")
-    if not opened.has(MASKED_LM):
-        raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model that has one")
-    tokenizer = Tokenizer(vocabulary, opened.do_lower_case, never_split=[MASK])
-    rows = [encode(text, tokenizer, opened.max_seq_length) for text in texts]
+        raise TrainingError(f"invalid --top_k {top_k}: must be from 1 to {len(vocabulary)}, the vocabulary size")
+    if not inference_model.has(MASKED_LM):
+        raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model")
+    tokenizer = Tokenizer(vocabulary, inference_model.do_lower_case, never_split=[MASK])
+    rows = [encode(text, tokenizer, inference_model.max_seq_length) for text in texts]
     answers: dict[int, list[list[Filling]]] = {}
     for batch in batches_by_length([len(row) for row in rows], BATCH_SIZE):
-        answers.update(zip(batch, _fillings(opened.model, [rows[i] for i in batch], vocabulary, top_k), strict=True))
+        answers.update(
+            zip(batch, _fillings(inference_model.model, [rows[i] for i in batch], vocabulary, top_k), strict=True)
+        )
     return [answers[i] for i in range(len(rows))]
 
 
 def _without_mask(text: str) -> TrainingError:
-    return TrainingError(f"{text!r} has no {MASK}; put {MASK} in place of the token to predict")
+    return TrainingError(f"invalid TEXT {text!r}: {MASK} is missing; put {MASK} in place of the token to predict")
 
 
 def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
     """Return [CLS], the tokens of a text and [SEP] as ids.
 
     Args:
-        text: to fill.
-        tokenizer: one that never splits [MASK].
-        max_seq_length: maximum number of tokens.
+        text: text to fill.
+        tokenizer: a tokenizer that never splits [MASK].
+        max_seq_length: maximum number of tokens, including [CLS] and [SEP].
 
     Returns:
         int32 [S], S at most max_seq_length.
 
     Raises:
-        TrainingError: no [MASK], or more tokens than max_seq_length.
+        TrainingError: the text has no [MASK], or more tokens than max_seq_length.
     """
     vocabulary = tokenizer.vocabulary
     ids = np.array([vocabulary.cls_id, *tokenizer.encode_batch([text])[0], vocabulary.sep_id], np.int32)
@@ -145,8 +150,8 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
         raise _without_mask(text)
     if len(ids) > max_seq_length:
         raise TrainingError(
-            f"{text[:40]!r}... has {len(ids)} pieces with [CLS] and [SEP], the model reads at most "
-            f"{max_seq_length}; shorten it"
+            f"invalid TEXT {text[:40]!r}...: {len(ids)} tokens with [CLS] and [SEP], but the model's max_seq_length is "
+            f"{max_seq_length}; shorten the text"
         )
     return ids
 
@@ -158,17 +163,17 @@ def _fillings(model: Any, rows: list[np.ndarray], vocabulary: Vocabulary, top_k:
         "input_ids": input_ids,
         "input_mask": padded([np.ones_like(row) for row in rows]),
         "segment_ids": np.zeros_like(input_ids),
-        "masked_lm_positions": padded(masks),  # [B, P]; what pads it is computed and not looked at
+        "masked_lm_positions": padded(masks),  # [B, P]; outputs at padding are ignored
     }
     logits = np.asarray(model(features).masked_lm, np.float64)  # [B, P, V]
-    # Some models have rows that no token uses.
+    # Some models have embedding rows that no token uses.
     logits = logits[..., : len(vocabulary)]
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [B, P, V]
     best = np.argsort(-probabilities, axis=-1, kind="stable")[..., :top_k]  # [B, P, K]
     return [
         [
-            [Filling(vocabulary.tokens[piece], float(probabilities[row, mask, piece])) for piece in best[row, mask]]
+            [Filling(vocabulary.tokens[token], float(probabilities[row, mask, token])) for token in best[row, mask]]
             for mask in range(len(positions))
         ]
         for row, positions in enumerate(masks)

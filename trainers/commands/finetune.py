@@ -1,6 +1,6 @@
-"""`beambert finetune TASK`: trains a pretrained BERT on a task, scores it and writes its answers.
+"""Define `beambert finetune TASK`, which trains a pretrained BERT on a task, evaluates it and writes predictions.
 
-TensorFlow is imported after the options and the files have been checked, so that mistakes answer at once.
+TensorFlow is imported after the flags and the files are checked, so that errors return at once.
 """
 
 import argparse
@@ -9,38 +9,43 @@ from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.finetune_flags import add_arguments
 from trainers.finetuning.prepare import run_once
 
-DESCRIPTION = (
-    "Trains a pretrained BERT on a task, from the files as they are published, scores it and writes its answers. "
-    "Stopped at any moment, the same command resumes from the last checkpoint."
-)
-EXAMPLE = "beambert finetune mrpc --data_dir MRPC --init_checkpoint run --output mrpc"
+DESCRIPTION = """Fine-tune a pretrained BERT on a task: GLUE, SQuAD, NER, SWAG or your own table.
+
+The files of a task are read in the format in which they are published. The command trains, evaluates on the dev split
+and, with --do_predict, writes predictions for the test split. Run the same command again to resume an interrupted
+run."""
+EXAMPLE = """beambert finetune mrpc --data_dir MRPC --init_checkpoint uncased_L-12_H-768_A-12.zip --output mrpc-model
+beambert finetune csv --data_dir reviews --init_checkpoint run --output reviews-model
+beambert finetune squad --train_file train-v1.1.json --predict_file dev-v1.1.json --init_checkpoint run --output qa"""
 COMMON_FLAGS = (
-    "--output",
-    "--init_checkpoint",
     "--data_dir",
-    "--learning_rate",
+    "--init_checkpoint",
+    "--output",
     "--num_train_epochs",
+    "--learning_rate",
     "--train_batch_size",
+    "--max_seq_length",
+    "--do_predict",
 )
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
 
 
 def configure(args: argparse.Namespace) -> FinetuneConfig:
-    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
     return FinetuneConfig.from_args(args)
 
 
 def run(config: FinetuneConfig) -> int:
-    """Train, evaluate and predict, with one seed or several.
+    """Train, evaluate and predict, with one or several seeds.
 
     Args:
-        config: what to do.
+        config: configuration of the command.
 
     Returns:
         0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: a one-line message.
     """
     if config.seeds > 1:
         from trainers.finetuning.sweep import run_seeds

@@ -1,4 +1,4 @@
-"""The flags about a model that `convert`, `export`, `features`, `fill-mask` and `predict` share."""
+"""Define the model flags that `convert`, `export`, `features`, `fill-mask` and `predict` share."""
 
 import argparse
 import dataclasses
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import boolean
+from beambert_common.command_line.flags import boolean, flag_group
 from beambert_common.command_line.path_flags import LOCAL_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(FlagConfig):
-    """Files and properties of a model that its own directory may lack; None where it has them."""
+    """Files and properties of a model that its directory may lack; None takes those of the directory."""
 
     vocab_file: str | None = None
     do_lower_case: bool | None = None
@@ -20,30 +20,32 @@ class ModelConfig(FlagConfig):
 
     @property
     def model_options(self) -> dict[str, Any]:
-        """Return the options as arguments of `load_model`."""
+        """Return the keyword arguments for `load_model`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
 
     @property
     def model_paths(self) -> list[tuple[str, str]]:
-        """Return (flag, path) of each file that is set."""
+        """Return (flag, path) for each file that is set."""
         paths = {"--vocab_file": self.vocab_file, "--bert_config_file": self.bert_config_file}
         return [(flag, path) for flag, path in paths.items() if path]
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `load_model` may need."""
-    parser.add_argument(
-        "--vocab_file", type=LOCAL_PATH, metavar="FILE", help="the vocabulary, where the model has no vocab.txt"
+    group = flag_group(parser, "model")
+    group.add_argument(
+        "--vocab_file", type=LOCAL_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
     )
-    parser.add_argument(
+    group.add_argument(
         "--do_lower_case",
         type=boolean,
         metavar="true|false",
-        help="whether text is lower-cased (default: what the model says, else whether its vocabulary lacks capitals)",
+        help="Lowercase the text and strip accents (default: as recorded with the model, else true if the vocabulary "
+        "has no capitals)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--bert_config_file",
         type=LOCAL_PATH,
         metavar="FILE",
-        help="the model's bert_config.json, where a TF1 checkpoint has none beside it",
+        help="Model configuration file (default: bert_config.json next to the checkpoint)",
     )

@@ -1,4 +1,4 @@
-"""`beambert predict`: what a fine-tuned model says of texts."""
+"""Define `beambert predict`, which prints the predictions of a fine-tuned model."""
 
 import argparse
 import itertools
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from beambert_common import file_errors
-from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
+from beambert_common.command_line.flags import batch_size, flag_group, number, sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
@@ -25,17 +25,19 @@ from trainers.inference.predictor import WORDS_AT, Answer, Predictor
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from trainers.monitoring.training_progress import TextProgress, warn
 
-DESCRIPTION = (
-    "Asks a fine-tuned model about texts. For a pair of texts write 'a text ||| another', for multiple choice 'a text "
-    "||| a choice ||| another choice', for a question 'question ||| context', or give it with --question."
-)
-EXAMPLE = 'beambert predict mrpc "A dog ran. ||| A dog was running."'
-COMMON_FLAGS = ()
+DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
+
+A pair of texts is 'TEXT ||| TEXT', multiple choice is 'TEXT ||| CHOICE ||| CHOICE', and a question is
+'QUESTION ||| CONTEXT'. With --question, every text is a context."""
+EXAMPLE = """beambert predict reviews-model 'A wonderful film.'
+beambert predict reviews-model --input_file texts.txt --output_file predictions.jsonl --json
+beambert predict qa 'Ada Lovelace was born in London.' --question 'Where was Ada Lovelace born?'"""
+COMMON_FLAGS = ("--input_file", "--output_file", "--json", "--top_k", "--question", "--max_seq_length", "--batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictConfig(ModelConfig):
-    """What `beambert predict` is configured with; the help of each flag says what it does."""
+    """The configuration of `beambert predict`; the help of each flag describes it."""
 
     directory: str
     texts: tuple[str, ...] = ()
@@ -52,84 +54,91 @@ class PredictConfig(ModelConfig):
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        """Check that there are texts.
+        """Check that texts have exactly one source.
 
         Raises:
             TrainingError: no texts, or texts from two sources.
         """
         if bool(self.texts) == bool(self.input_file):
-            raise TrainingError("give TEXT, one or more, or --input_file; one of the two")
+            raise TrainingError("give either TEXT or --input_file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the flags."""
     parser.add_argument(
         "directory",
         type=LOCAL_PATH,
         metavar="DIR",
-        help="a fine-tuned model of any kind: what `beambert finetune` wrote, a TF1 checkpoint, a Hugging Face model",
+        help="A fine-tuned model: the --output of `beambert finetune`, a TF1 checkpoint or a Hugging Face directory",
     )
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text in quotes")
-    parser.add_argument(
-        "--input_file", type=LOCAL_PATH, metavar="FILE", help="a text a line, in place of TEXT; - for stdin"
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="A quoted text")
+    flag_group(parser, "input").add_argument(
+        "--input_file",
+        type=LOCAL_PATH,
+        metavar="FILE",
+        help="Text file with one text per line, instead of TEXT; - reads stdin",
     )
-    parser.add_argument(
+    group = flag_group(parser, "output")
+    group.add_argument(
         "--output_file",
         type=LOCAL_OUTPUT_FILE,
         metavar="FILE",
-        help="a new file, written atomically (default: lines as they are done, to stdout)",
+        help="Output file, written atomically (default: stdout)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace --output_file if it exists")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line, with all that is known")
-    parser.add_argument("--question", metavar="TEXT", help="what a model of answer spans is asked about each text")
-    parser.add_argument(
+    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
+    group.add_argument("--json", action="store_true", help="Write one JSON object per line, with all fields")
+    group = flag_group(parser, "predictions")
+    group.add_argument(
+        "--question", metavar="TEXT", help="Question to answer from each text, for question-answering models"
+    )
+    group.add_argument(
         "--null_score_diff_threshold",
         type=number(),
         metavar="X",
-        help="say that a question has no answer where null_score - score exceeds this, for models trained with such "
-        "questions (default: always answer)",
+        help="Predict no answer if null_score - score exceeds X, for models trained with unanswerable questions "
+        "(default: always answer)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--words_at",
         choices=WORDS_AT,
-        help="where the words of a token classifier end: at white space and punctuation, or, for texts that were split "
-        "as the training data, at white space alone (default: punctuation)",
+        help="Word boundaries for token classification: white space and punctuation, or white space only, for texts "
+        "split like the training data (default: punctuation)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--top_k",
         type=vocabulary_size,
         default=PredictConfig.top_k,
         metavar="K",
-        help="labels of a text, the likeliest",
+        help="Number of labels per text, most probable first",
     )
-    parser.add_argument(
+    flag_group(parser, "task").add_argument(
         "--task",
         choices=tuple(TASKS),
-        help="which head DIR has; needed where the files do not tell, as a TF1 checkpoint of a token classifier",
+        help="Task head of DIR; required if the files do not record it, as for a TF1 checkpoint of a token classifier",
     )
-    parser.add_argument(
+    group.add_argument(
         "--max_seq_length",
         type=sequence_length,
         metavar="N",
-        help="pieces that are read of a text; the rest is cut, or for answer spans and token classification read in "
-        "further windows (default: what the model was trained with or can read)",
+        help="Maximum sequence length in tokens; longer texts are truncated, or split into windows for question "
+        "answering and token classification (default: the training length, else the model's limit)",
     )
-    parser.add_argument(
-        "--batch_size", type=batch_size, default=PredictConfig.batch_size, metavar="N", help="texts computed together"
+    group.add_argument(
+        "--batch_size", type=batch_size, default=PredictConfig.batch_size, metavar="N", help="Batch size in texts"
     )
     add_model_arguments(parser)
 
 
 def configure(args: argparse.Namespace) -> PredictConfig:
-    """Return what the flags ask for. Raises TrainingError where texts are given in no way or in two."""
+    """Return the configuration of parsed flags. Raises TrainingError unless texts have exactly one source."""
     return PredictConfig.from_args(args)
 
 
 def run(config: PredictConfig) -> int:
-    """Predict.
+    """Predict and write the predictions.
 
     Raises:
-        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputFileError, TrainingError, VocabularyError: a one-line message.
     """
     _check_output(config)
     source = None if config.input_file is None else open_texts(config.input_file)
@@ -147,38 +156,42 @@ def run(config: PredictConfig) -> int:
     try:
         with _destination(config.output_file, config.overwrite) as output:
             if source is None:
-                # What a shell gives that is not UTF-8 comes as half a character.
+                # Python decodes bytes of the command line that are not UTF-8 as lone surrogates.
                 texts = [text.encode(errors="surrogateescape").decode(errors="replace") for text in config.texts]
                 _write(predictor, texts, [f"{text[:40]!r}" for text in texts], config.json, output)
                 count = len(texts)
             else:
                 assert config.input_file is not None
-                # Of an answer that stands on the screen the progress would be a part.
-                is_seen = config.output_file is None and sys.stdout.isatty()
+                # The progress line would mix with predictions on the same terminal.
+                is_terminal = config.output_file is None and sys.stdout.isatty()
                 with source:
-                    count = _predict_lines(predictor, source, config.input_file, config.json, output, not is_seen)
+                    count = _predict_lines(predictor, source, config.input_file, config.json, output, not is_terminal)
             output.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough; what Python still holds back goes nowhere.
+        # The reader closed the pipe; discard what Python still buffers.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if predictor.doubtful:
-        given, trained = "single texts", f"pairs; write 'a text{PAIR_SEPARATOR}another'"
-        if not predictor.opened.likely_pairs:
-            given, trained = "pairs", "single texts; give one text each"
+        inputs, training_inputs = "single texts", f"pairs; write 'TEXT{PAIR_SEPARATOR}TEXT'"
+        if not predictor.inference_model.likely_pairs:
+            inputs, training_inputs = "pairs", "single texts; give one text per line"
         warn(
-            f"{predictor.doubtful:,} of {count:,} are {given}, and {config.directory} seems to be trained on {trained}"
+            f"{predictor.doubtful:,} of {count:,} inputs are {inputs}, but {config.directory} was probably trained on "
+            f"{training_inputs}"
         )
     if predictor.cut:
-        warn(f"{predictor.cut:,} of {count:,} texts were longer than {predictor.max_seq_length} pieces and were cut")
+        warn(
+            f"{predictor.cut:,} of {count:,} texts exceeded --max_seq_length {predictor.max_seq_length} and were "
+            "truncated"
+        )
     return 0
 
 
 def _check_output(config: PredictConfig) -> None:
-    """Refuse an output that exists or that the command reads.
+    """Check that the output does not exist and is not an input of the command.
 
     Raises:
-        OutputFileError: it names the file and the remedy.
+        OutputFileError: the check failed.
     """
     inputs = [("DIR", config.directory), *config.model_paths]
     if config.input_file is not None:
@@ -191,7 +204,7 @@ def _check_output(config: PredictConfig) -> None:
 
 @contextmanager
 def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
-    """Yield the stream of the output: stdout, or a file that is written atomically."""
+    """Yield the output stream: stdout, or a file that is written atomically."""
     if output_file is None:
         yield sys.stdout
         return
@@ -206,26 +219,26 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
 def _predict_lines(
     predictor: Predictor, source: BinaryIO, input_file: str, as_json: bool, output: TextIO, show_progress: bool
 ) -> int:
-    """Predict every line of a file in batches; return the number of lines."""
+    """Predict for every line of a file; return the number of lines."""
     name = "stdin" if input_file == "-" else input_file
     lines = TextLines(source)
     remaining, count = iter(lines), 0
     progress = TextProgress(None if name == "stdin" else Path(name).stat().st_size) if show_progress else None
     while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
-        places = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
-        _write(predictor, chunk, places, as_json, output)
+        locations = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
+        _write(predictor, chunk, locations, as_json, output)
         count += len(chunk)
         if progress:
             progress.update(len(chunk), lines.bytes_read)
     if progress:
         progress.finish(f"{count:,} texts")
-    if lines.damaged:
-        warn(f"{lines.damaged:,} of {count:,} lines were not UTF-8; the bytes that are not were left out")
+    if lines.corrupt:
+        warn(f"{lines.corrupt:,} of {count:,} lines were not valid UTF-8; the invalid bytes were dropped")
     return count
 
 
-def _write(predictor: Predictor, texts: list[str], places: list[str], as_json: bool, output: TextIO) -> None:
-    for text, answer in zip(texts, predictor.answers(texts, places), strict=True):
+def _write(predictor: Predictor, texts: list[str], locations: list[str], as_json: bool, output: TextIO) -> None:
+    for text, answer in zip(texts, predictor.answers(texts, locations), strict=True):
         if as_json:
             output.write(json.dumps(answer, ensure_ascii=False) + "\n")
         else:
@@ -233,18 +246,18 @@ def _write(predictor: Predictor, texts: list[str], places: list[str], as_json: b
 
 
 def shown(answer: Answer) -> list[str]:
-    """Return an answer of a `Predictor` as lines of text."""
+    """Return an answer of a `Predictor` as lines for the terminal."""
     if "labels" in answer:
         lines = [f"{candidate['probability']:6.1%}  {candidate['label']}" for candidate in answer["labels"]]
-        return lines or ["no label is likely"]
+        return lines or ["no label with a probability above 50%"]
     if "choices" in answer:
         order = sorted(range(len(answer["choices"])), key=lambda i: -answer["probabilities"][i])
         return [f"{answer['probabilities'][i]:6.1%}  {answer['choices'][i]}" for i in order]
     if "context" in answer:
         if answer["end"] < 0:
             return [f"no answer  (null score {answer['null_score']:.2f}, best answer {answer['score']:.2f})"]
-        place = f"{answer['start']} to {answer['end']}, score {answer['score']:.2f}, null {answer['null_score']:.2f}"
-        return [f"{answer['answer']}  ({place})"]
+        details = f"{answer['start']} to {answer['end']}, score {answer['score']:.2f}, null {answer['null_score']:.2f}"
+        return [f"{answer['answer']}  ({details})"]
     if "words" in answer:
         words = [
             f"{word['word']} [{word['label']}]" if word["label"] != OUTSIDE else word["word"]

@@ -1,50 +1,40 @@
-"""`beambert pretrain`: trains a BERT, from random weights or a checkpoint, on the shards of `beambert build`.
+"""Define `beambert pretrain`, which pretrains BERT on the shards of `beambert build`.
 
-TensorFlow is imported after the options have been checked, so that `--help` and mistakes answer at once.
+TensorFlow is imported after the flags are checked, so that `--help` and errors return at once.
 """
 
 import argparse
 
 from trainers.config.pretrain_config import PretrainConfig
 from trainers.pretraining.prepare import run_pretraining
-from trainers.pretraining.pretrain_flags import (
-    add_arguments,
-)
+from trainers.pretraining.pretrain_flags import add_arguments
 from trainers.pretraining.recipes import with_recipe as complete_arguments
 
-DESCRIPTION = (
-    "Trains a BERT, from random weights or a checkpoint, on the data that `beambert build` made, and evaluates it. "
-    "Stopped at any moment, the same command resumes from the last checkpoint."
-)
-EXAMPLE = "beambert pretrain --data data --output run --model tiny --num_train_steps 1000"
+DESCRIPTION = """Pretrain BERT on shards written by `beambert build`.
+
+Training starts from random weights or from a checkpoint, and ends with an evaluation on the validation split. Run the
+same command again to resume an interrupted run from its last checkpoint."""
+EXAMPLE = """beambert pretrain --data data --output run --num_train_steps 1000
+beambert pretrain --recipe paper-base --data data-128 data-512 --output run
+beambert pretrain --data data --init_checkpoint uncased_L-12_H-768_A-12.zip --output run"""
 COMMON_FLAGS = (
     "--data",
     "--output",
     "--model",
-    "--num_train_steps",
-    "--train_batch_size",
-    "--learning_rate",
     "--init_checkpoint",
-    "--recipe",
+    "--num_train_steps",
+    "--learning_rate",
+    "--train_batch_size",
+    "--eval_steps",
 )
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "complete_arguments", "configure", "run"]
 
 
 def configure(args: argparse.Namespace) -> PretrainConfig:
-    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
     return PretrainConfig.from_args(args)
 
 
 def run(config: PretrainConfig) -> int:
-    """Train and evaluate.
-
-    Args:
-        config: what to do.
-
-    Returns:
-        The exit code, as of `trainers.pretraining.prepare.run_pretraining`.
-
-    Raises:
-        as of `run_pretraining`.
-    """
+    """Train and evaluate; return the exit code. See `trainers.pretraining.prepare.run_pretraining`."""
     return run_pretraining(config)

@@ -1,4 +1,4 @@
-"""`beambert tune TASK`: the paper's exhaustive search over batch size, learning rate and epochs (appendix A.3)."""
+"""Define `beambert tune TASK`, the grid search of the BERT paper (appendix A.3)."""
 
 import argparse
 import itertools
@@ -7,26 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import flag_values
-from beambert_common.command_line.flags import batch_size, positive_float
+from beambert_common.command_line.flags import batch_size, flag_group, positive_float
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
 
-DESCRIPTION = (
-    "Fine-tunes with every combination of batch size, learning rate and number of epochs, and shows which is best on "
-    "the development examples. Stopped at any moment, the same command continues with what is missing."
+DESCRIPTION = """Search batch size, learning rate and number of epochs for fine-tuning, and report the best run.
+
+Every combination is fine-tuned and evaluated on the dev split; the default grid is the BERT paper's, 18 runs. Run the
+same command again to resume an interrupted search."""
+EXAMPLE = """beambert tune mrpc --data_dir MRPC --init_checkpoint run --output mrpc-search
+beambert tune csv --data_dir reviews --init_checkpoint run --output search --learning_rates 5e-5,2e-5 --epochs 3"""
+COMMON_FLAGS = (
+    "--data_dir",
+    "--init_checkpoint",
+    "--output",
+    "--train_batch_sizes",
+    "--learning_rates",
+    "--epochs",
+    "--max_seq_length",
+    "--best_metric",
 )
-EXAMPLE = "beambert tune mrpc --data_dir MRPC --init_checkpoint run --output mrpc-grid"
-COMMON_FLAGS = ("--output", "--init_checkpoint", "--data_dir")
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneConfig:
-    """What `beambert tune` is configured with: the grid, and all that its runs have in common.
+    """The configuration of `beambert tune`: the grid, and what all its runs have in common.
 
     Attributes:
-        finetuning: of each run, but for what the grid says.
-        train_batch_sizes, learning_rates, epochs: the values of the grid; defaults are the paper's.
+        finetuning: configuration of each run, apart from the values of the grid.
+        train_batch_sizes, learning_rates, epochs: values of the grid; the defaults are the BERT paper's.
         keep_runs: whether to keep the checkpoints of all runs.
     """
 
@@ -42,7 +52,7 @@ class TuneConfig:
         return cls(finetuning=FinetuneConfig.from_args(args), **flag_values(cls, args))
 
     def grid(self) -> dict[str, dict[str, Any]]:
-        """Return the options of each run that it does not share with the others, by the name of the run."""
+        """Return the options that differ between runs, by the name of each run."""
         return {
             f"batch{batch_size}-lr{rate:g}-epochs{epochs:g}": {
                 "train_batch_size": batch_size,
@@ -54,42 +64,42 @@ class TuneConfig:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `tune`: the grid, and those of `finetune` that the grid does not set."""
+    """Add the flags of the grid, and those of `finetune` that the grid does not set."""
     parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
     add_task_and_model_arguments(parser)
-    group = parser.add_argument_group("grid", "the paper's, 18 runs, unless told otherwise")
+    group = flag_group(parser, "training")
     group.add_argument(
         "--train_batch_sizes",
         type=_comma_separated(batch_size),
         default=TuneConfig.train_batch_sizes,
         metavar="N,...",
-        help="examples an update (default: 16,32)",
+        help="Global training batch sizes to try, in examples (default: 16,32)",
     )
     group.add_argument(
         "--learning_rates",
         type=_comma_separated(positive_float),
         default=TuneConfig.learning_rates,
         metavar="RATE,...",
-        help="peak learning rates (default: 5e-5,3e-5,2e-5)",
+        help="Peak learning rates to try (default: 5e-5,3e-5,2e-5)",
     )
     group.add_argument(
         "--epochs",
         type=_comma_separated(positive_float),
         default=TuneConfig.epochs,
         metavar="N,...",
-        help="times that every example is seen (default: 2,3,4)",
+        help="Numbers of training epochs to try (default: 2,3,4)",
     )
     group.add_argument(
-        "--keep_runs", action="store_true", help="keep the checkpoints of all runs, not of the best one alone"
+        "--keep_runs", action="store_true", help="Keep the checkpoints of all runs (default: of the best run only)"
     )
-    parser.add_argument(
-        "--do_predict", action="store_true", help="let every run write its answers for the test examples too"
+    flag_group(parser, "predictions").add_argument(
+        "--do_predict", action="store_true", help="Write the predictions of every run for the test split"
     )
     add_shared_arguments(parser)
 
 
 def configure(args: argparse.Namespace) -> TuneConfig:
-    """Return what the flags ask for. Raises TrainingError for flags that contradict each other."""
+    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
     return TuneConfig.from_args(args)
 
 
@@ -97,10 +107,10 @@ def run(config: TuneConfig) -> int:
     """Run the grid.
 
     Returns:
-        The exit code, as of `several_runs.run_several`.
+        The exit code of `trainers.finetuning.sweep.run_several`.
 
     Raises:
-        see `finetune.run`.
+        as `trainers.commands.finetune.run`.
     """
     from trainers.finetuning.sweep import run_several
 
@@ -108,7 +118,7 @@ def run(config: TuneConfig) -> int:
 
 
 def _comma_separated(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """Return an argument type of several comma-separated values."""
+    """Return the type of a flag with comma-separated values."""
 
     def values(text: str) -> list[Any]:
         return [kind(part) for part in text.split(",")]

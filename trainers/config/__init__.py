@@ -1,1 +1,1 @@
-"""The configuration of training runs: one frozen dataclass for each command, as its flags and `run.json` have it."""
+"""Define the configuration of training runs: a frozen dataclass per command, with the flags and `run.json` fields."""

@@ -1,4 +1,4 @@
-"""The configuration of `beambert finetune` and of each run of `beambert tune`.
+"""Define the configuration of `beambert finetune` and of each run of `beambert tune`.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -12,7 +12,7 @@ from trainers.config.run_config import RunConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SquadConfig:
-    """The options of the task squad, with the names and defaults of run_squad.py."""
+    """The options of task squad, with the names and defaults of run_squad.py."""
 
     train_file: str | None = None
     predict_file: str | None = None
@@ -26,7 +26,7 @@ class SquadConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TableConfig:
-    """The options of the task csv."""
+    """The options of task csv."""
 
     text_column: str | None = None
     text_pair_column: str | None = None
@@ -38,7 +38,7 @@ class TableConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingConfig:
-    """The options of the task ner; None is the default that the help of the flag names."""
+    """The options of task ner; None is the default described in the help of the flag."""
 
     word_column: int | None = None
     tag_column: int | None = None
@@ -52,7 +52,7 @@ class TaggingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class XnliConfig:
-    """The options of the task xnli."""
+    """The options of task xnli."""
 
     xnli_language: str | None = None
     xnli_train_language: str | None = None
@@ -60,9 +60,9 @@ class XnliConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunConfig):
-    """What a fine-tuning run is configured with; defaults are those of run_classifier.py and run_squad.py.
+    """The configuration of a fine-tuning run; the defaults are those of run_classifier.py and run_squad.py.
 
-    `num_train_steps` and `num_warmup_steps` are no flags: they follow from the number of examples.
+    `num_train_steps` and `num_warmup_steps` are not flags: they are computed from the number of examples.
     """
 
     task: str
@@ -85,6 +85,6 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunCon
 
     @property
     def data_directory(self) -> Path:
-        """Return --data_dir, which tasks other than squad need and `trainers.finetuning.prepare` checks."""
+        """Return --data_dir, required for all tasks except squad, as `trainers.finetuning.prepare` checks."""
         assert self.data_dir is not None
         return Path(self.data_dir)

@@ -1,4 +1,4 @@
-"""The configuration of `beambert pretrain`. This file imports neither Keras nor TensorFlow."""
+"""Define the configuration of `beambert pretrain`. This file imports neither Keras nor TensorFlow."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_WARMUP_STEPS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig(RunConfig):
-    """What a pretraining run is configured with; defaults are those of the released run_pretraining.py."""
+    """The configuration of a pretraining run; the defaults are those of the released run_pretraining.py."""
 
     data: tuple[str, ...]
     num_train_steps: Positive = 100_000
@@ -28,11 +28,11 @@ class PretrainConfig(RunConfig):
     causal_attention: bool = False
 
     def resolved(self, model: BertConfig, causal_attention: bool) -> "PretrainConfig":
-        """Return the configuration with the defaults that depend on the model filled in.
+        """Return the configuration with all defaults that depend on the model.
 
         Args:
-            model: shape of the model.
-            causal_attention: whether the weights that the run begins with are of a model with causal attention.
+            model: configuration of the model.
+            causal_attention: whether the initial weights belong to a model with causal attention.
         """
         warmup, rate = self.num_warmup_steps, self.learning_rate
         return dataclasses.replace(
@@ -44,10 +44,10 @@ class PretrainConfig(RunConfig):
 
 
 def default_learning_rate(config: BertConfig) -> float:
-    """Return the peak learning rate for a model: the paper's 1e-4 from base on, more for smaller ones.
+    """Return the default peak learning rate: the paper's 1e-4 for base and larger models, higher for smaller ones.
 
-    The rates of the smaller ones are the best of short runs on 20 MB of Wikipedia text with a warm-up of a tenth of the
-    run; there, two to three times the rate kept each of them from learning anything beyond the frequency of tokens.
+    The rates of the smaller models were the best of short runs on 20 MB of Wikipedia text, with warm-up over a tenth of
+    the steps. With two to three times these rates, no model learned more than the frequency of tokens.
     """
     for hidden_size, rate in ((768, 1e-4), (512, 2e-4), (256, 5e-4)):
         if config.hidden_size >= hidden_size:
@@ -56,9 +56,9 @@ def default_learning_rate(config: BertConfig) -> float:
 
 
 def default_warmup_steps(num_train_steps: int) -> int:
-    """Return a tenth of the steps, at least 1,000 of them, at most the 10,000 of the paper and half of the run.
+    """Return a tenth of the steps, at least 1,000, and at most the paper's 10,000 and half of all steps.
 
-    BERT's Adam does not correct its bias, so that its first steps are several times too long. With a shorter warm-up
-    they leave a small model predicting word frequencies for the rest of a short run.
+    BERT's Adam has no bias correction, so that its first steps are several times too large. With a shorter warm-up, a
+    small model predicts only token frequencies for the rest of a short run.
     """
     return min(max(num_train_steps // 10, LEAST_WARMUP_STEPS), num_train_steps // 2, MOST_WARMUP_STEPS)

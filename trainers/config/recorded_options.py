@@ -1,18 +1,19 @@
-"""The options of a training command as `run.json` and `runs.json` record them, with their types as JSON.
+"""Define the options of a training command as recorded in `run.json` and `runs.json`, with their JSON types.
 
-An older file lacks some of the options; an option that is not known is allowed.
+Older files lack some options; unknown options are allowed.
 """
 
-from typing import TypedDict, get_type_hints
+from collections.abc import Mapping
+from typing import Any, TypedDict, get_type_hints
 
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.config.pretrain_config import PretrainConfig
 
 _TYPES = {**get_type_hints(PretrainConfig, include_extras=True), **get_type_hints(FinetuneConfig, include_extras=True)}
-# None where an older record has it, or a command that does not train.
+# None in older records, and of a command that does not train.
 _TYPES |= {name: _TYPES[name] | None for name in ("learning_rate", "num_train_steps", "best_metric")}
 
-# Options that older records have under another name, as flags had it.
+# Options that older records have under the old names of the flags.
 RENAMED_OPTIONS = {
     "left_to_right": "causal_attention",
     "recompute": "activation_checkpointing",
@@ -21,4 +22,17 @@ RENAMED_OPTIONS = {
     "dev_share": "dev_fraction",
 }
 
+# Values that older records have under their old names, by option.
+RENAMED_VALUES = {"strategy": {"one": "single"}}
+
 RecordedOptions = TypedDict("RecordedOptions", _TYPES, total=False)  # type: ignore[misc]
+
+
+def with_new_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded options with the renamed values under their new names."""
+    renamed = {
+        name: values[options[name]]
+        for name, values in RENAMED_VALUES.items()
+        if isinstance(options.get(name), str) and options[name] in values
+    }
+    return {**options, **renamed}

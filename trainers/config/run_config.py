@@ -1,7 +1,6 @@
-"""The configuration that every training run has: devices, numerics, optimizer, checkpoints, evaluation.
+"""Define the configuration common to all training runs: devices, numerics, optimizer, checkpoints, evaluation.
 
-Names are those of the flags. The defaults are here; the flags take them from here. This file imports neither Keras nor
-TensorFlow.
+Fields have the names of flags, which take their defaults from here. This file imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
@@ -19,9 +18,9 @@ _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(FlagConfig):
-    """What every training run is configured with; the help of each flag says what it does.
+    """The configuration common to all training runs; the help of each flag describes it.
 
-    None is an option that was not given and has no fixed default.
+    None is an option without a value and without a fixed default.
     """
 
     output: str
@@ -69,30 +68,28 @@ class RunConfig(FlagConfig):
     best_metric: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the options against each other, as far as no file is needed for it.
+        """Check the options against each other, without reading files.
 
         Raises:
-            TrainingError: a flag of a TPU with a strategy that takes none, or without its name.
+            TrainingError: a TPU flag with another strategy, or without --tpu_name.
         """
         for name in _TPU_FLAGS:
             if getattr(self, name) is None:
                 continue
             if self.strategy not in ("auto", "tpu"):
-                raise TrainingError(
-                    f"--{name} says where a TPU is, but --strategy is {self.strategy}; give --strategy tpu"
-                )
+                raise TrainingError(f"invalid --{name} with --strategy {self.strategy}: it requires --strategy tpu")
             if self.tpu_name is None:
                 raise TrainingError(
-                    f"--{name} is given without --tpu_name; name the TPU, or leave both out for a local one"
+                    f"invalid --{name} without --tpu_name: give the name of the TPU, or neither for a local TPU"
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all options by name as JSON has them, as the run's manifest records them."""
+        """Return all options by name with their JSON types, as recorded in `run.json`."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @property
     def optimizer_options(self) -> OptimizerOptions:
-        """Return the options of the optimizer alone."""
+        """Return the options of the optimizer."""
         return OptimizerOptions(
             name=self.optimizer,
             weight_decay=self.weight_decay,

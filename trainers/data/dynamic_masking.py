@@ -1,4 +1,4 @@
-"""Masks drawn while reading, for data built with `--masking dynamic`; the rules of `pipelines.instances.masking`."""
+"""Draw masks while reading data built with `--masking dynamic`, by the rules of `pipelines.instances.masking`."""
 
 import dataclasses
 from pathlib import Path
@@ -15,13 +15,13 @@ from trainers.objective import Features
 
 @dataclasses.dataclass(frozen=True)
 class DynamicMasking:
-    """The options and vocabulary arrays that a dataset's masks are drawn by.
+    """The masking options and the vocabulary of a dataset.
 
     Attributes:
-        masked_lm_prob: share of tokens to predict.
-        mask_rate, random_rate: how many of them become [MASK] or a random token; the others stay.
+        masked_lm_prob: fraction of tokens to predict.
+        mask_rate, random_rate: fractions of these that become [MASK] or a random token; the others are unchanged.
         mask_id, cls_id, sep_id: ids of [MASK], [CLS] and [SEP].
-        replacement_ids: int32 [k], what random tokens are drawn from: all but special and [unused] tokens.
+        replacement_ids: int32 [k], candidates for random tokens: all except special and [unused] tokens.
     """
 
     masked_lm_prob: float
@@ -34,11 +34,11 @@ class DynamicMasking:
 
     @classmethod
     def from_dataset(cls, directory: Path, dataset: Dataset) -> "DynamicMasking | None":
-        """Return the masking of the manifest and vocab.txt; None if the records contain masks already.
+        """Return the dynamic masking of a dataset; None if its records already contain masks.
 
         Raises:
-            DatasetError: the manifest does not say how many tokens are to be masked.
-            VocabularyError: vocab.txt is missing, or no vocabulary.
+            DatasetError: the manifest does not record the masking options.
+            VocabularyError: vocab.txt is missing, or not a valid vocabulary.
         """
         if "masked_lm_ids" in dataset.features:
             return None
@@ -46,7 +46,7 @@ class DynamicMasking:
             rates = {name: float(dataset.options[name]) for name in ("masked_lm_prob", "mask_rate", "random_rate")}
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(
-                f"{directory} holds examples without masks, and its dataset.json does not say how to draw them "
+                f"{directory} has examples without masks, but dataset.json does not record the masking options "
                 f"({error!r}); build the data again"
             ) from error
         vocab = Vocabulary.load(directory / VOCAB_FILE_NAME)
@@ -59,47 +59,47 @@ class DynamicMasking:
         )
 
 
-# What the numbers of one position are for.
+# Purposes of the random numbers at a position.
 _CHOICE, _ACTION, _REPLACEMENT = range(3)
 
 
 def mask_batch(features: Features, masking: DynamicMasking, predictions: int, keys: tf.Tensor) -> Features:
-    """Draw a uniform choice of tokens to predict in every row, and the replacement of each.
+    """Mask a uniform sample of the tokens in every row.
 
-    A row of `length` tokens gets round(length * masked_lm_prob) predictions, at least 1, at most P and what is
-    neither [CLS] nor [SEP] nor padding.
+    A row of `length` tokens gets round(length * masked_lm_prob) predictions, at least 1 and at most P, and at most the
+    number of tokens other than [CLS], [SEP] and padding.
 
     Args:
-        features: input_ids and input_mask int32 [B, L] and others, which stay as they are.
-        masking: the rates and tokens.
+        features: input_ids and input_mask, int32 [B, L], and others, which are unchanged.
+        masking: rates and vocabulary.
         predictions: P, at most L.
-        keys: uint64 [B], a random number for each row (`trainers.data.stateless_random.stateless_hash`); it
-            alone decides its masks.
+        keys: uint64 [B], hash keys (`trainers.data.stateless_random.stateless_hash`); the masks of a row depend only
+            on its key.
 
     Returns:
-        The features, input_ids with the replacements, and masked_lm_positions (ascending, then zeros) and
-        masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P].
+        The features with masked input_ids, and with masked_lm_positions (ascending, padded with 0) and masked_lm_ids,
+        int32 [B, P], and masked_lm_weights, float32 [B, P].
     """
     input_ids, input_mask = features["input_ids"], features["input_mask"]
     length = input_ids.shape[1]
 
     def random_bits(use: int, positions: tf.Tensor) -> tf.Tensor:
-        """Return 32 random bits for each of some positions of every row, int64."""
+        """Return 32 random bits for each position, int64."""
         bits = extend_hash(keys[:, None], positions * 3 + use)
         return tf.cast(tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)), tf.int64)
 
     maskable = (input_mask > 0) & (input_ids != masking.cls_id) & (input_ids != masking.sep_id)  # [B, L]
-    # In float64 and to the even neighbor, as numpy has it.
-    share = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64) * masking.masked_lm_prob  # [B]
-    wanted = tf.clip_by_value(tf.cast(tf.round(share), tf.int32), 1, predictions)
+    # Rounded half to even in float64, as in numpy.
+    expected_count = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64) * masking.masked_lm_prob  # [B]
+    wanted = tf.clip_by_value(tf.cast(tf.round(expected_count), tf.int32), 1, predictions)
     wanted = tf.minimum(wanted, tf.reduce_sum(tf.cast(maskable, tf.int32), axis=1))
 
-    # The tokens with the largest of independent keys are a uniform choice without replacement.
+    # The tokens with the largest independent keys are a uniform sample without replacement.
     order = tf.where(maskable, tf.cast(random_bits(_CHOICE, tf.range(length)) // 2, tf.int32), -1)
     largest = tf.math.top_k(order, predictions).indices  # [B, P]
     positions = tf.sort(tf.where(tf.range(predictions) < wanted[:, None], largest, length), axis=1)
     predicted = positions < length
-    # Position 0 is [CLS], which is never predicted: what is written there below is what was there.
+    # Padding uses position 0, [CLS], which is never predicted; its id is written back unchanged below.
     positions = tf.where(predicted, positions, 0)
     original = tf.gather(input_ids, positions, batch_dims=1)  # [B, P]
 

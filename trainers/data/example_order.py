@@ -1,8 +1,8 @@
-"""The order of the train examples as a pure function of (seed, position).
+"""Compute the order of the training examples as a pure function of seed and position.
 
-Epoch e reads the shards of one copy, e modulo their number. The shards of an epoch come in a random order, a few
-at a time: a block, whose records are shuffled together. Nothing but the block of a position has to be known to find
-its example, so that reading can begin anywhere.
+Epoch e reads the shards of one copy, with number e modulo the number of copies. The shards of an epoch are in random
+order and grouped into blocks; the records of a block are shuffled together. The example at a position depends only on
+its block, so that reading can start at any position.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,9 @@ from pipelines.dataset import Shard
 from trainers.data.stateless_random import permutation, stateless_hash
 from trainers.optimization.schedule import Stage, stages_before
 
-# The most that a block holds, in positions of padded rows, unless one shard is more: about 180 MB of records.
+# Maximum size of a block in tokens of padded rows, about 180 MB of records; a larger shard is a block of its own.
 BLOCK_POSITIONS = 1 << 25
-# What random numbers are drawn for, so that no two uses see the same.
+# Purposes of random numbers, so that no two purposes use the same numbers.
 ORDER, TRAIN_MASKS, VALIDATION_MASKS = range(3)
 # 2**32 divided by the golden ratio: multiples of it, modulo 2**32, fall evenly (Knuth, TAOCP 3, section 6.4).
 _GOLDEN = 2_654_435_769
@@ -26,9 +26,9 @@ class Block(NamedTuple):
     """Shards that are read together, at consecutive positions.
 
     Attributes:
-        first: position of its first example.
-        shards: in their order.
-        key: what its records are shuffled by; None leaves them in the order of the shards.
+        first: position of the first example.
+        shards: the shards, in order.
+        key: hash key of the shuffle; None keeps the order of the shards.
     """
 
     first: int
@@ -52,12 +52,12 @@ class Block(NamedTuple):
 
 
 def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[Block]:
-    """Yield blocks from the one that contains a position on, without end.
+    """Yield blocks indefinitely, from the block that contains a position.
 
     Args:
-        shards: train shards of one length of rows, by copy, at least one example in all.
-        seed: any whole number below 2**31.
-        position: from 0.
+        shards: training shards of one sequence length, with at least one example in total.
+        seed: an integer below 2**31.
+        position: position in the order of examples, from 0.
     """
     numbers = sorted({shard.copy for shard in shards})
     copies = [[shard for shard in shards if shard.copy == number] for number in numbers]
@@ -78,7 +78,7 @@ def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[
 
 
 def blocks_in_order(shards: Sequence[Shard]) -> Iterator[Block]:
-    """Return a block for each shard, nothing shuffled."""
+    """Yield a block for each shard, without shuffling."""
     first = 0
     for shard in shards:
         yield (block := Block(first, (shard,), None))
@@ -86,12 +86,12 @@ def blocks_in_order(shards: Sequence[Shard]) -> Iterator[Block]:
 
 
 class StepExamples(NamedTuple):
-    """The examples that one step reads.
+    """The examples of a step.
 
     Attributes:
-        step: its number.
-        length_index: which length of rows, from the shortest.
-        first: position of its first example in the order of that length.
+        step: number of the step.
+        length_index: index of the sequence length, from the shortest.
+        first: position of the first example in the order of that length.
     """
 
     step: int
@@ -100,13 +100,13 @@ class StepExamples(NamedTuple):
 
 
 def step_examples(stages: Sequence[Stage], step: int, examples: Sequence[int], seed: int) -> Iterator[StepExamples]:
-    """Yield the steps from a step to the end of the last stage.
+    """Yield the examples of each step, from a step to the end of the last stage.
 
     Args:
-        stages: those that read one data directory, all from the first on; `step` lies in the last.
-        step: the first step.
-        examples: how many train examples there are of each length of rows.
-        seed: of the run.
+        stages: all stages that read a data directory, up to the stage of `step`.
+        step: first step.
+        examples: number of training examples of each sequence length.
+        seed: the run's random seed.
     """
     consumed = np.zeros(len(examples), np.int64)
     for stage in stages_before(stages, step):
@@ -119,27 +119,27 @@ def step_examples(stages: Sequence[Stage], step: int, examples: Sequence[int], s
 
 
 def length_of_step(steps: np.ndarray, examples: Sequence[int], seed: int) -> np.ndarray:
-    """Return the length of the rows in each step's batch.
+    """Return the sequence length of each step's batch.
 
-    Any run of steps has each length in proportion to its examples, to within a few batches. So all lengths reach the
-    end of an epoch together. In whole numbers, so that every machine has the same.
+    Any range of steps has each length in proportion to its examples, to within a few batches, so that all lengths reach
+    the end of an epoch together. Integer arithmetic gives the same result on every machine.
 
     Args:
-        steps: int64 [n].
-        examples: how many there are of each length.
-        seed: decides with which batch of the cycle a run begins.
+        steps: int64 [n], step numbers.
+        examples: number of training examples of each sequence length.
+        seed: offset of the sequence of lengths.
 
     Returns:
         int64 [n], indices of `examples`.
     """
     total = sum(examples)
     bounds = [2**32 * int(number) // total for number in np.cumsum(examples)[:-1]]
-    places = (steps + seed) * _GOLDEN % 2**32
-    return np.searchsorted(np.array(bounds, np.int64), places, side="right")
+    fractions = (steps + seed) * _GOLDEN % 2**32
+    return np.searchsorted(np.array(bounds, np.int64), fractions, side="right")
 
 
 def _blocks(shards: Sequence[Shard], first: int) -> Iterator[Block]:
-    """Group neighboring shards together, as many as BLOCK_POSITIONS allows."""
+    """Yield blocks of consecutive shards, each up to BLOCK_POSITIONS."""
     taken: list[Shard] = []
     positions = 0
     for shard in shards:

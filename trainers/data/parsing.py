@@ -1,6 +1,6 @@
-"""Parse records of pretraining data to tensors, by the dataset's options.
+"""Parse records of pretraining data into tensors, as the manifest describes them.
 
-Batches of several shapes are each computed by a graph of their own in which every length is known.
+Batches of different shapes are computed by separate graphs with static lengths.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from trainers.objective import Features, Objective, Sums
 
 
 def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:
-    """Return the number of values of each possible feature in a padded row."""
+    """Return the number of values of each possible feature in a padded row, by feature name."""
     return {
         **dict.fromkeys(("input_ids", "input_mask", "segment_ids", "sequence_ids"), row_length),
         **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions),
@@ -24,19 +24,19 @@ def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict
 
 
 def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.Tensor], Features]:
-    """Return a parser for a batch of records whose rows have one length.
+    """Return a parser for batches of records with the same sequence length.
 
     Args:
-        dataset: the manifest: which features there are, their names in the files, and whether padding is left out.
-        row_length: L.
-        predictions: P, room for masked tokens in a row.
+        dataset: the manifest, with the features, their names in the files, and whether padding is omitted.
+        row_length: L, the sequence length.
+        predictions: P, the maximum number of predictions per row.
 
     Returns:
-        A function from serialized records, string [B], to those of these features that the dataset has, by our names
-        (`PretrainingDataOptions.names_of_features`), padded with zeros where the records are not: input_ids,
-        input_mask, segment_ids, sequence_ids int32 [B, L]; masked_lm_positions, masked_lm_ids int32 and
-        masked_lm_weights float32 [B, P]; next_sentence_labels, next_sentence_positions int32 and
-        next_sentence_weights float32 [B, K] with room for K instances in a row.
+        A function from serialized records, string [B], to the dataset's features by their internal names
+        (`PretrainingDataOptions.names_of_features`), padded with zeros. Possible features are input_ids, input_mask,
+        segment_ids and sequence_ids, int32 [B, L]; masked_lm_positions and masked_lm_ids, int32 [B, P];
+        masked_lm_weights, float32 [B, P]; next_sentence_labels and next_sentence_positions, int32 [B, K]; and
+        next_sentence_weights, float32 [B, K], with K instances per row.
     """
     lengths = feature_lengths(dataset, row_length, predictions)
     dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in dataset.features}
@@ -54,7 +54,7 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.
             values = parsed[in_file]
             if dataset.ragged:
                 values = values.to_tensor(shape=[None, lengths[name]])
-            # Accelerators have no 64-bit integers worth using.
+            # 64-bit integers are slow on accelerators.
             features[name] = tf.cast(values, tf.int32) if dtypes[name] == tf.int64 else values
         return features
 
@@ -62,15 +62,15 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.
 
 
 def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
-    """Return the task, its metric sums traced once for each length of rows where the dataset has several.
+    """Return an objective whose metric sums are traced separately for each sequence length of a dataset.
 
     Args:
-        task: what is trained.
+        task: the objective.
         dataset: the manifest.
 
     Returns:
-        A task for batches whose lengths are not known when it is traced (`trainers.data.pipeline.train_batches`), or
-        the task itself if all rows of the dataset have one length.
+        An objective for batches with dynamic lengths (`trainers.data.pipeline.train_batches`), or the given objective
+        if the dataset has a single sequence length.
     """
     shapes = sorted({(shard.max_seq_length, shard.max_predictions_per_seq) for shard in dataset.shards})
     if len(shapes) == 1:

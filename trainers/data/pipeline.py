@@ -1,6 +1,6 @@
-"""Batches of a pretraining dataset for the loop: ordered by `trainers.data.example_order`, read, parsed and masked.
+"""Build the input pipeline of pretraining: order, read, parse and mask examples.
 
-Records are read by Python, one element after the other; parsing happens in the graph, in parallel, and ahead of use.
+Python reads the records in order; the graph parses them in parallel and ahead of use.
 """
 
 import threading
@@ -23,18 +23,18 @@ from trainers.data.verification import check_sizes
 from trainers.objective import Features
 from trainers.optimization.schedule import Stage
 
-# Parts of steps that are read before they are asked for. Left to TensorFlow, a machine with other work may read none.
+# Number of elements to prefetch. With autotuning, a busy machine may prefetch none.
 _READ_AHEAD = 16
 
 
 class _Element(NamedTuple):
-    """The examples that one replica reads for a step.
+    """The examples of one replica and step.
 
     Attributes:
-        length_index: which length of rows, from the shortest, int32.
-        keys: uint64 [b], what the masks of a row are drawn by.
-        records: string [b].
-        weights: float32 [b], 0 for a row that only fills the batch up.
+        length_index: index of the sequence length, from the shortest, int32.
+        keys: uint64 [b], hash keys from which masks are drawn.
+        records: string [b], serialized examples.
+        weights: float32 [b], 0 for an example that pads the batch.
     """
 
     length_index: np.int32
@@ -56,33 +56,33 @@ def train_batches(
     pad_rows: bool = False,
     corrupt_records: CorruptRecordPolicy | None = None,
 ) -> tf.data.Dataset:
-    """Return batches of the train shards from a step to the end of its stage.
+    """Return the batches of the training split from a step to the end of its stage.
 
-    The examples of a step and their order are a function of (seed, stages) alone (`trainers.data.example_order`). So
-    are masks that are drawn here (`--masking dynamic`), again for every position of the order and every epoch.
+    The examples of a step and their order depend only on seed and stages (`trainers.data.example_order`). So do dynamic
+    masks (`--masking dynamic`), which are drawn for every position of the order and every epoch.
 
     Args:
-        directory: where the shards' names start.
+        directory: dataset directory.
         dataset: the manifest.
-        stages: those that read this directory, from the first of the run to the one that `step` lies in.
-        step: the first step.
-        seed: any whole number below 2**31.
-        replicas: parts of a batch, which divide it.
-        first_replica, local_replicas: the parts that are read here.
-        pad_rows: whether rows of all lengths are padded to the longest, so that all batches have one shape.
-        corrupt_records: what is done about corrupt records; an error if it is not given.
+        stages: stages that read this directory, from the first one to the stage of `step`.
+        step: first step.
+        seed: an integer below 2**31.
+        replicas: number of replicas; it must divide the batch size.
+        first_replica, local_replicas: the replicas to read for, as in `InputShard`.
+        pad_rows: whether to pad all sequences to the longest length, so that all batches have one shape.
+        corrupt_records: action at corrupt records; None raises an error.
 
     Returns:
-        A dataset of dicts of the features (`trainers.data.parsing.parser`), the masked_lm_* always among them: step
-        after step, an element [batch_size / replicas, ...] for each of the parts that are read here. Lengths of rows
-        and their room for masked tokens are static unless they differ by step. Iterate it within `reading_errors`.
+        A dataset of dicts of features (`trainers.data.parsing.parser`), always with masked_lm_*: for each step, an
+        element [batch_size / replicas, ...] per local replica. Sequence length and number of predictions are static
+        unless they differ by step. Iterate it within `reading_errors`.
 
     Raises:
-        DatasetError: no train examples, or a shard that is missing or truncated.
+        DatasetError: there are no training examples, or a shard is missing or truncated.
     """
     shards = [shard for shard in dataset.shards_of("train") if shard.examples]
     if not shards:
-        raise DatasetError(f"{directory} holds no train examples; build the data from more text")
+        raise DatasetError(f"{directory} has no training examples; build the data from more text")
     check_sizes(directory, shards)
     lengths = _by_row_length(shards)
     examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
@@ -93,10 +93,10 @@ def train_batches(
 
     def elements(beginning: int) -> Iterator[_Element]:
         streams: dict[int, RecordStream] = {}
-        passed_steps, passed_replicas = divmod(beginning, local_replicas)
-        for examples_of_step in step_examples(stages, step + passed_steps, examples, seed):
+        skipped_steps, skipped_replicas = divmod(beginning, local_replicas)
+        for examples_of_step in step_examples(stages, step + skipped_steps, examples, seed):
             of_length = lengths[examples_of_step.length_index]
-            for replica in range(first_replica + passed_replicas, first_replica + local_replicas):
+            for replica in range(first_replica + skipped_replicas, first_replica + local_replicas):
                 first = examples_of_step.first + replica * part
                 if examples_of_step.length_index not in streams:
                     blocks = train_blocks(of_length, seed, first)
@@ -104,7 +104,7 @@ def train_batches(
                 records = streams[examples_of_step.length_index].read(first, part, examples_of_step.step)
                 keys = stateless_hash(keys_of[examples_of_step.length_index], first + np.arange(part))
                 yield _element(examples_of_step.length_index, keys, records, part)
-            passed_replicas = 0
+            skipped_replicas = 0
 
     count = (stages[-1].end_step - step) * local_replicas
     return _batches(elements, count, part, corrupt_records, _features_of(directory, dataset, lengths, pad_rows))
@@ -122,24 +122,24 @@ def validation_batches(
     pad_rows: bool = False,
     corrupt_records: CorruptRecordPolicy | None = None,
 ) -> tf.data.Dataset | None:
-    """Return the first batches of the validation shards of copy 0, each example once, in manifest order.
+    """Return the first batches of the validation split, copy 0, each example once, in manifest order.
 
-    Masks that are drawn here (`--masking dynamic`) are the same in every evaluation, whatever the batch size.
+    Dynamic masks (`--masking dynamic`) are the same in every evaluation and do not depend on the batch size.
 
     Args:
-        directory: where the shards' names start.
+        directory: dataset directory.
         dataset: the manifest.
-        batch_size: examples a batch, over all replicas.
-        max_batches: batches at most.
-        replicas, first_replica, local_replicas, pad_rows, corrupt_records: as of `train_batches`.
+        batch_size: global batch size in sequences.
+        max_batches: maximum number of batches.
+        replicas, first_replica, local_replicas, pad_rows, corrupt_records: as in `train_batches`.
 
     Returns:
-        A dataset as of `train_batches` with one feature more, example_weights float32 [batch_size / replicas]: all
-        batches are full, the last of each length of rows by examples of weight 0, which predict nothing. None if there
-        are no validation examples.
+        A dataset as of `train_batches` with the additional feature example_weights, float32 [batch_size / replicas].
+        All batches are full; the last batch of each sequence length is padded with examples of weight 0, which have no
+        predictions. None without validation examples.
 
     Raises:
-        DatasetError: a shard that is missing or truncated.
+        DatasetError: a shard is missing or truncated.
     """
     shards = [shard for shard in dataset.shards_of("validation") if shard.copy == 0 and shard.examples]
     if not shards:
@@ -153,7 +153,7 @@ def validation_batches(
     for index, number in enumerate(examples):
         count = -(-number // batch_size)
         ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
-    # All lengths from the first batch to the last, so that the first batches stand for all.
+    # Interleave the sequence lengths, so that the first batches are representative.
     batches = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
 
     keys_of = [int(stateless_hash(0, VALIDATION_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
@@ -185,7 +185,7 @@ def validation_batches(
 
 @contextmanager
 def reading_errors(corrupt_records: CorruptRecordPolicy) -> Iterator[None]:
-    """Raise an error of the reader as it was raised, in place of TensorFlow's, while the body runs."""
+    """Raise the original error of the reader in place of TensorFlow's error, while the body runs."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -205,11 +205,11 @@ def _element(length_index: int, keys: np.ndarray, records: list[bytes], real: in
 
 
 class _Reader:
-    """Elements by number. Reading in order reads each record once; a jump starts again where it leads.
+    """Read elements by index. Reading in order reads each record once; a jump starts a new iterator.
 
     Args:
-        elements: from the number of an element to it and all after it.
-        corrupt_records: where errors are noted.
+        elements: function of an index; returns an iterator from that element on.
+        corrupt_records: receives the error of the reader.
     """
 
     def __init__(self, elements: Callable[[int], Iterator[_Element]], corrupt_records: CorruptRecordPolicy) -> None:
@@ -221,7 +221,7 @@ class _Reader:
         self._error: Exception | None = None
 
     def read(self, number: np.int64) -> _Element:
-        """Return element `number`; after an error raise the same error for every later call."""
+        """Return an element by index; after an error, every later call raises the same error."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -242,19 +242,19 @@ def _batches(
     corrupt_records: CorruptRecordPolicy,
     features_of: Callable[[_Element], Features],
 ) -> tf.data.Dataset:
-    """Return the features of `count` elements of `part` examples each."""
+    """Return a dataset of the features of `count` elements with `part` examples each."""
     reader = _Reader(elements, corrupt_records)
     dtypes = _Element(tf.int32, tf.uint64, tf.string, tf.float32)
     shapes: tuple[list[int], ...] = ([], [part], [part], [part])
 
     def read(number: tf.Tensor) -> _Element:
-        # What is read depends on the number alone. Were that not said, TensorFlow's op determinism would read nothing
-        # ahead.
+        # The result depends only on the index. Without stateful=False, TensorFlow's op determinism disables
+        # prefetching.
         tensors = tf.numpy_function(reader.read, [number], dtypes, stateful=False)
         return _Element(*map(tf.ensure_shape, tensors, shapes))
 
     options = tf.data.Options()
-    # Each host reads its own part.
+    # Each host reads its own input shard.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     # Elements are read in order.
     options.experimental_optimization.map_parallelization = False
@@ -271,7 +271,7 @@ def _batches(
 def _features_of(
     directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool
 ) -> Callable[[_Element], Features]:
-    """Return a function from an element's tensors to features, with masks."""
+    """Return a function from an element to its features, with masks."""
     masking = DynamicMasking.from_dataset(directory, dataset)
     longest = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
 

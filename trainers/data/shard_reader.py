@@ -1,7 +1,7 @@
-"""Read records of shards by number, and find the corrupt ones among them.
+"""Read records of shards by index, and detect corrupt records.
 
-A shard is read from front to end when it is opened, and kept in memory while its records are taken in any order: one
-pass over the file, the same for compressed shards, and a file that vanishes meanwhile does no harm.
+A shard is read into memory when it is opened, in a single pass and for compressed shards in the same way. Deleting the
+file afterwards has no effect.
 """
 
 import gzip
@@ -20,13 +20,13 @@ _CHUNK = 1 << 20
 
 
 class CorruptRecordPolicy:
-    """The action on corrupt records, and the records found corrupt.
+    """The action at corrupt records, and the corrupt records so far.
 
     Args:
-        skip: whether another record of the same shard takes the place of a corrupt one; otherwise it is an error.
+        skip: whether to replace a corrupt record by another one of the same shard; otherwise it is an error.
 
     Attributes:
-        error: what stopped the reader. TensorFlow passes on no exception of the reader's, so that it is kept here
+        error: the error that stopped the reader, kept here because TensorFlow does not propagate it
             (`trainers.data.pipeline.reading_errors`).
     """
 
@@ -36,26 +36,26 @@ class CorruptRecordPolicy:
         self._replaced: set[tuple[int, int]] = set()
 
     def record_replaced(self, step: int, position: int) -> None:
-        """Record that the example of a step at a position was replaced; repeated calls count once."""
+        """Record that the example at a position of a step was replaced; repeated calls count once."""
         self._replaced.add((step, position))
 
     def num_replaced_before(self, step: int) -> int:
-        """Return the number of replaced examples of the steps before `step`, however far was read ahead."""
+        """Return the number of replaced examples in the steps before `step`, without those read ahead."""
         return sum(of_step < step for of_step, _ in tuple(self._replaced))
 
 
 class ShardRecords:
-    """The records of one shard, in memory.
+    """The records of a shard, in memory.
 
     Args:
         path: the file.
-        shard: what the manifest says of it.
+        shard: entry of the shard in the manifest.
         compression: "none" or "gzip".
-        skip: as of `CorruptRecordPolicy`.
+        skip: as in `CorruptRecordPolicy`.
 
     Raises:
-        DatasetError: it cannot be read, it is damaged so that records cannot be separated, or it has another number of
-            them than the manifest says. When corrupt records are skipped, only if none of its records can be found.
+        DatasetError: the file cannot be read, record boundaries are corrupt, or the number of records differs from the
+            manifest. If corrupt records are skipped, boundaries are an error only if the shard has no valid record.
     """
 
     def __init__(self, path: Path, shard: Shard, compression: str, skip: bool) -> None:
@@ -68,14 +68,14 @@ class ShardRecords:
             raise DatasetError(f"{path} cannot be read ({error}); copy it again or build the data again") from error
         self._frames = find_records(self._content)
         count, lost_at = len(self._frames.offsets), self._frames.lost_at
-        whole = len(self._content) if lost_at is None else lost_at
+        readable_bytes = len(self._content) if lost_at is None else lost_at
         if count < shard.examples and (lost_at is not None or self._compressed):
             if not skip:
-                raise self._corrupt(whole, "no record can be made out behind it")
+                raise self._corrupt(readable_bytes, "no record boundary after it")
         elif count != shard.examples:
             raise DatasetError(
-                f"{path} holds {count} records, the manifest says {shard.examples}: it is not the file that was built; "
-                "copy it again or build the data again"
+                f"{path} has {count} records, but the manifest lists {shard.examples}; copy it again or build the data "
+                "again"
             )
         if not count:
             raise self._unreadable()
@@ -83,11 +83,11 @@ class ShardRecords:
     def record(self, number: int) -> tuple[bytes, bool]:
         """Return the content of a record, and whether it replaces a corrupt one.
 
-        The next good record of the shard stands in for a corrupt one. Where the end of the shard cannot be read, the
-        records before stand in for it, from the first on, each as often as the others.
+        A corrupt record is replaced by the next valid record of the shard. Records of an unreadable end of the shard
+        are replaced by the records before, in order and equally often.
 
         Raises:
-            DatasetError: it is corrupt and corrupt records are not skipped, or the shard has no good one.
+            DatasetError: the record is corrupt and corrupt records are not skipped, or the shard has no valid record.
         """
         offsets, lengths, _ = self._frames
         first = number % len(offsets)
@@ -96,28 +96,28 @@ class ShardRecords:
             if content is not None:
                 return content, index != number
             if not self._skip:
-                raise self._corrupt(offsets[index], "it does not fit its checksum")
+                raise self._corrupt(offsets[index], "checksum mismatch")
         raise self._unreadable()
 
     def _corrupt(self, offset: int, problem: str) -> DatasetError:
         decompressed = " of its decompressed content" if self._compressed else ""
         return DatasetError(
-            f"{self._path} is damaged: the record at byte {offset}{decompressed} is corrupt ({problem}); copy the file "
-            "again or build the data again, or go on without such records with --on_corrupt_record skip"
+            f"{self._path} has a corrupt record at byte {offset}{decompressed} ({problem}); copy the file again, build "
+            "the data again, or give --on_corrupt_record skip"
         )
 
     def _unreadable(self) -> DatasetError:
-        return DatasetError(f"{self._path} is damaged: it has no whole record; copy it again or build the data again")
+        return DatasetError(f"{self._path} has no valid record; copy it again or build the data again")
 
 
 class RecordStream:
-    """The records of a sequence of blocks, by position, which may only grow.
+    """Read the records of a sequence of blocks by position, in increasing order.
 
     Args:
-        directory: where the shards' names start.
+        directory: dataset directory.
         dataset: the manifest.
-        blocks: in their order; the next is opened in the background while one is read.
-        corrupt_records: what to do about corrupt records.
+        blocks: the blocks, in order; the next block is opened in the background.
+        corrupt_records: action at corrupt records.
     """
 
     def __init__(
@@ -132,21 +132,21 @@ class RecordStream:
         self._current: _OpenBlock | None = None
 
     def read(self, first: int, count: int, step: int) -> list[bytes]:
-        """Return the records at `count` positions from `first` on, for step `step`.
+        """Return `count` records from position `first` on, for step `step`.
 
         Raises:
-            DatasetError: what is there cannot be read.
+            DatasetError: a record cannot be read.
         """
         records: list[bytes] = []
         while len(records) < count:
             position = first + len(records)
             while self._current is None or position >= self._current.block.end:
                 if self._next is None:
-                    raise IndexError(f"position {position} lies behind the last block")
+                    raise IndexError(f"position {position} is after the last block")
                 self._current = self._next.result()
                 self._next = self._open_next()
-            for content, is_other in self._current.records(position, first + count):
-                if is_other:
+            for content, is_replacement in self._current.records(position, first + count):
+                if is_replacement:
                     self._corrupt_records.record_replaced(step, first + len(records))
                 records.append(content)
         return records
@@ -167,14 +167,14 @@ class _OpenBlock:
         self._shard_at, self._record_at = block.records()
 
     def records(self, first: int, end: int) -> Iterator[tuple[bytes, bool]]:
-        """Return the records of the block at the positions from `first` to `end`."""
-        places = slice(first - self.block.first, end - self.block.first)
-        for shard, record in zip(self._shard_at[places].tolist(), self._record_at[places].tolist(), strict=True):
+        """Yield the records of the block from position `first` to `end`, and whether each is a replacement."""
+        selected = slice(first - self.block.first, end - self.block.first)
+        for shard, record in zip(self._shard_at[selected].tolist(), self._record_at[selected].tolist(), strict=True):
             yield self._shards[shard].record(record)
 
 
 def _decompressed(path: Path) -> bytes:
-    """Return the content of a gzip file as far as it can be read."""
+    """Return the readable part of a gzip file."""
     chunks = []
     with gzip.open(path) as file:
         try:

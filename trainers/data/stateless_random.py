@@ -1,9 +1,10 @@
-"""Stateless random numbers: a hash of a seed, a position and a column, in place of a generator's next draw.
+"""Compute stateless random numbers: hashes of seed, position and purpose instead of draws from a generator.
 
-No draw depends on how many were made before it, so that batches, replicas and resumed runs all see the same. numpy
-keeps no promise about its generators' streams between versions; these are defined here. The mixing is that of
-SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014, figure 17): every number
-takes the state a multiple of 2**64 divided by the golden ratio further and through the output function.
+A number does not depend on the numbers drawn before it, so that batches, replicas and resumed runs all use the same
+numbers. numpy does not guarantee the streams of its generators across versions; these hashes are defined here. The
+mixing function is that of SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA
+2014, figure 17). Each input adds a multiple of 2**64 divided by the golden ratio to the state and applies the mixing
+function.
 """
 
 import numpy as np
@@ -15,17 +16,17 @@ _SHIFTS = (30, 27, 31)
 
 
 def stateless_hash(*numbers: int | np.ndarray) -> np.ndarray:
-    """Return the hash of one or several numbers.
+    """Return the hash of one or more numbers.
 
     Args:
         numbers: integers from 0 to 2**64 - 1, scalars or arrays that broadcast.
 
     Returns:
-        uint64 of their shape, [1] if all are scalars.
+        uint64 of the broadcast shape, [1] if all are scalars.
     """
     state = np.zeros(1, np.uint64)
     for number in numbers:
-        # Arrays wrap around modulo 2**64 in silence, scalars do not.
+        # Arrays wrap around modulo 2**64 silently; scalars raise a warning.
         state = state + (np.atleast_1d(np.asarray(number, np.uint64)) + np.uint64(1)) * np.uint64(_GOLDEN)
         for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=False):
             state = (state ^ (state >> np.uint64(shift))) * np.uint64(multiplier)
@@ -34,14 +35,14 @@ def stateless_hash(*numbers: int | np.ndarray) -> np.ndarray:
 
 
 def extend_hash(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return, in the graph, `stateless_hash` with further numbers appended to those of the keys.
+    """Return `stateless_hash` with further numbers appended to those of the keys, in a graph.
 
     Args:
         keys: uint64, results of `stateless_hash`.
-        numbers: integers from 0, of a shape that broadcasts with that of the keys.
+        numbers: non-negative integers of a shape that broadcasts with the keys.
 
     Returns:
-        uint64 of the common shape.
+        uint64 of the broadcast shape.
     """
     state = keys + (tf.cast(numbers, tf.uint64) + 1) * tf.constant(_GOLDEN, tf.uint64)
     for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=False):
@@ -50,7 +51,7 @@ def extend_hash(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def permutation(key: int, count: int) -> np.ndarray:
-    """Return a permutation of `count` items, int64 [count], by a hash of the key."""
+    """Return a permutation of `count` items, int64 [count], determined by the key."""
     return np.argsort(stateless_hash(key, np.arange(count)), kind="stable")
 
 

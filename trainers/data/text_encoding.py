@@ -1,4 +1,4 @@
-"""Encode texts and pairs of texts as rows of tokens, all at once (`convert_single_example` in run_classifier.py).
+"""Encode texts and pairs of texts as rows of tokens in a batch (`convert_single_example` in run_classifier.py).
 
 Letters in shapes: N rows, T tokens of all rows together.
 """
@@ -16,11 +16,11 @@ from trainers.errors import TaskDataError
 
 
 class TextRows(NamedTuple):
-    """Rows as `finetuning_task.Rows` has them, and which were cut.
+    """Rows as in `finetuning_task.Rows`, and whether each was truncated.
 
     Attributes:
         ids: int32 [T].
-        segment_ids: int32 [T], 1 for the second text and its [SEP].
+        segment_ids: int32 [T], 1 for the second text and its [SEP], else 0.
         row_splits: int64 [N + 1].
         truncated: bool [N].
     """
@@ -31,7 +31,7 @@ class TextRows(NamedTuple):
     truncated: np.ndarray
 
     def by_row(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the ids and the segment ids of each row, N arrays int32 [S_i] each, without padding."""
+        """Return the ids and the segment ids of each row, N arrays each, int32 [S_i], without padding."""
         bounds = list(itertools.pairwise(self.row_splits.tolist()))
         ids, segment_ids = ([values[start:end] for start, end in bounds] for values in (self.ids, self.segment_ids))
         return ids, segment_ids
@@ -42,17 +42,17 @@ def encode_texts(
 ) -> TextRows:
     """Encode every example as `Tokenizer.encode` does: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-    A text that is too long is cut at its end. A pair loses one token at a time from the longer text, from the second if
-    both are equally long. A second text without tokens, or with none left, has no [SEP].
+    A long text is truncated at its end. A long pair loses one token at a time from the longer text, or from the second
+    text if both have the same length. A second text without remaining tokens has no [SEP].
 
     Args:
-        texts: the first texts, N.
-        pairs: the second texts, N, None for an example that has none; None if no example has one.
-        tokenizer: of the model.
-        max_seq_length: tokens of a row at most, [CLS] and [SEP] among them.
+        texts: N first texts.
+        pairs: N second texts, each None for a single text; None if all examples are single texts.
+        tokenizer: tokenizer of the model.
+        max_seq_length: maximum row length in tokens, including [CLS] and [SEP].
 
     Raises:
-        TaskDataError: max_seq_length leaves no room for [CLS] and [SEP].
+        TaskDataError: max_seq_length is too small for [CLS] and [SEP].
     """
     first_ids, first_splits = tokenizer.encode_batch(texts)
     second_ids, second_splits = tokenizer.encode_batch([pair or "" for pair in pairs or [""] * len(texts)])
@@ -61,7 +61,7 @@ def encode_texts(
     room = max_seq_length - special
     if len(room) and room.min() < 0:
         raise TaskDataError(
-            f"--max_seq_length {max_seq_length} has no room for [CLS] and [SEP]; give {special.max()} or more"
+            f"invalid --max_seq_length {max_seq_length}: must be at least {special.max()}, for [CLS] and [SEP]"
         )
     kept_first, kept_second = truncated_lengths(first, second, room)
     second_part = np.where(kept_second > 0, kept_second + 1, 0)  # with its [SEP]
@@ -69,7 +69,7 @@ def encode_texts(
     row_splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     starts = row_splits[:-1]
     vocabulary = tokenizer.vocabulary
-    # Every place that no token of a text is put at is a [SEP] but the first of a row.
+    # All ids start as [SEP]; [CLS] and the tokens overwrite the others.
     ids = np.full(int(row_splits[-1]), vocabulary.sep_id, np.int32)
     ids[starts] = vocabulary.cls_id
     ids[ranges(starts + 1, kept_first)] = first_ids[ranges(first_splits[:-1], kept_first)]

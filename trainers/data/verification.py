@@ -1,4 +1,4 @@
-"""Compare the shards of a dataset with its manifest; without TensorFlow."""
+"""Verify the shards of a dataset against its manifest. This file does not import TensorFlow."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -11,39 +11,36 @@ _CHUNK = 1 << 22
 
 
 def check_sizes(directory: Path, shards: Sequence[Shard]) -> None:
-    """Compare the files with the manifest, by size.
+    """Check the sizes of the shards against the manifest.
 
     Raises:
-        DatasetError: a shard is missing, or is not as long as the manifest says.
+        DatasetError: a shard is missing, or its size differs from the manifest.
     """
     for shard in shards:
         path = directory / shard.name
         if not path.is_file():
-            raise DatasetError(
-                f"{path} is missing, though the manifest lists it; copy it there or build the data again"
-            )
+            raise DatasetError(f"{path} is missing, but listed in the manifest; copy it again or build the data again")
         size = path.stat().st_size
         if size != shard.bytes:
             raise DatasetError(
-                f"{path} has {size} bytes, the manifest says {shard.bytes}: it is truncated or not the file that was "
-                "built; copy it again or build the data again"
+                f"{path} has {size} bytes, but the manifest lists {shard.bytes}; copy it again or build the data again"
             )
 
 
 def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> None:
-    """Compare every byte of every shard with the manifest, by SHA-256 (`--verify`).
+    """Verify the SHA-256 of every shard against the manifest (`--verify`).
 
     Args:
-        directory: where the shards' names start.
+        directory: dataset directory.
         dataset: the manifest.
-        progress: called now and then with the bytes read and the bytes in all.
+        progress: called regularly with the number of bytes read and the total number of bytes.
 
     Raises:
-        DatasetError: shards are missing, too short or too long, or damaged; all damaged ones are named.
+        DatasetError: shards are missing, of another size, or corrupt; the message lists all corrupt shards.
     """
     check_sizes(directory, dataset.shards)
     done, total = 0, sum(shard.bytes for shard in dataset.shards)
-    damaged = []
+    corrupt_shards = []
     for shard in dataset.shards:
         digest = hashlib.sha256()
         try:
@@ -58,9 +55,10 @@ def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], Non
                 f"{directory / shard.name} cannot be read ({error}); copy it again or build the data again"
             ) from error
         if digest.hexdigest() != shard.sha256:
-            damaged.append(shard.name)
-    if damaged:
+            corrupt_shards.append(shard.name)
+    if corrupt_shards:
         raise DatasetError(
-            f"{directory}: {len(damaged)} of {len(dataset.shards)} shards do not have the SHA-256 of the manifest "
-            f"({', '.join(damaged)}): they are damaged; copy them again or build the data again"
+            f"{directory}: {len(corrupt_shards)} of {len(dataset.shards)} shards are corrupt, with a SHA-256 "
+            "other than in "
+            f"the manifest ({', '.join(corrupt_shards)}); copy them again or build the data again"
         )

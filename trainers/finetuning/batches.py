@@ -1,7 +1,7 @@
-"""Batches of encoded rows for the loop, and for prediction.
+"""Batches of encoded rows for training, evaluation and prediction.
 
-Which rows a step has is a function of (seed, step) alone: every epoch is a permutation of all rows, the epochs
-follow each other without a gap, and every step takes the next of them (run_classifier.py: repeat, then batch).
+The rows of a step depend on (seed, step) only. Every epoch is a permutation of all rows, and batches run across epoch
+boundaries (run_classifier.py: repeat, then batch).
 """
 
 import dataclasses
@@ -16,18 +16,18 @@ from trainers.data.stateless_random import permutation, stateless_hash
 from trainers.finetuning.finetuning_task import Rows
 from trainers.optimization.schedule import Stage
 
-# Matrix products like whole numbers of vectors, and few shapes.
+# Widths are rounded up to a multiple of this: faster matrix products, and few distinct shapes.
 WIDTH_MULTIPLE = 8
-# Of which the mean width is taken.
+# Number of batches that the mean width is computed from.
 _SAMPLED_BATCHES = 50
 
 
 class EpochOrder:
-    """The order of rows over all epochs.
+    """The order of the rows over all epochs.
 
     Args:
-        count: rows in all, at least 1.
-        seed: any whole number below 2**31.
+        count: number of rows, at least 1.
+        seed: random seed, less than 2**31.
     """
 
     def __init__(self, count: int, seed: int) -> None:
@@ -36,30 +36,30 @@ class EpochOrder:
         self._order = np.empty(0, np.int64)
 
     def rows(self, first: int, size: int) -> np.ndarray:
-        """Return the rows at `size` positions from `first` on, int64 [size]."""
-        taken: list[np.ndarray] = []
+        """Return the rows at positions `first` to `first + size - 1` of the order, int64 [size]."""
+        parts: list[np.ndarray] = []
         while size > 0:
-            epoch, place = divmod(first, self.count)
+            epoch, offset = divmod(first, self.count)
             if epoch != self._epoch:
                 self._epoch, self._order = epoch, permutation(int(stateless_hash(self.seed, epoch)[0]), self.count)
-            taken.append(self._order[place : place + size])
-            first, size = first + len(taken[-1]), size - len(taken[-1])
-        return np.concatenate(taken)
+            parts.append(self._order[offset : offset + size])
+            first, size = first + len(parts[-1]), size - len(parts[-1])
+        return np.concatenate(parts)
 
 
 class Width(NamedTuple):
     """The number of positions that rows are padded to.
 
     Attributes:
-        most: the most that any row has or may have.
-        fixed: whether all rows have that many, or those of a batch as many as its longest needs.
+        most: maximum length of a row.
+        fixed: whether all batches are padded to `most`, or each batch to its longest row.
     """
 
     most: int
     fixed: bool
 
     def for_rows(self, rows: Rows, chosen: np.ndarray) -> int:
-        """Return the width of a batch of these rows, int [B]."""
+        """Return the width of a batch of the chosen rows, int [B]."""
         if self.fixed:
             return self.most
         flat = _choices_of(rows, chosen)
@@ -70,16 +70,16 @@ class Width(NamedTuple):
 def train_batches(
     rows: Rows, head: str, seed: int, stage: Stage, step: int, share: InputShard, width: Width
 ) -> tf.data.Dataset:
-    """Return batches from a step to the end of its stage, an element [batch_size / replicas, ...] a replica.
+    """Return the batches from a step to the end of its stage, one element [batch_size / replicas, ...] per replica.
 
     Args:
-        rows: with targets.
-        head: of the task.
-        seed: of the order.
-        stage: that `step` lies in.
-        step: the first step.
-        share: which replicas' parts are read.
-        width: positions of a row.
+        rows: rows with targets.
+        head: head of the task.
+        seed: random seed of the order.
+        stage: stage that contains `step`.
+        step: first step.
+        share: replicas whose parts of a batch are read.
+        width: width of the batches.
     """
     part = stage.batch_size // share.replicas
     order = EpochOrder(len(rows), seed)
@@ -95,7 +95,7 @@ def train_batches(
 
 
 def evaluation_order(rows: Rows) -> np.ndarray:
-    """Return the rows in the order of `evaluation_batches`, the longest first, int64 [N]."""
+    """Return the order of `evaluation_batches`: row indices by decreasing length, int64 [N]."""
     lengths = np.diff(rows.row_splits).reshape(-1, rows.choices).max(axis=1)
     return np.argsort(-lengths, kind="stable")
 
@@ -104,14 +104,14 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
     """Return all rows in the order of `evaluation_order`, without targets.
 
     Args:
-        rows: of the split.
-        head: of the task.
-        batch_size: rows a batch, over all replicas, which divide it.
-        share: which replicas' parts are read.
-        width: positions of a row.
+        rows: rows of the split.
+        head: head of the task.
+        batch_size: global batch size in rows, a multiple of the number of replicas.
+        share: replicas whose parts of a batch are read.
+        width: width of the batches.
 
     Returns:
-        Elements [batch_size / replicas, ...], one a replica; the last batch is filled up with its last row.
+        Elements [batch_size / replicas, ...], one per replica; the last batch is padded with copies of its last row.
     """
     rows = dataclasses.replace(rows, targets={})
     order = evaluation_order(rows)
@@ -129,27 +129,27 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
 
 
 def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
-    """Return the features that model and loss read of the chosen rows.
+    """Return the features of the chosen rows for model and loss.
 
     Args:
-        rows: of a split.
-        head: of the task.
-        chosen: rows, int [B].
-        width: positions, S.
+        rows: rows of a split.
+        head: head of the task.
+        chosen: row indices, int [B].
+        width: number of positions, S.
 
     Returns:
-        input_ids, input_mask, segment_ids int32 [B, S], or [B, C, S] for multiple_choice, and the targets that there
-        are: [B, ...] as in `Rows`, label_ids of positions int32 [B, S].
+        input_ids, input_mask, segment_ids int32 [B, S], or [B, C, S] for multiple_choice, and the targets, if any:
+        [B, ...] as in `Rows`; label_ids of token classification int32 [B, S].
     """
     flat = _choices_of(rows, chosen)
     starts, ends = rows.row_splits[flat], rows.row_splits[flat + 1]
-    places = starts[:, None] + np.arange(width)  # [B * C, S]
-    mask = places < ends[:, None]
-    places = np.where(mask, places, 0)
+    positions = starts[:, None] + np.arange(width)  # [B * C, S]
+    mask = positions < ends[:, None]
+    positions = np.where(mask, positions, 0)
     shape = (len(chosen), width) if head != "multiple_choice" else (len(chosen), rows.choices, width)
 
     def padded(values: np.ndarray, value: int = 0) -> np.ndarray:
-        return np.where(mask, values[places], value).astype(np.int32).reshape(shape)
+        return np.where(mask, values[positions], value).astype(np.int32).reshape(shape)
 
     features = {
         "input_ids": padded(rows.ids),
@@ -162,7 +162,7 @@ def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[s
 
 
 def mean_width(rows: Rows, batch_size: int, width: Width) -> float:
-    """Return the mean width of rows in batches, by which the cost of a step is counted."""
+    """Return the mean width of batches, from which the FLOPs of a step are estimated."""
     order = EpochOrder(len(rows), 0)
     batches = min(_SAMPLED_BATCHES, -(-len(rows) // batch_size))
     return float(
@@ -171,14 +171,14 @@ def mean_width(rows: Rows, batch_size: int, width: Width) -> float:
 
 
 def _choices_of(rows: Rows, chosen: np.ndarray) -> np.ndarray:
-    """Return where the choices of rows are in row_splits, int [B * C]."""
+    """Return the indices in row_splits of the choices of rows, int [B * C]."""
     return (chosen[:, None] * rows.choices + np.arange(rows.choices)).reshape(-1)
 
 
 def _dataset(
     elements: Callable[[], Iterator[dict[str, np.ndarray]]], rows: Rows, head: str, part: int, width: Width
 ) -> tf.data.Dataset:
-    """Return a dataset of what `elements` yields, of `part` rows each, with the targets that `rows` has."""
+    """Return a dataset of the elements, each with `part` rows and the targets of `rows`."""
     of_positions = {"input_ids", "input_mask", "segment_ids"}
     if head.startswith("token_classification"):
         of_positions.add("label_ids")

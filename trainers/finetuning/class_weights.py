@@ -1,4 +1,4 @@
-"""`--class_weights`: the weight of an example in the loss, by its label."""
+"""Parse `--class_weights`, the weights of the classes in the loss."""
 
 import numpy as np
 
@@ -13,20 +13,20 @@ def class_weights_of(text: str, task: FinetuningTask, rows: Rows) -> tuple[float
     """Return the weight of each class, in the order of the task's labels.
 
     Args:
-        text: "balanced", for N / (n * count) of each of n classes among N predictions, or LABEL=WEIGHT,..., 1 for a
-            label that is not named.
-        task: with labels.
-        rows: of the training.
+        text: "balanced", for weights N / (n * count) of n classes among N predictions, or LABEL=WEIGHT,..., with weight
+            1 for other labels.
+        task: a task with labels.
+        rows: rows of the training split.
 
     Raises:
-        TrainingError: the task has no classes or several to a row, no such label, or no number.
+        TrainingError: the task is not single-label classification, or the text names an unknown label or is not valid.
     """
     if task.labels is None or task.multi_label:
-        raise TrainingError(f"--class_weights needs one of several labels an example, which {task.name} does not have")
+        raise TrainingError(f"--class_weights requires a task with one label per example, unlike {task.name}")
     if text == BALANCED:
         labels = rows.targets["label_ids"]
         counts = np.bincount(labels[labels >= 0], minlength=len(task.labels))
-        # A class that does not occur weighs nothing anyway.
+        # The weight of a class without examples has no effect.
         return tuple((counts.sum() / (len(counts) * np.maximum(counts, 1))).tolist())
     weights = dict.fromkeys(task.labels, 1.0)
     for part in text.split(","):
@@ -36,7 +36,7 @@ def class_weights_of(text: str, task: FinetuningTask, rows: Rows) -> tuple[float
             raise TrainingError(f"--class_weights: {shortened(part)} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
         if label not in weights:
             raise TrainingError(
-                f"--class_weights names {shortened(label)}; labels of {task.name} are {', '.join(task.labels)}"
+                f"--class_weights: unknown label {shortened(label)}; {task.name} has {', '.join(task.labels)}"
             )
         weights[label] = weight
     return tuple(weights.values())

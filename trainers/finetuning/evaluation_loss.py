@@ -1,4 +1,4 @@
-"""The mean loss of an evaluation, from logits alone; the same as that of training without class weights."""
+"""Mean evaluation loss from logits, equal to the training loss without class weights."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ from trainers.finetuning.finetuning_task import Logits, Rows
 
 
 def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) -> float | None:
-    """Return the mean over rows, or over labeled positions; None where the rows have no targets.
+    """Return the mean loss over rows or labeled positions; None for rows without targets and for spans.
 
-    Spans are without: what padding adds to their loss is not known from their logits.
+    The loss of spans includes padding, whose logits are not available.
 
     Args:
-        head: of the task.
+        head: head of the task.
         multi_label: whether a row may have several labels.
-        rows: with targets.
-        logits: of the rows.
+        rows: rows with targets.
+        logits: logits of the rows.
     """
     if not rows.targets or head == "span":
         return None
@@ -22,8 +22,8 @@ def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) ->
         return float(np.mean(np.square(np.asarray(logits, np.float64) - rows.targets["label_values"])))
     if head.startswith("token_classification"):
         scores, labels = np.concatenate(logits), rows.targets["label_ids"]
-        kept = labels >= 0
-        return _cross_entropy(scores[kept], labels[kept])
+        labeled = labels >= 0
+        return _cross_entropy(scores[labeled], labels[labeled])
     scores = np.asarray(logits, np.float64)
     if multi_label:
         values = rows.targets["label_values"]
@@ -32,7 +32,7 @@ def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) ->
 
 
 def _cross_entropy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean over rows of float [N, n] against int [N]; 0 of none."""
+    """Return the mean cross-entropy of scores float [N, n] against labels int [N]; 0 for N = 0."""
     if not len(labels):
         return 0.0
     scores = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The options of `beambert finetune` and `beambert tune`. This file imports neither Keras nor TensorFlow."""
+"""The flags of `beambert finetune` and `beambert tune`. This file imports neither Keras nor TensorFlow."""
 
 import argparse
 
@@ -20,112 +20,116 @@ from trainers.training.training_flags import add_training_arguments
 
 
 def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the task and the model."""
+    """Add the flags of the task, the output and the model."""
     parser.add_argument(
         "task",
         choices=tuple(TASKS),
         metavar="TASK",
-        help=f"one of {', '.join(TASKS)}. squad: answers in texts, with and without unanswerable questions; swag: any "
-        "multiple choice; ner: any entities in CoNLL columns; csv: any table of texts and labels",
+        help=f"Task: {', '.join(TASKS)}. SQuAD is extractive question answering (1.1 and 2.0), SWAG multiple choice, "
+        "NER tagging of CoNLL files; csv is classification or regression of your own table",
     )
-    parser.add_argument(
+    group = parser.add_argument_group("input")
+    group.add_argument(
         "--data_dir",
         type=LOCAL_PATH,
         metavar="DIR",
-        help="directory with the task's files, named and laid out as they are published; docs/FINETUNING.md lists them",
+        help="Directory of the task's files, in their published layout; docs/reference/fine-tuning-tasks.md lists them",
     )
-    parser.add_argument(
+    group = parser.add_argument_group("output")
+    group.add_argument(
         "--output",
         required=True,
         type=LOCAL_OUTPUT_DIRECTORY,
         metavar="DIR",
-        help="directory for the model and all results",
+        help="Output directory of the model, the results and the report",
     )
     group = parser.add_argument_group("model")
     group.add_argument(
         "--init_checkpoint",
         type=LOCAL_PATH,
         metavar="PATH",
-        help="the pretrained model: a directory of `beambert pretrain` or `convert`, a checkpoint or zip archive of "
-        "the released BERT, or a Hugging Face directory",
+        help="Pretrained model: a directory written by `beambert pretrain` or `convert`, a released BERT checkpoint or "
+        "zip archive, or a Hugging Face directory",
     )
     group.add_argument(
         "--model",
         type=MODEL_NAME_OR_PATH,
         metavar="NAME|FILE.json",
-        help="without --init_checkpoint: begin with random weights of a model of this shape, to see what pretraining "
-        "is worth; needs --vocab_file",
+        help="Model size or bert_config.json for training from random weights, instead of --init_checkpoint; requires "
+        "--vocab_file",
     )
     group.add_argument(
-        "--vocab_file", type=LOCAL_PATH, metavar="FILE", help="the vocabulary, where the checkpoint has no vocab.txt"
+        "--vocab_file",
+        type=LOCAL_PATH,
+        metavar="FILE",
+        help="Vocabulary file (default: vocab.txt of the checkpoint)",
     )
     group.add_argument(
         "--do_lower_case",
         type=boolean,
         metavar="true|false",
-        help="whether text is lower-cased (default: what the checkpoint says, else whether its vocabulary lacks "
-        "capitals)",
+        help="Whether to lower-case the text (default: as recorded in the checkpoint, else true if its vocabulary has "
+        "no upper-case letters)",
     )
     group.add_argument(
         "--bert_config_file",
         type=LOCAL_PATH,
         metavar="FILE",
-        help="the checkpoint's bert_config.json, where a TF1 checkpoint has none beside it",
+        help="Model configuration of a TF1 checkpoint without bert_config.json in its directory",
     )
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that every fine-tuning run has."""
-    group = parser.add_argument_group("course of training")
+    """Add the flags of every fine-tuning run."""
+    group = parser.add_argument_group("training")
     group.add_argument(
         "--warmup_proportion",
         type=number(0.0, 1.0),
         default=FinetuneConfig.warmup_proportion,
-        metavar="SHARE",
-        help="share of the updates over which the learning rate climbs to its peak, from where it falls in a line to 0 "
-        "(default: %(default)s)",
+        metavar="FRACTION",
+        help="Fraction of the training steps with linear learning rate warmup; linear decay to 0 follows (default: "
+        "%(default)s)",
     )
     group.add_argument(
         "--seed",
         type=seed,
         default=FinetuneConfig.seed,
         metavar="N",
-        help="of the head's random weights, the order of the examples and dropout (default: %(default)s)",
+        help="Random seed of head initialization, example order and dropout (default: %(default)s)",
     )
+    group.add_argument(
+        "--class_weights",
+        metavar="balanced|LABEL=W,...",
+        help="Loss weight of each class; balanced weights classes inversely to their frequency (default: 1 for each)",
+    )
+    group = parser.add_argument_group("evaluation")
     group.add_argument(
         "--early_stopping",
         type=positive_int,
         metavar="N",
-        help="end after N evaluations in a row without a better --best_metric; evaluates every epoch unless "
-        "--eval_steps says otherwise, and the best checkpoint becomes the model (default: off)",
+        help="Early stopping patience: stop after N evaluations without improvement of --best_metric. Evaluates once "
+        "per epoch unless --eval_steps is set, and restores the best checkpoint (default: off)",
     )
-    group = parser.add_argument_group("examples")
+    group = parser.add_argument_group("data")
     group.add_argument(
         "--max_seq_length",
         type=sequence_length,
         metavar="N",
-        help="pieces of a row, [CLS] and [SEP] among them; longer texts are cut and counted (default: 128, 384 for "
-        "squad)",
+        help="Maximum sequence length in tokens, including [CLS] and [SEP]; longer texts are truncated (default: 128, "
+        "or 384 for squad)",
     )
     for name, split in (("train", "training"), ("eval", "development"), ("predict", "test")):
         group.add_argument(
             f"--max_{name}_samples",
             type=positive_int,
             metavar="N",
-            help=f"use only the first N {split} examples (default: all)",
+            help=f"Use only the first N {split} examples (default: all)",
         )
-    group.add_argument(
-        "--class_weights",
-        metavar="balanced|LABEL=W,...",
-        help="how much an example counts in the loss by its label; balanced: inversely to how often the label occurs "
-        "(default: 1 for each)",
-    )
     group.add_argument(
         "--cache_dir",
         type=LOCAL_PATH,
         metavar="DIR",
-        help="where encoded examples are kept, to be read again by the next run on the same files (default: features "
-        "in --output)",
+        help="Cache directory of encoded examples, shared by runs on the same files (default: features in --output)",
     )
     add_task_arguments(parser)
     add_optimizer_arguments(parser)
@@ -134,30 +138,27 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `finetune`; names and defaults are those of run_classifier.py and run_squad.py."""
-    parser.usage = (
-        "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR\n"
-        "         [--do_train] [--do_eval] [--do_predict] [OPTION ...]"
-    )
     add_task_and_model_arguments(parser)
-    parser.add_argument(
-        "--do_train", action="store_true", help="train; with none of the three, training and evaluation are done"
+    group = parser.add_argument_group("task")
+    group.add_argument(
+        "--do_train", action="store_true", help="Train; without any --do flag, `finetune` trains and evaluates"
     )
-    parser.add_argument("--do_eval", action="store_true", help="score the model on the development examples")
-    parser.add_argument("--do_predict", action="store_true", help="write the model's answers for the test examples")
-    group = parser.add_argument_group("updates")
+    group.add_argument("--do_eval", action="store_true", help="Evaluate on the development set")
+    group.add_argument("--do_predict", action="store_true", help="Write predictions for the test set")
+    group = parser.add_argument_group("training")
     group.add_argument(
         "--train_batch_size",
         type=batch_size,
         default=FinetuneConfig.train_batch_size,
         metavar="N",
-        help="examples an update, over all devices (default: %(default)s)",
+        help="Global training batch size, in examples (default: %(default)s)",
     )
     group.add_argument(
         "--learning_rate",
         type=positive_float,
         default=FinetuneConfig.learning_rate,
         metavar="RATE",
-        help="peak learning rate; the paper tried 5e-5, 3e-5 and 2e-5. Models smaller than base want more "
+        help="Peak learning rate; the paper uses 5e-5, 3e-5 or 2e-5, and models smaller than base need higher rates "
         "(default: %(default)s)",
     )
     group.add_argument(
@@ -165,14 +166,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_float,
         default=FinetuneConfig.num_train_epochs,
         metavar="N",
-        help="times that every example is seen (default: %(default)s)",
+        help="Number of training epochs (default: %(default)s)",
     )
     group.add_argument(
         "--seeds",
         type=WholeNumber(1, 10_000),
         default=FinetuneConfig.seeds,
         metavar="N",
-        help="train N times, with --seed and the N - 1 seeds after it, each in a directory of its own in --output, and "
-        "report mean, deviation and best (default: %(default)s)",
+        help="Number of runs with consecutive seeds from --seed, each in a subdirectory of --output; reports mean, "
+        "standard deviation and best (default: %(default)s)",
     )
     add_shared_arguments(parser)

@@ -1,4 +1,4 @@
-"""The losses of fine-tuning (run_classifier.py and run_squad.py; paper, section 4) as a task of the loop.
+"""The fine-tuning losses (run_classifier.py and run_squad.py; paper, section 4) as an objective of the training loop.
 
 Letters in shapes: B rows, C choices, S positions, n labels.
 """
@@ -11,9 +11,9 @@ from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.finetuning_models import BertForTask
 from trainers.objective import Features, Objective, Sums
 
-# Metrics on the progress line, with the words for them.
+# Metrics of the progress line, with their labels.
 SHOWN_METRICS = {"loss": "loss", "accuracy": "accuracy"}
-# The one term of the loss.
+# Name of the only loss term.
 LOSS = "task_loss"
 
 
@@ -24,29 +24,29 @@ def finetuning_objective(
     class_weights: Sequence[float] | None = None,
     frozen_prefix: str | None = None,
 ) -> Objective:
-    """Return the task of a model. Its loss is the weighted mean over predictions.
+    """Return the objective of a model. Its loss is the weighted mean over predictions.
 
-    | head | a prediction is | its loss |
+    | head | prediction | loss |
     |---|---|---|
-    | classification | a row | cross-entropy; with several labels a row, the mean over labels of the logistic |
-    | regression | a row | squared error |
-    | multiple_choice | a row | cross-entropy over its choices |
-    | span | a row | mean of the cross-entropies of start and end over all positions, padding too |
-    | token_classification | a labeled position | cross-entropy |
+    | classification | row | cross-entropy; multi-label: mean over the labels of the binary cross-entropy |
+    | regression | row | squared error |
+    | multiple_choice | row | cross-entropy over the choices |
+    | span | row | mean of the cross-entropies of start and end over all positions, including padding |
+    | token_classification | labeled position | cross-entropy |
 
-    Features have input_ids, input_mask and segment_ids, the targets as `finetuning_task.Rows` names them, padded with 0
-    or, labels of positions, with -1. They may have example_weights [B].
+    Features are input_ids, input_mask, segment_ids and the targets of `finetuning_task.Rows`, padded with 0, or with -1
+    for labels of positions. example_weights [B] is optional.
 
     Args:
-        model: made in the scope of the devices that train it.
+        model: model, created in the scope of its devices.
         multi_label: whether a row may have several labels.
-        class_weights: how much a prediction counts by its true class, n numbers; None for 1 each.
-        frozen_prefix: variables whose TF1 names start so are not trained.
+        class_weights: n weights of a prediction by its true class; None for 1 each.
+        frozen_prefix: prefix of the TF1 names of variables that are not trained.
     """
     by_class = None if class_weights is None else tf.constant(class_weights, tf.float32)
 
     def weights_of(features: Features) -> tf.Tensor:
-        """Return how much each prediction counts, float32 [B] or, of positions, [B, S]."""
+        """Return the weight of each prediction, float32 [B], or [B, S] for positions."""
         rows = features.get("example_weights")
         labels = features.get("label_ids", tf.zeros((), tf.int32))
         if model.task.startswith("token_classification"):
@@ -84,7 +84,7 @@ def finetuning_objective(
 def _losses(
     model: BertForTask, features: Features, logits: tf.Tensor, multi_label: bool
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return the loss and, where defined, the correctness (1 or 0) of each prediction, float32 [B] or [B, S]."""
+    """Return the loss of each prediction and, where defined, its accuracy (1 or 0), float32 [B] or [B, S]."""
     if model.task == "regression":
         return tf.math.squared_difference(logits, features["label_values"]), None
     if model.task == "span":

@@ -1,4 +1,4 @@
-"""A fine-tuning run: put model and rows together, train, evaluate, predict."""
+"""A fine-tuning run: build the model, train, evaluate and predict."""
 
 import dataclasses
 import functools
@@ -56,18 +56,18 @@ from trainers.training.run_setup import (
     write_results,
 )
 
-# What is not trained under the head of the feature-based route.
+# Prefix of the frozen variables of the feature-based approach.
 FROZEN_PREFIX = "bert/"
 
 
 def train_evaluate_predict(plan: FinetuningPlan) -> int:
-    """Train, evaluate and predict as the configuration says; TensorFlow is started.
+    """Train, evaluate and predict, as configured. TensorFlow must have been started.
 
     Returns:
         The exit code of `beambert finetune`.
 
     Raises:
-        TrainingError: one line for the user.
+        TrainingError: the run cannot continue; the message is one line for the user.
     """
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
@@ -76,11 +76,11 @@ def train_evaluate_predict(plan: FinetuningPlan) -> int:
 
 
 class FinetuningRun:
-    """A model on its devices.
+    """A fine-tuning run on its devices.
 
     Args:
-        plan: of the run.
-        distribution: the devices.
+        plan: the run's inputs.
+        distribution: the run's devices.
     """
 
     def __init__(self, plan: FinetuningPlan, distribution: Distribution) -> None:
@@ -103,18 +103,18 @@ class FinetuningRun:
             frozen_prefix=FROZEN_PREFIX if plan.task.head == FEATURE_BASED else None,
         )
         self.loop_config = dataclasses.replace(loop_config_of(config), patience=config.early_stopping or 0)
-        # XLA compiles every length of rows for itself, a TPU sees one, and the softmax of spans counts padding.
+        # XLA compiles each width separately, a TPU needs one static width, and the softmax of spans includes padding.
         fixed = uses_xla(config) or distribution.is_tpu
         self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
         self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
         self.has_trained = False
         self.stale_best = stale_best(self.checkpoint_directory)
         self._answer = tf.function(self._predict_logits, autograph=False)
-        # What the model as it is said of splits that were scored, since the same may be written as answers.
+        # Logits of the current model for evaluated splits, which are reused for predictions.
         self._scored: dict[str, Logits] = {}
 
     def run(self) -> int:
-        """Train, evaluate, predict, and write the files of the run's directory; return the exit code."""
+        """Train, evaluate, predict, and write the result files; return the exit code."""
         config = self.config
         if config.do_train:
             stopped = self._train()
@@ -125,16 +125,17 @@ class FinetuningRun:
         elif self.distribution.is_chief:
             self._write_record()
         checkpoint = self._restore_model()
-        # A run that ended early has scored its last checkpoint already.
+        # A run that stopped early has evaluated its last checkpoint already.
         ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
         results = self._score(checkpoint) if config.do_eval and not ended_early else None
         if config.do_train and self.loop_config.eval_steps:
-            # The best of all evaluations, the last among them, is the model. Hosts that do not write wait for it.
+            # The best checkpoint of all evaluations, including the last one, becomes the model. Hosts other than the
+            # chief wait until it is recorded.
             self.distribution.barrier()
             self._require_best()
             best = best_checkpoint.best(self.checkpoint_directory)
             if best is not None and checkpoint is not None and best.step != checkpoint.step:
-                print_status(f"The best checkpoint by {best.metric} is that of step {best.step}: it becomes the model")
+                print_status(f"Best checkpoint by {best.metric}: step {best.step}, which becomes the model")
                 checkpoint = self._restore_model(best.step)
                 results = self._score(checkpoint)
         files = self._predict() if config.do_predict else []
@@ -159,7 +160,7 @@ class FinetuningRun:
         for features in self.distribution.batches(batches):
             answers.extend(self._answer(features).numpy())
         by_row: list[Any] = [None] * len(order)
-        for row, answer in zip(order, answers, strict=False):  # The last batch is filled up.
+        for row, answer in zip(order, answers, strict=False):  # The last batch is padded.
             length = rows.row_splits[row + 1] - rows.row_splits[row] if rows.choices == 1 else 0
             if head == "span":
                 answer = answer[:, :length]
@@ -169,7 +170,7 @@ class FinetuningRun:
         return np.stack(by_row) if head in ("classification", "regression", "multiple_choice") else by_row
 
     def evaluate(self, _stage: Stage | None = None) -> tuple[dict[str, float], list[str]]:
-        """Evaluate the current model on the first of the task's development splits."""
+        """Evaluate the current model on the first development split, and return metrics and warnings."""
         self._require_best()
         split = self.plan.task.eval_splits[0]
         return self._metrics(split, self.logits(self.plan.rows[split])), []
@@ -182,7 +183,7 @@ class FinetuningRun:
         return self.distribution.gather(self.distribution.run(forward, features))
 
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
-        """Return the task's scores and the loss, named `loss` and `eval_loss` as google's for the main split."""
+        """Return the metrics and the loss of a split; `loss` and `eval_loss` for the main split, as google-research."""
         task, rows = self.plan.task, self.plan.rows[split]
         metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
         loss = evaluation_loss(task.head, task.multi_label, rows, logits)
@@ -193,7 +194,7 @@ class FinetuningRun:
         return {**metrics, "eval_loss": loss, "loss": loss}
 
     def _score(self, checkpoint: Checkpoint | None) -> dict[str, float]:
-        """Evaluate every development split and write the result files."""
+        """Evaluate all development splits, write the result files and return the metrics."""
         plan = self.plan
         metrics: dict[str, float] = {}
         details = {}
@@ -205,7 +206,7 @@ class FinetuningRun:
             return metrics
         step = 0 if checkpoint is None else checkpoint.step
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
-        # What is logged of an earlier checkpoint was logged when it was the last.
+        # The evaluation of an earlier checkpoint was logged when it was the last one.
         if checkpoint is not None and last == [checkpoint]:
             with self._monitor(step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
                 monitor.record_evaluation(step, metrics)
@@ -229,15 +230,15 @@ class FinetuningRun:
         return files
 
     def _restore_model(self, step: int | None = None) -> Checkpoint | None:
-        """Restore the weights of a checkpoint: that of the step, else the model's, else the last.
+        """Restore the weights of the checkpoint at a step, else of the model's checkpoint, else of the last one.
 
-        Return None when there is no checkpoint and the weights are those of --init_checkpoint.
+        Return None where there is no checkpoint and the weights are those of --init_checkpoint.
         """
         self._scored = {}
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if not saved:
             if self.plan.initial is None:
-                raise TrainingError(f"{self.output} holds no checkpoint; train it with --do_train")
+                raise TrainingError(f"{self.output} contains no checkpoint: train the model with --do_train")
             self._load_initial()
             return None
         if step is None and not self.config.do_train:
@@ -249,18 +250,18 @@ class FinetuningRun:
 
     def _load_initial(self) -> LoadedWeights:
         assert self.plan.initial is not None
-        leave = set() if self.plan.keeps_head else {name for name in self.variables if not name.startswith("bert/")}
-        return load_weights(self.plan.initial, self.variables, leave)
+        excluded = set() if self.plan.keeps_head else {name for name in self.variables if not name.startswith("bert/")}
+        return load_weights(self.plan.initial, self.variables, excluded)
 
     def _train(self) -> int | None:
-        """Train, resuming if there is a checkpoint; return the number of the signal that stopped it, or None."""
+        """Train, resuming from an existing checkpoint; return the number of the signal that stopped it, or None."""
         config, plan = self.config, self.plan
         if self.distribution.is_chief:
             self._write_run_files()
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if saved and saved[-1].step >= plan.num_train_steps:
             print_status(
-                f"{self.output} is already trained to step {saved[-1].step}; more --num_train_epochs would go on"
+                f"{self.output} is already trained to step {saved[-1].step}; raise --num_train_epochs to continue"
             )
             return None
         self.has_trained = True
@@ -279,18 +280,19 @@ class FinetuningRun:
         return stopped
 
     def _initialize_weights(self) -> None:
-        """Load the weights of --init_checkpoint, and print what is about to be trained."""
+        """Load the weights of --init_checkpoint, and print the numbers of parameters, examples and steps."""
         plan, config = self.plan, self.config
         if plan.initial is not None:
             weights = self._load_initial()
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
-            print_status(f"Weights read from {plan.initial.path}: {'; '.join(weights.lines())}")
+            print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
         parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters on {len(plan.rows[TRAIN]):,} examples of {plan.task.name} for "
-            f"{config.num_train_steps} steps of {config.train_batch_size}{devices}; compiling takes some seconds"
+            f"{config.num_train_steps} steps of batch size {config.train_batch_size}{devices}; compilation takes a few "
+            "seconds"
         )
 
     def _source(self) -> TrainData:
@@ -314,19 +316,19 @@ class FinetuningRun:
         return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak)
 
     def _write_record(self) -> None:
-        """Write the record that makes the directory this command's own, if nothing was trained there."""
+        """Write run.json, which marks the directory as one of this command, where no run has written it."""
         path = self.output / run_manifest.FILE_NAME
         if not path.exists():
             self.output.mkdir(parents=True, exist_ok=True)
             write_atomic(path, self.plan.record.to_json().encode())
 
     def _write_run_files(self) -> None:
-        """Write the files that make the directory that of a run, before the first step."""
+        """Write the files of a run directory before the first step."""
         plan, output = self.plan, self.output
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
         write_model(self.plan, None, None)
 
     def _require_best(self) -> None:
-        """Check that the best checkpoint still exists; without it a worse one would become the best."""
+        """Check that the best checkpoint still exists; otherwise a worse one would become the best."""
         if self.distribution.is_chief:
             require_best(self.checkpoint_directory, self.stale_best)

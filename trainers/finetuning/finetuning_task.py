@@ -1,6 +1,6 @@
-"""The interface of a fine-tuning task: files become rows of numbers, and logits become answers.
+"""The interface of a fine-tuning task: encode files as rows, and convert logits to metrics and predictions.
 
-A task does not depend on TensorFlow, nor the run on files and answers. Letters in shapes: N rows, C choices of a
+Tasks do not depend on TensorFlow, and runs do not depend on file formats. Letters in shapes: N rows, C choices of a
 row, T tokens of all rows together, S_i tokens of row i, n labels.
 """
 
@@ -15,7 +15,7 @@ from tokenizer.tokenizer import Tokenizer
 
 TRAIN, DEV, TEST = "train", "dev", "test"
 
-# By the head of the task (`bert_model.checkpoints.variable_names.TASKS`):
+# Type by the head of the task (`bert_model.checkpoints.variable_names.TASKS`):
 #   classification        float32 [N, n]
 #   regression            float32 [N]
 #   multiple_choice       float32 [N, C]
@@ -26,24 +26,24 @@ Logits = Sequence[np.ndarray] | np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The model's input: rows of tokens, one after the other, with [CLS] and [SEP] and without padding.
+    """The model's input: concatenated rows of tokens with [CLS] and [SEP], without padding.
 
-    Everything is an array or a number, so that it can be kept in a file.
+    All fields are arrays or numbers, so that rows can be cached in a file.
 
     Attributes:
-        ids: int32 [T].
+        ids: int32 [T], token ids.
         segment_ids: int32 [T].
-        row_splits: int64 [N * C + 1]; row i has `ids[row_splits[i]:row_splits[i + 1]]`. The choices of a row follow
-            each other.
-        targets: what the loss compares with; empty where the file has no labels.
-            classification: label_ids int32 [N], or label_values float32 [N, n] where a row may have several labels;
+        row_splits: int64 [N * C + 1]; row i has `ids[row_splits[i]:row_splits[i + 1]]`. The choices of a row are
+            consecutive.
+        targets: targets of the loss; empty where the file has no labels.
+            classification: label_ids int32 [N], or label_values float32 [N, n] for multi-label tasks;
             regression: label_values float32 [N]; multiple_choice: label_ids int32 [N];
-            span: start_positions and end_positions int32 [N], places in the row, 0 for no answer;
-            token_classification: label_ids int32 [T], -1 where nothing is predicted.
-        choices: C, 1 but for multiple_choice.
-        truncated: examples that were cut to fit.
-        skipped: examples that were left out, since their answer cannot be found.
-        extras: arrays that only the task itself reads, to get back from rows to text.
+            span: start_positions and end_positions int32 [N], positions in the row, 0 for no answer;
+            token_classification: label_ids int32 [T], -1 for positions without a label.
+        choices: C; 1 except for multiple_choice.
+        truncated: number of truncated examples.
+        skipped: number of examples that were skipped because their answer cannot be found.
+        extras: arrays for the task itself, to convert rows to text.
     """
 
     ids: np.ndarray
@@ -61,17 +61,18 @@ class Rows:
 
 
 class FinetuningTask(Protocol):
-    """A task with the files that were asked for, read and checked.
+    """A task with its files, read and validated.
 
     Attributes:
-        name: such as "mrpc".
-        head: of `bert_model.checkpoints.variable_names.TASKS`.
+        name: name of the task, such as "mrpc".
+        head: one of `bert_model.checkpoints.variable_names.TASKS`.
         labels: names of the classes in the order of the logits; None for regression, multiple_choice and span.
-        multi_label: whether an example may have several labels: a sigmoid a label in place of the softmax.
-        best_metric: the metric that chooses the best checkpoint by default.
-        splits: names of what was read: "train", "dev", "test", and for MNLI "dev_mismatched", "test_mismatched".
-        eval_splits: those of them that --do_eval scores; the first is scored during training too.
-        predict_splits: those of them that --do_predict writes answers for.
+        multi_label: whether an example may have several labels, with a sigmoid per label instead of the softmax.
+        best_metric: default metric that selects the best checkpoint.
+        splits: names of the splits that were read: "train", "dev", "test", and for MNLI "dev_mismatched" and
+            "test_mismatched".
+        eval_splits: splits that --do_eval evaluates; the first is evaluated during training too.
+        predict_splits: splits that --do_predict writes predictions for.
     """
 
     name: str
@@ -84,35 +85,73 @@ class FinetuningTask(Protocol):
     predict_splits: tuple[str, ...]
 
     def fingerprint(self, split: str) -> str:
-        """Return the hex digest of the inputs of `rows` but tokenizer and length: examples, labels, options."""
+        """Return a digest of the inputs of `rows` except tokenizer and length: examples, labels, options.
+
+        Args:
+            split: one of `splits`.
+
+        Returns:
+            A hex digest.
+        """
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Encode a split."""
+        """Return the encoded rows of a split.
+
+        Args:
+            split: one of `splits`.
+            tokenizer: tokenizer of the model.
+            max_seq_length: maximum length of a row in tokens, including [CLS] and [SEP].
+
+        Raises:
+            TaskDataError: max_seq_length is too short for the task.
+        """
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Return the scores of a split that has labels, by their names in eval_results.txt.
+        """Return the metrics of a split with labels; the run itself computes the loss.
 
-        The loss is not among them: the run computes it.
+        Args:
+            split: one of `eval_splits`.
+            rows: rows of the split.
+            logits: logits of the rows, see `Logits`.
+
+        Returns:
+            Values by their names in eval_results.txt, such as "eval_accuracy".
         """
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
-        """Return what the scores of a split that has labels would be for an answer that ignores the text.
+        """Return the chance levels of the metrics: their values for predictions that ignore the text.
+
+        Args:
+            split: one of `eval_splits`.
+            rows: rows of the split.
 
         Returns:
-            Values by the name of the score followed by one of `trainers.metrics.chance_levels.LEVELS`, such as
+            Values by the name of the metric followed by one of `trainers.metrics.chance_levels.LEVELS`, such as
             "eval_accuracy_majority_class".
         """
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Write the answers for a split into the output directory, each file atomically.
+        """Write the predictions of a split to the output directory, each file atomically.
+
+        Args:
+            split: one of `predict_splits`.
+            rows: rows of the split.
+            logits: logits of the rows, see `Logits`.
+            output: output directory.
 
         Returns:
-            The files.
+            The paths of the files.
         """
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return the report's details of a split with labels, fit for JSON; see `trainers.run_report.task_sections`.
+        """Return the JSON-serializable report details of a split; see `trainers.run_report.task_sections`.
 
-        "warnings" are lines about the scores, which the terminal shows too; those about one class of several come from
-        "confusion" (`trainers.metrics.score_warnings`).
+        Args:
+            split: one of `eval_splits`.
+            rows: rows of the split.
+            logits: logits of the rows, see `Logits`.
+
+        Returns:
+            Details by section. "warnings" are lines about the metrics, which are printed too. Warnings about single
+            classes are derived from "confusion" (`trainers.metrics.score_warnings`).
         """

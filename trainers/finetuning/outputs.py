@@ -1,4 +1,4 @@
-"""The files that make the directory of a fine-tuning run a model, and the summary at its end."""
+"""Write the model files of a fine-tuning run, and print its summary."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ from trainers.training.run_setup import (
     RESULTS_TEXT_NAME,
 )
 
-# What predict takes, by head.
+# Example input of `beambert predict`, by head.
 _EXAMPLES = {
     "span": "'question ||| context'",
     "multiple_choice": "'context ||| one choice ||| another'",
@@ -33,11 +33,12 @@ _EXAMPLES = {
 
 
 def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, float] | None) -> None:
-    """Write `beambert.json` and the model card, which make the directory a model for every command.
+    """Write `beambert.json` and the model card, which make the directory a model for all commands.
 
     Args:
-        step: of the checkpoint that is the model; None while it is trained: then it is the last.
-        results: of its evaluation; None to leave those that stand there if they are of the same step.
+        plan: the run's inputs.
+        step: step of the model's checkpoint; None during training, for the last checkpoint.
+        results: metrics of the checkpoint; None to keep recorded metrics of the same step.
     """
     before = native.load(plan.output)
     origin = before.origin if before else None
@@ -73,7 +74,7 @@ def require_outputs(
     *,
     has_trained: bool,
 ) -> None:
-    """Check that the files that the summary names exist. Raises TrainingError naming one that vanished."""
+    """Check that the files of the summary exist. Raise TrainingError, naming the file, where one was removed."""
     contents: dict[str, bytes | None] = dict.fromkeys(
         (REPORT_NAME, *(str(file.relative_to(plan.output)) for file in files))
     )
@@ -90,7 +91,7 @@ def require_outputs(
 def print_summary(
     plan: FinetuningPlan, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]
 ) -> None:
-    """Print where the results of a run are, and what to do next."""
+    """Print the paths of the results, and an example command."""
     output = plan.output
     if checkpoint is not None:
         print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
@@ -101,7 +102,7 @@ def print_summary(
         for line in score_warnings_in(output):
             warn(line)
     for file in files:
-        print_status(f"Answers      {file}")
+        print_status(f"Predictions  {file}")
     print_status(f"Report       {output / 'report.html'}")
     if checkpoint is not None:
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())

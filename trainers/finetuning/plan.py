@@ -16,23 +16,23 @@ FEATURES_NAME = "features"
 
 
 class FinetuningPlan(NamedTuple):
-    """A fine-tuning run's inputs, checked.
+    """The validated inputs of a fine-tuning run.
 
     Attributes:
-        config: the options, resolved.
-        task: with its files read.
-        rows: of every split that was read.
-        vocabulary: of the model.
+        config: resolved options.
+        task: the task with its files.
+        rows: encoded rows by split.
+        vocabulary: vocabulary of the model.
         do_lower_case: whether text is lower-cased.
-        model_config: shape of the model.
-        causal_attention: whether a position sees only itself and those before it.
-        max_seq_length: of a row.
-        class_weights: how much a prediction counts by its class, or None.
-        stages: of the run; one, none without training.
-        record: of the run, from its configuration.
-        output: the run's directory.
-        initial: the checkpoint that a new run begins with, or that is evaluated alone; None for the run's own.
-        keeps_head: whether the head of `initial` is the task's.
+        model_config: configuration of the model.
+        causal_attention: whether a position attends only to itself and earlier positions.
+        max_seq_length: maximum length of a row, in tokens.
+        class_weights: weight of a prediction by its class; None for 1 each.
+        stages: stages of the schedule: one, or none without training.
+        record: content of run.json.
+        output: output directory.
+        initial: initial checkpoint of a new run or of an evaluation; None for the run's own checkpoint.
+        keeps_head: whether the head of `initial` is that of the task.
     """
 
     config: FinetuneConfig
@@ -52,5 +52,5 @@ class FinetuningPlan(NamedTuple):
 
     @property
     def num_train_steps(self) -> int:
-        """Return the steps of the whole run, 0 without training."""
+        """Return the number of training steps, 0 without training."""
         return self.stages[-1].end_step if self.stages else 0

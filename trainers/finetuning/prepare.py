@@ -1,6 +1,6 @@
-"""From the options of `beambert finetune` to a run: read the files, open the model, check both, and run.
+"""Prepare a run of `beambert finetune`: read the files, open the model, validate both, and run.
 
-TensorFlow is imported after the options and the files have been checked, so that mistakes are reported at once.
+TensorFlow is imported after the options and the files are validated, so that errors are reported at once.
 """
 
 import contextlib
@@ -33,59 +33,62 @@ from trainers.training.run_files import model_of_run
 from trainers.training.run_lock import run_lock
 from trainers.training.run_manifest import RunRecord
 
-# Room for a token beside [CLS] and [SEP] of a pair.
+# Minimum --max_seq_length, with room for tokens between [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
-# Flags of tasks that say which rows are read, not how.
+# Task flags that select rows, without effect on their encoding.
 _WHICH_FILES = ("train_file", "predict_file", "dev_fraction")
 
 
 def run_once(config: FinetuneConfig) -> int:
-    """Train, evaluate and predict with one seed, as the configuration says.
+    """Train, evaluate and predict with one seed, as configured.
 
     Returns:
-        0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+        0 when complete; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: the run is not
+            possible; the message is one line for the user.
     """
     output = Path(config.output)
-    # Before the lock is written, and again while it is held, when no other process writes.
+    # Checked before the lock is written, and again under the lock, when no other process writes.
     _require_own(output)
     with run_lock(output, config.strategy):
         return _run(config, output)
 
 
 def _require_own(output: Path) -> None:
-    # Encoded rows are kept before the run begins; their files are named by content, so that none is ever replaced.
+    # Encoded rows are cached before the run starts; their files are named by content and never replaced.
     require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
 
 
 def _run(config: FinetuneConfig, output: Path) -> int:
-    """Run what the configuration asks for while --output is locked."""
+    """Run as configured, with the lock of --output held."""
     check_task_options(config)
     require_data_directory(config)
     if config.model and config.init_checkpoint:
-        raise TrainingError("--model is for random weights, --init_checkpoint for a pretrained model; give one of them")
+        raise TrainingError(
+            "--model (random weights) and --init_checkpoint (pretrained weights) exclude each other: give one of them"
+        )
     config = _with_actions(config)
     _require_own(output)
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)
     if old is not None and old.options.get("task") != config.task:
         recorded_task = old.options.get("task") or "pretraining"
-        raise TrainingError(f"{output} holds a run of {recorded_task}, not of {config.task}; give another --output")
+        raise TrainingError(f"{output} contains a run of {recorded_task}, not of {config.task}: use another --output")
     trained = old is not None and model is not None and native.checkpoint(output) is not None
     if old is not None and trained:
         config = _with_recorded_options(config, old)
-    # The classes of a model that is there already are its own; else the files are read before TensorFlow is started.
+    # An existing model has its own labels; otherwise the files are read before TensorFlow is started.
     begins = config.do_train and not trained
     task = _open_task(config, None) if begins else None
-    place, config_file = _origin_path(config, output, trained)
-    files = None if place is None else find_files(place, config_file)
+    path, config_file = _origin_path(config, output, trained)
+    files = None if path is None else find_files(path, config_file)
     if files is not None:
         vocabulary_of(files, config.vocab_file)
     if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
         task = _open_task(config, files.labels)
-    with _open_origin(config, place, config_file) as origin:
+    with _open_origin(config, path, config_file) as origin:
         vocabulary, do_lower_case = _vocabulary(config, origin)
         model_config = _model_config(config, origin, vocabulary)
         if not begins:
@@ -135,41 +138,41 @@ def _run(config: FinetuneConfig, output: Path) -> int:
 
 
 def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
-    """Return the configuration with what to do: training and evaluation where no flag says so."""
+    """Return the configuration with the actions set: by default training and evaluation."""
     if not (config.do_train or config.do_eval or config.do_predict):
         return dataclasses.replace(config, do_train=True, do_eval=True)
     if config.do_train and (config.eval_steps or config.early_stopping):
-        # The best checkpoint becomes the model: the last one must be scored too.
+        # The best checkpoint becomes the model, so the last one must be evaluated too.
         return dataclasses.replace(config, do_eval=True)
     return config
 
 
 def require_data_directory(config: FinetuneConfig) -> None:
-    """Refuse a missing --data_dir, or one that is no directory.
+    """Check that --data_dir is a directory.
 
     Raises:
-        TrainingError: it is; the message says what is there.
+        TrainingError: --data_dir is missing or not a directory.
     """
-    # The files of squad may be named one by one.
+    # The files of squad may be given individually.
     if config.data_dir is None and config.task != "squad":
-        raise TrainingError("--data_dir is missing; name the directory with the files of the task")
+        raise TrainingError("--data_dir is missing: give the directory of the task's files")
     if config.data_dir is not None and not Path(config.data_dir).is_dir():
         raise TrainingError(
-            f"--data_dir {config.data_dir} {contents_of(Path(config.data_dir))}; name the directory with the files of "
+            f"--data_dir {config.data_dir} {contents_of(Path(config.data_dir))}: give the directory of the files of "
             f"{config.task}"
         )
 
 
 def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
-    """Return the configuration with the options of a run for the reading of files, where no flag says otherwise.
+    """Return the configuration with the recorded task options of a run, where no flag overrides them.
 
-    Options that say which files are read are taken over in the same --data_dir only.
+    Options that select files are used for the same --data_dir only.
     """
-    leave = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
+    excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
         for name, default in task_defaults(config.task).items()
-        if name not in leave and getattr(config, name) == default and name in old.options
+        if name not in excluded and getattr(config, name) == default and name in old.options
     }
     if config.max_seq_length is None:
         known["max_seq_length"] = old.max_seq_length
@@ -177,7 +180,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
 
 
 def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
-    """Return the model that the run starts or resumes from, and its --bert_config_file; (None, None) if random."""
+    """Return the initial model and its --bert_config_file; (None, None) for random weights."""
     if trained:
         return output, None
     if config.init_checkpoint:
@@ -186,21 +189,21 @@ def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[P
         ) if config.bert_config_file else None
     if not config.do_train:
         raise TrainingError(
-            f"{output} holds no model to evaluate; train one with --do_train, or name a fine-tuned model with "
+            f"{output} contains no model to evaluate: train one with --do_train, or give a fine-tuned model with "
             "--init_checkpoint"
         )
     if config.model:
         return None, None
-    raise TrainingError("--init_checkpoint is missing: name a pretrained model, or --model to begin at random")
+    raise TrainingError("--init_checkpoint is missing: give a pretrained model, or --model for random weights")
 
 
 def _open_origin(
-    config: FinetuneConfig, place: Path | None, shape: BertConfig | None
+    config: FinetuneConfig, path: Path | None, model_config: BertConfig | None
 ) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
-    if place is None:
+    if path is None:
         return contextlib.nullcontext()
     start_tensorflow(config.cpu_devices, config.deterministic_ops)
-    return open_checkpoint(place, config=shape)
+    return open_checkpoint(path, config=model_config)
 
 
 def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, bool]:
@@ -211,7 +214,7 @@ def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[
         vocabulary = Vocabulary.load(config.vocab_file)
         do_lower_case = not vocabulary.has_capitals()
     else:
-        raise TrainingError("--model begins with random weights and so needs --vocab_file")
+        raise TrainingError("--model (random weights) requires --vocab_file")
     return vocabulary, do_lower_case if config.do_lower_case is None else config.do_lower_case
 
 
@@ -223,7 +226,7 @@ def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabul
 
 
 def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> FinetuningTask:
-    """Read the files that are needed."""
+    """Read the files of the splits that the actions need."""
     wanted: set[str] = set()
     if config.do_train:
         wanted.add(TRAIN)
@@ -241,19 +244,19 @@ def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> Finetu
 
 
 def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
-    """Refuse to use a model for a task that is not its own."""
+    """Check that the head of a model is that of the task. Raise TrainingError where it is not."""
     if _same_head(origin, task):
         return
-    theirs = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
-    ours = f"{task.head} with labels {', '.join(task.labels)}" if task.labels else task.head
+    model_head = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
+    task_head = f"{task.head} with labels {', '.join(task.labels)}" if task.labels else task.head
     raise TrainingError(
-        f"{origin.path} is a model for {theirs}, while {task.name} is {ours}; fine-tune it with --do_train, or give a "
-        "model of the task"
+        f"{origin.path} is a model for {model_head}, while {task.name} is {task_head}: fine-tune it with --do_train, "
+        "or use a model of the task"
     )
 
 
 def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
-    """Return whether the head of a model is that of the task, label for label as far as its labels have names."""
+    """Return whether the head of a model is that of the task, with the same label names where it has names."""
     if origin.task != task.head:
         return False
     if task.labels is None:
@@ -263,7 +266,7 @@ def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
         return False
     if origin.labels is None or not all(label.isdigit() for label in task.labels):
         return origin.labels in (None, task.labels)
-    # A number is a name in its own task alone.
+    # Numeric labels have a meaning in their own task only.
     run = run_manifest.load(origin.path) if origin.path.is_dir() else None
     return origin.labels == task.labels and (run is None or run.options.get("task") == task.name)
 
@@ -274,22 +277,22 @@ def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
         return min(module_of(config.task).DEFAULT_MAX_SEQ_LENGTH, limit)
     if not LEAST_LENGTH <= config.max_seq_length <= limit:
         raise ConfigError(
-            f"--max_seq_length is {config.max_seq_length}; give {LEAST_LENGTH} to {limit}, the model's "
+            f"invalid --max_seq_length {config.max_seq_length}: must be {LEAST_LENGTH} to {limit}, the model's "
             "max_position_embeddings"
         )
     return config.max_seq_length
 
 
 def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConfig, list[Stage]]:
-    """Return the configuration with the numbers of steps that its options mean, and the one stage of the run."""
+    """Return the configuration with the numbers of steps, and the single stage."""
     if rows is None or not config.do_train:
         return config, []
-    # As the released code counts.
+    # Rounded as in the released code.
     steps = int(len(rows) / config.train_batch_size * config.num_train_epochs)
     if steps < 1:
         raise TrainingError(
-            f"{len(rows)} training examples are not one update of --train_batch_size {config.train_batch_size} in "
-            f"{config.num_train_epochs:g} epochs; give a smaller batch or more epochs"
+            f"{len(rows)} training examples are less than one batch of --train_batch_size {config.train_batch_size} in "
+            f"{config.num_train_epochs:g} epochs: use a smaller batch size or more epochs"
         )
     each_epoch = max(1, len(rows) // config.train_batch_size) if config.early_stopping else 0
     config = dataclasses.replace(
@@ -305,20 +308,23 @@ def _print_skipped(rows: Mapping[str, Rows], max_seq_length: int) -> None:
     for split, table in rows.items():
         if table.truncated:
             warn(
-                f"{table.truncated} of {len(table)} {split} examples are longer than --max_seq_length {max_seq_length}"
+                f"{table.truncated} of {len(table)} {split} examples exceed --max_seq_length {max_seq_length} and were "
+                "truncated"
             )
         if table.skipped:
             warn(
-                f"{table.skipped} {split} examples were left out: columns are missing, or the answer is not in the text"
+                f"{table.skipped} {split} examples were skipped: columns are missing, or the answer is not in the text"
             )
 
 
 def _check_old_run(plan: FinetuningPlan, old: RunRecord | None) -> None:
-    """Refuse what does not fit the run in --output, and print what changes in it."""
+    """Check that the run in --output can be continued, and print the options that change."""
     if old is None:
         return
     if old.vocab_sha256 != plan.record.vocab_sha256 or old.do_lower_case != plan.do_lower_case:
-        raise TrainingError(f"{plan.output} was trained with another vocabulary or casing; leave them to the model")
+        raise TrainingError(
+            f"{plan.output} was trained with another vocabulary or casing: omit --vocab_file and --do_lower_case"
+        )
     step = run_manifest.last_step(plan.output)
     if plan.config.do_train and step is not None:
         run_manifest.check_same_run(plan.output, step, old, plan.record, plan.model_config, plan.model_config)

@@ -1,4 +1,4 @@
-"""Encoded rows cached in a file whose name is a digest of all inputs."""
+"""Cache of encoded rows in files named by a digest of all inputs."""
 
 import hashlib
 import zipfile
@@ -11,7 +11,7 @@ from beambert_common.atomic_files import open_atomic, remove_unfinished
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
-# To be raised whenever the same texts become other rows.
+# Increment when the encoding of rows changes.
 _FORMAT = 1
 _NUMBERS = ("choices", "truncated", "skipped")
 
@@ -19,14 +19,14 @@ _NUMBERS = ("choices", "truncated", "skipped")
 def encode_cached(
     task: FinetuningTask, split: str, tokenizer: Tokenizer, max_seq_length: int, directory: Path | None
 ) -> Rows:
-    """Return the rows of a split, from the file if it is there, else encoded and stored.
+    """Return the rows of a split from the cache, or encode and cache them.
 
     Args:
-        task: with the split read.
-        split: of it.
-        tokenizer: of the model.
-        max_seq_length: of a row.
-        directory: of the files; None to keep nothing.
+        task: task that has read the split.
+        split: name of the split.
+        tokenizer: tokenizer of the model.
+        max_seq_length: maximum length of a row, in tokens.
+        directory: cache directory; None for no cache.
     """
     if directory is None:
         return task.rows(split, tokenizer, max_seq_length)
@@ -48,7 +48,7 @@ def encode_cached(
 
 
 def fingerprint(rows: Rows) -> str:
-    """Return the hex digest of what the model is trained on: ids, segments and targets."""
+    """Return the hex digest of the training data: token ids, segment ids and targets."""
     digest = hashlib.sha256()
     arrays = {"ids": rows.ids, "segment_ids": rows.segment_ids, "row_splits": rows.row_splits, **rows.targets}
     for name, values in sorted(arrays.items()):
@@ -74,7 +74,7 @@ def _write(path: Path, rows: Rows) -> None:
 
 
 def _read(path: Path) -> Rows | None:
-    """Return the rows, or None where the file is missing or damaged: then they are encoded again."""
+    """Return the cached rows; None where the file is missing or corrupt, so that they are encoded again."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -1,4 +1,4 @@
-"""Compare the run in a directory with the requested one, by all that its results depend on.
+"""Compare the run in a directory with the requested run, by all options and files that affect the results.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -16,26 +16,26 @@ from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TRAIN
 from trainers.finetuning.tasks.task_names import module_of
 
-# Options that no score depends on.
+# Options without effect on metrics.
 _FREE = frozenset(
     {
         *("output", "cache_dir", "seeds", "keep_runs", "do_train", "do_eval", "do_predict", "max_predict_samples"),
         *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
         *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
-        # They follow from the number of examples.
+        # Derived from the number of examples.
         *("num_train_steps", "num_warmup_steps"),
     }
 )
-# Options that change how numbers are rounded alone.
+# Options that affect only floating-point rounding.
 _ROUNDING = frozenset(
     {"strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing", "deterministic_ops"}
 )
-# Options that name files: their content counts, not where they are.
+# Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
 _MODEL = ("init_checkpoint", "model", "vocab_file", "bert_config_file")
-# Options that run.json records with the value that a default became.
+# Options whose default is resolved before run.json records them.
 _RESOLVED = ("best_metric", "max_seq_length", "eval_steps")
-# Files of a model directory that a run reads. The index of a checkpoint holds a checksum of every tensor.
+# Files of a model directory that a run reads. The index of a checkpoint contains a checksum of every tensor.
 _MODEL_FILES = ("*.ckpt*", "*.safetensors", "*.bin", "*config*.json", native.VOCAB_FILE_NAME)
 
 Options = Mapping[str, Any]
@@ -46,14 +46,14 @@ def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]
     """Return a digest of the content of each path option.
 
     Args:
-        config: the options of `finetune`.
-        required: whether data that cannot be read is an error.
+        config: options of `finetune`.
+        required: whether unreadable data is an error.
 
     Returns:
-        Hex digests by "data" and by the names of the options of the model; None for what is not there.
+        Hex digests by "data" and by the names of the model options; None for missing files.
 
     Raises:
-        TaskDataError: the files of the task cannot be read, where they are required.
+        TaskDataError: the files of the task are required and cannot be read.
     """
     contents = {name: _model_digest(value) for name in _MODEL if (value := getattr(config, name)) is not None}
     try:
@@ -68,13 +68,14 @@ def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]
 
 
 def differences(recorded: Options, contents: Contents, requested: Options, contents_now: Contents) -> list[str]:
-    """Return the differences between the requested run and one that was made.
+    """Return the differences between the requested run and an existing run.
 
     Args:
-        recorded: the options that the run was made with.
-        contents: of `contents_of` then; {} where it is not recorded: then paths are compared.
-        requested: the options now.
-        contents_now: of `contents_of` now.
+        recorded: options of the existing run.
+        contents: digests of `contents_of` of the existing run; {} where they are not recorded, so that paths are
+            compared.
+        requested: options of the requested run.
+        contents_now: digests of `contents_of` of the requested run.
 
     Returns:
         A text for each option that differs, with both values.
@@ -84,7 +85,7 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
     texts = []
     for name in names:
         if name == "best_metric" and not (requested["eval_steps"] or requested["early_stopping"]):
-            # It chooses among checkpoints that are evaluated on the way.
+            # It has an effect only with evaluations during training.
             continue
         old, new = _value(recorded, name), requested[name]
         if only_record and name in _RESOLVED and not new:
@@ -100,19 +101,19 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
     elif before != now and paths:
         texts += [_difference(name, _value(recorded, name), requested.get(name)) for name in paths]
     elif before != now and not texts:
-        # Options such as --max_train_samples change it too, and are named then.
-        texts.append(f"the files of --data_dir {requested['data_dir']}, which changed since")
+        # Options such as --max_train_samples change the digest too, and are reported instead.
+        texts.append(f"the files of --data_dir {requested['data_dir']}, which have changed")
     return texts
 
 
 def option_differences(recorded: Options, requested: Options) -> list[str]:
-    """Return the differences that `run.json` shows, apart from paths, which may have moved."""
+    """Return the differences recorded in `run.json`, except paths, which may have moved."""
     recorded = {**recorded, **{name: requested.get(name) for name in _DATA + _MODEL}}
     return differences(recorded, {}, requested, {})
 
 
 def rounding_differences(recorded: Options, requested: Options) -> list[str]:
-    """Return the options that differ and change how numbers are rounded alone, with both values."""
+    """Return the options that differ and affect only floating-point rounding, with both values."""
     return [
         _difference(name, _value(recorded, name), requested[name])
         for name in sorted(_ROUNDING)
@@ -121,15 +122,15 @@ def rounding_differences(recorded: Options, requested: Options) -> list[str]:
 
 
 def _difference(name: str, old: object, new: object) -> str:
-    return f"--{name} ({_shown(old)} there, {_shown(new)} now)"
+    return f"--{name} ({_shown(old)} before, {_shown(new)} now)"
 
 
 def _shown(value: object) -> str:
-    return "not given" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+    return "not set" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _value(options: Options, name: str) -> Any:
-    """Return an option of a record; of an option that is newer than the record, its default."""
+    """Return a recorded option, or its default where the option is newer than the record."""
     return options[name] if name in options else _defaults().get(name)
 
 
@@ -141,23 +142,23 @@ def _defaults() -> dict[str, Any]:
 def _path_difference(
     name: str, recorded: Options, before: str | None, requested: Options, now: str | None
 ) -> Iterator[str]:
-    """Yield the difference between two paths, if there is one: in content where both are known, else in place."""
+    """Yield the difference between two paths: of the content where both digests are known, else of the paths."""
     old, new = _value(recorded, name), requested.get(name)
     if before is not None and now is not None:
-        if before != now and _place(old) == _place(new):
-            yield f"--{name} {new}, which changed since"
+        if before != now and _resolved(old) == _resolved(new):
+            yield f"--{name} {new}, which has changed"
         elif before != now:
             yield _difference(name, old, new)
-    elif _place(old) != _place(new):
+    elif _resolved(old) != _resolved(new):
         yield _difference(name, old, new)
 
 
-def _place(path: str | None) -> Path | None:
+def _resolved(path: str | None) -> Path | None:
     return None if path is None else Path(path).expanduser().resolve()
 
 
 def _model_digest(value: str) -> str | None:
-    """Return a hex digest of a model, a file, or a name that is neither; None where nothing is there."""
+    """Return the hex digest of a model directory or file; None otherwise."""
     path = Path(value)
     files = [file for file in _model_files(path) if file.is_file()]
     if not files:
@@ -177,8 +178,8 @@ def _model_files(path: Path) -> list[Path]:
         if prefix is None:
             files = {file for pattern in _MODEL_FILES for file in path.glob(pattern)}
             return sorted(file for file in files if ".data-" not in file.name)
-        beside = path
+        directory = path
     else:
-        prefix, beside = path, path.parent
+        prefix, directory = path, path.parent
     names = (native.CONFIG_FILE_NAME, native.VOCAB_FILE_NAME)
-    return [Path(f"{prefix}.index"), *(beside / name for name in names)]
+    return [Path(f"{prefix}.index"), *(directory / name for name in names)]

@@ -1,7 +1,7 @@
-"""Several runs of one task, one after the other: `--seeds`, and the grid of `beambert tune`.
+"""Several runs of one task in sequence: `--seeds`, and the grid of `beambert tune`.
 
-Each run has a directory of its own in --output. `runs.json` says which are done, and with what options, so that the
-same command resumes where it stopped. A run that was made with other options is never deleted: the command is refused.
+Each run has a subdirectory of --output. `runs.json` records the completed runs and their options, so that the same
+command resumes. Runs with other options are never deleted: the command raises an error instead.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions
+from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
 from trainers.errors import StorageError, TrainingError
 from trainers.finetuning.plan import FEATURES_NAME
 from trainers.finetuning.prepare import require_data_directory, run_once
@@ -46,7 +46,7 @@ _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}
 
 
 def run_seeds(config: FinetuneConfig) -> int:
-    """Run `beambert finetune --seeds N` by `run_several`."""
+    """Run `beambert finetune --seeds N` with `run_several`."""
     seeds = range(config.seed, config.seed + config.seeds)
     return run_several(config, {f"seed-{seed}": {"seed": seed} for seed in seeds}, keep_all=True)
 
@@ -55,20 +55,20 @@ def run_several(config: FinetuneConfig, runs: Mapping[str, Mapping[str, Any]], k
     """Fine-tune several times, and write a table of the results.
 
     Args:
-        config: the options of `finetune`.
-        runs: the options that differ, by the name of the run's directory.
-        keep_all: whether the checkpoints of all runs stay, or only those of the best one.
+        config: options of `finetune`.
+        runs: options that differ, by directory name.
+        keep_all: whether to keep the checkpoints of all runs, or only those of the best run.
 
     Returns:
-        0 when all are done; 130 or 143 when one was stopped, after saving; 1 if none succeeded.
+        0 when all runs are complete; 130 or 143 when stopped by a signal, after saving a checkpoint.
 
     Raises:
-        TrainingError: --output holds a run of another kind or with other options.
-        OutputError: another process writes there.
-        as of `run_once`, for what is wrong with every run.
+        TrainingError: --output contains another kind of run or runs with other options, or all runs failed.
+        OutputError: another process writes to --output.
+        Other errors of `run_once`, where they affect every run.
     """
     if config.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
-        raise TrainingError("several runs in one command need one machine; give each its own command on several")
+        raise TrainingError("several runs in one command require a single machine: start each run with its own command")
     output = Path(config.output)
     _require_own(output, runs)
     with run_lock(output, config.strategy):
@@ -76,13 +76,13 @@ def run_several(config: FinetuneConfig, runs: Mapping[str, Mapping[str, Any]], k
 
 
 def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
-    # A directory named as a run is looked at by itself, before any run is made.
+    # The directory of each run is checked separately, before the first run starts.
     entries = entries_of(output) - {FEATURES_NAME, *runs}
     require_own(f"--output {output}", entries, _command_of(runs), (RUNS_MANIFEST,))
 
 
 def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
-    """Run `run_several` while --output is locked."""
+    """Run `run_several` with the lock of --output held."""
     _require_own(output, runs)
     command = _command_of(runs)
     check_task_options(config)
@@ -94,15 +94,15 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
     outcomes = _recorded_outcomes(output)
     if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
         other = _command_of(outcomes)
-        raise TrainingError(f"--output {output} holds runs of {other}, not of {command}; give another --output")
+        raise TrainingError(f"--output {output} contains runs of {other}, not of {command}: use another --output")
     contents = contents_of(config, required=not outcomes)
     own = {name: dataclasses.replace(config, **options, output=str(output / name)) for name, options in runs.items()}
-    # What is wrong with one of them is found before any is made.
+    # Errors of any run are raised before the first run starts.
     done = {name for name in runs if _is_done(output / name, outcomes.get(name), own[name], contents)}
     grid = None if keep_all else {"runs": sorted(runs), "best_metric": config.best_metric}
     for number, (name, options) in enumerate(runs.items(), 1):
         if name in done:
-            print_status(f"Run {number} of {len(runs)}, {name}, is done")
+            print_status(f"Run {number} of {len(runs)}: {name} (complete)")
             continue
         print_status(f"Run {number} of {len(runs)}: {name}")
         outcome: dict[str, Any] = {
@@ -116,7 +116,7 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         except StorageError:
             raise
         except TrainingError as error:
-            # A learning rate that diverges is a result of the grid; what is wrong with the first run is with all.
+            # A diverging learning rate is a result of the grid; an error of the first run affects all runs.
             if number == 1 and not outcomes:
                 raise
             warn(f"{name} failed: {error}")
@@ -137,7 +137,7 @@ def _command_of(runs: Iterable[str]) -> str:
 
 
 def _are_seeds(runs: Iterable[str]) -> bool:
-    """Return whether names of runs are those of `run_seeds`."""
+    """Return whether the names of runs are those of `run_seeds`."""
     return all(name.startswith("seed-") for name in runs)
 
 
@@ -148,11 +148,11 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
         for outcome in done
     ]
     if all(outcome.metrics is None for outcome in done):
-        raise TrainingError(f"no run of {output} succeeded; the first: {done[0].problem}")
+        raise TrainingError(f"all runs of {output} failed; the first one: {done[0].problem}")
     metric = _metric(config.best_metric, output, done)
     results = summary(done, metric)
     if results is None:
-        raise TrainingError(f"no run of {output} has a finite {metric}; try a lower learning rate")
+        raise TrainingError(f"no run of {output} has a finite {metric}: try a lower learning rate")
     for outcome in done:
         value = (outcome.metrics or {}).get(metric)
         print_status(f"{outcome.name:<40} {'failed' if value is None else shown(metric, value)}")
@@ -162,9 +162,9 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
     best = output / done[results.best].name
     report = write_runs_report(output, f"Fine-tuning {config.task}: {len(done)} runs", done, metric)
     if not best.is_dir():
-        raise TrainingError(f"{best}, the best run, was removed while the command ran; run the same command again")
+        raise TrainingError(f"{best}, the best run, was removed while the command ran: run the same command again")
     if native.model_checkpoint(best) is None:
-        warn(f"the checkpoints of {best}, the best run by {metric}, were not kept; train it again in another --output")
+        warn(f"the checkpoints of {best}, the best run by {metric}, were removed; train it again with another --output")
     print_status(f"Best         {best}")
     print_status(f"Report       {report}")
     return 0
@@ -173,45 +173,43 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
 def _is_done(
     directory: Path, outcome: Mapping[str, Any] | None, config: FinetuneConfig, contents: Mapping[str, str | None]
 ) -> bool:
-    """Return whether a run is complete already; an incomplete one is resumed, a missing one made.
+    """Return whether a run is complete; otherwise it is started or resumed.
 
     Args:
-        directory: of the run.
-        outcome: what runs.json records of it, None for nothing.
+        directory: output directory of a run.
+        outcome: its record in runs.json, or None.
         config: its options.
-        contents: of `contents_of`.
+        contents: digests of `contents_of`.
 
     Raises:
-        TrainingError: the directory holds something else, or a run with other options.
+        TrainingError: the directory contains other files, or a run with other options.
     """
     options = config.to_json()
     record = run_manifest.load(directory)
     if record is None and _has_entries(directory):
-        raise TrainingError(f"{directory} exists and is not a run of this command; move it, or give another --output")
+        raise TrainingError(f"{directory} exists and is not a run of this command: move it, or use another --output")
     recorded = outcome is not None and "asked" in outcome
     if outcome is not None and recorded:
         differ = differences(outcome["asked"], outcome["contents"], options, contents)
         if not differ and record is not None:
             differ = option_differences(record.options, options)
     else:
-        # A run that was stopped, or that an older beambert recorded by a digest alone.
+        # A stopped run, or one recorded by an older version with a digest only.
         differ = [] if record is None else differences(record.options, {}, options, contents)
     if differ:
         raise TrainingError(
-            f"{directory} holds a run that differs in {', '.join(differ)}; give another --output, or the options that "
-            "it was made with"
+            f"{directory} contains a run with other options: {', '.join(differ)}; use another --output, or the "
+            "same options"
         )
     if outcome is None or (record is None and not recorded):
         return False
     if record is None and outcome["metrics"] is not None:
-        warn(f"{directory} was removed since it was made; it is made again")
+        warn(f"{directory} was removed after it was complete; it is trained again")
         return False
     options_before = outcome["asked"] if recorded else {} if record is None else record.options
     rounded = rounding_differences(options_before, options) if options_before else []
     if rounded:
-        print_status(
-            f"{directory.name} was made with other numerics, so not bit for bit the same: {', '.join(rounded)}"
-        )
+        print_status(f"{directory.name} was trained with other numerics and is not bit-identical: {', '.join(rounded)}")
     if (
         options_before
         and options["do_predict"]
@@ -219,38 +217,38 @@ def _is_done(
         and outcome["metrics"] is not None
     ):
         warn(
-            f"{directory.name} was made without --do_predict; for its answers run beambert finetune {config.task} "
-            f"--do_predict --output {directory}"
+            f"{directory.name} ran without --do_predict and has no predictions; write them with beambert finetune "
+            f"{config.task} --do_predict --output {directory}"
         )
     return True
 
 
 def _is_adopted(config: FinetuneConfig) -> bool:
-    """Return whether a run's directory contains one that its own command began, whose checkpoints stay."""
+    """Return whether a run was started by a separate command, so that its checkpoints are kept."""
     record = run_manifest.load(Path(config.output))
     return record is not None and record.options.get("cache_dir") != config.cache_dir
 
 
 def _has_entries(directory: Path) -> bool:
-    """Return whether a directory has an entry other than the lock of a killed run."""
+    """Return whether a path has contents other than the lock of a killed run."""
     return bool(entries_of(directory)) if directory.is_dir() else directory.exists() or directory.is_symlink()
 
 
 def _metric(best_metric: str | None, output: Path, done: list[RunOutcome]) -> str:
-    """Return the metric that the runs are compared by: the flag's, else that of the first run that succeeded."""
+    """Return the metric that ranks the runs: that of the flag, else of the first successful run."""
     if best_metric is not None:
         return best_metric
     name = next(outcome.name for outcome in done if outcome.metrics is not None)
     record = run_manifest.load(output / name)
     if record is None:
-        raise TrainingError(f"{output / name} was removed while the command ran; run the same command again")
+        raise TrainingError(f"{output / name} was removed while the command ran: run the same command again")
     return record.options["best_metric"]
 
 
 def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
-    """Remove the checkpoints of all runs of a command but the best so far.
+    """Remove the checkpoints of all runs of a command except the best one so far.
 
-    Those that another command made, with other runs, another metric or with --keep_runs, stay.
+    Checkpoints of other commands (with other runs, another metric or --keep_runs) are kept.
     """
     done = [_outcome(name, outcome) for name, outcome in outcomes.items()]
     if all(outcome.metrics is None for outcome in done):
@@ -266,7 +264,7 @@ def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any
 
 
 def _remove_checkpoints(directory: Path) -> None:
-    """Remove the files of checkpoints, the indexes first, and their directory if nothing else is in it."""
+    """Remove the files of checkpoints, indexes first, and the directory if it is empty then."""
     if not directory.is_dir():
         return
     shutil.rmtree(directory / ".unfinished", ignore_errors=True)
@@ -294,7 +292,7 @@ class _OutcomeFields(TypedDict):
 
 
 def _recorded_outcomes(output: Path) -> dict[str, Any]:
-    """Return the outcomes that an earlier command left, by name."""
+    """Return the outcomes recorded by earlier commands, by run name."""
     path = output / FILE_NAME
     try:
         outcomes = read(path, dict[str, dict[str, Any]])
@@ -304,25 +302,27 @@ def _recorded_outcomes(output: Path) -> dict[str, Any]:
         require(outcomes, dict[str, _OutcomeFields])
         for name, outcome in outcomes.items():
             if Path(name).name != name:
-                raise JsonError(f"{shortened(name)} is not the name of a run")
+                raise JsonError(f"{shortened(name)} is not a valid run name")
             if ("asked" in outcome) != ("contents" in outcome):
                 raise JsonError(f"{shortened(name)}.{'contents' if 'asked' in outcome else 'asked'} is missing")
     except FileNotFoundError:
         return {}
     except JsonError as error:
-        raise TrainingError(f"{path}: {error}; move it, and the runs are evaluated again") from error
+        raise TrainingError(f"{path}: {error}; move the file away to evaluate the runs again") from error
     for outcome in outcomes.values():
+        if "asked" in outcome:
+            outcome["asked"] = with_new_values(outcome["asked"])
         if outcome["metrics"] is not None:
             outcome["metrics"] = _with_nan(outcome["metrics"])
     return outcomes
 
 
 def _results(path: Path) -> dict[str, float]:
-    """Return the metrics of a run that has ended."""
+    """Return the metrics of a complete run."""
     try:
         return _with_nan(read(path, dict[str, Number | None]))
     except FileNotFoundError as error:
-        raise TrainingError(f"{path} was removed while the command ran; run the same command again") from error
+        raise TrainingError(f"{path} was removed while the command ran: run the same command again") from error
     except JsonError as error:
         raise TrainingError(f"{path}: {error}; run the same command again") from error
 

@@ -1,4 +1,4 @@
-"""Whether a fine-tuned model reads single texts or pairs of texts, inferred from its files.
+"""Infer from a model's files whether it reads single texts or pairs of texts.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -11,14 +11,14 @@ from trainers.finetuning.finetuning_task import Rows
 from trainers.finetuning.tasks.text.glue import TASKS as GLUE_TASKS
 from trainers.training import run_manifest
 
-# The heads whose input is a text or a pair.
+# Heads whose input is a text or a pair of texts.
 HEADS = ("classification", "regression")
-# Classes of natural language inference, which is about a premise and a hypothesis.
+# Labels of natural language inference, whose input is a pair of premise and hypothesis.
 _INFERENCE_LABELS = {"entailment", "not_entailment", "contradiction", "neutral"}
 
 
 def pairs_in(rows: Rows) -> bool | None:
-    """Return whether all rows are pairs of texts (True) or none is (False); None where some are."""
+    """Return True where all rows are pairs of texts, False where none is, and None for a mixture."""
     if not len(rows):
         return None
     is_pair = np.maximum.reduceat(rows.segment_ids, rows.row_splits[:-1]) > 0  # [N]
@@ -26,17 +26,17 @@ def pairs_in(rows: Rows) -> bool | None:
 
 
 def likely_pairs(checkpoint: Checkpoint) -> bool | None:
-    """Return what a model that does not record it was probably trained on; None where nothing shows it.
+    """Return whether a model without a record of it was probably trained on pairs; None where it is unknown.
 
     Args:
-        checkpoint: open.
+        checkpoint: an open checkpoint.
     """
     if checkpoint.task not in HEADS:
         return None
     try:
         run = run_manifest.load(checkpoint.path) if checkpoint.path.is_dir() else None
     except TrainingError:
-        # Only training needs the record.
+        # The record is required for training only.
         return None
     if run is not None:
         task = run.options.get("task")

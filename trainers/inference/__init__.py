@@ -1,1 +1,1 @@
-"""Load a trained model and run it on texts: predictions, hidden states, signatures of exported models."""
+"""Inference with trained models: predictions, hidden states, and the signatures of exported models."""

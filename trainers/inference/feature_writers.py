@@ -1,4 +1,4 @@
-"""The files of `beambert features`: JSON lines as the released extract_features.py writes them, Parquet, npz."""
+"""Writers of `beambert features`: JSON lines as the released extract_features.py writes them, Parquet and npz."""
 
 import contextlib
 import shutil
@@ -23,10 +23,10 @@ class Layout(NamedTuple):
     """The properties that all features of a file share.
 
     Attributes:
-        layers: the numbers that the layers are called by.
-        hidden_size: H.
-        tokens: of the vocabulary.
-        pooled: whether there is one vector a text instead of one a token.
+        layers: indices of the layers, as in --layers.
+        hidden_size: hidden size, H.
+        tokens: tokens of the vocabulary.
+        pooled: whether there is one vector per text instead of one per token.
     """
 
     layers: Sequence[int]
@@ -39,11 +39,11 @@ class Features(NamedTuple):
     """The features of N texts.
 
     Attributes:
-        first: the index of the first of them.
-        input_ids: int32 [T], the tokens of all texts, [CLS] and [SEP] included.
-        token_splits: int64 [N + 1]; text i has the tokens `token_splits[i]` to `token_splits[i + 1]`.
-        row_splits: the same for the rows of `values`: a row a token, or a row a text.
-        values: of each layer, float32 [rows, H].
+        first: index of the first text.
+        input_ids: int32 [T], token ids of all texts, including [CLS] and [SEP].
+        token_splits: int64 [N + 1]; text i has the tokens `token_splits[i]:token_splits[i + 1]`.
+        row_splits: int64 [N + 1], the same for the rows of `values`: one row per token, or per text if pooled.
+        values: for each layer float32 [rows, H].
     """
 
     first: int
@@ -57,28 +57,28 @@ def format_of(path: Path) -> str:
     """Return the format of a file by its suffix.
 
     Raises:
-        TrainingError: none of `FORMATS`.
+        TrainingError: the suffix is not in `FORMATS`.
     """
     suffix = path.suffix.removeprefix(".")
     if suffix not in FORMATS:
-        raise TrainingError(f"--output_file {path} ends in none of {', '.join(FORMATS)}; say which with --format")
+        raise TrainingError(f"unknown suffix of --output_file {path}: use one of {', '.join(FORMATS)}, or set --format")
     return suffix
 
 
 class FeatureWriter:
-    """Write features of texts, the first of which has the index 0; use as a context manager.
+    """Context manager that writes features of texts, starting with index 0.
 
-    The file is there when the block ends without an error, and whole then.
+    The file appears, complete, when the block ends without an error.
 
     Args:
-        path: to be written.
+        path: path of the file.
         kind: one of `FORMATS`.
-        layout: of what is to come.
-        overwrite: whether a file that exists is replaced.
+        layout: properties of the features.
+        overwrite: whether to replace an existing file.
 
     Attributes:
-        count: texts written so far.
-        tokens: their tokens.
+        count: number of texts written so far.
+        tokens: number of tokens written so far.
 
     Raises:
         OutputFileError, TrainingError: the file cannot be written.
@@ -90,7 +90,7 @@ class FeatureWriter:
         self._signals = contextlib.ExitStack()
         self._output = OutputFile("--output_file", path, overwrite=overwrite)
         if self._output.is_stream and kind != "jsonl":
-            raise TrainingError(f"--output_file {path} is a stream, which --format {kind} is not for; give a file")
+            raise TrainingError(f"--output_file {path} is a stream, which --format {kind} does not support: use a file")
         try:
             self._writer = _WRITERS[kind](self._output.path, layout)
         except OSError as error:
@@ -98,10 +98,10 @@ class FeatureWriter:
             raise TrainingError(file_errors.write_line(f"--output_file {path}", error)) from error
 
     def write(self, features: Features) -> None:
-        """Add texts.
+        """Write the features of texts.
 
         Raises:
-            TrainingError: the disk is full or gone.
+            TrainingError: the file cannot be written.
         """
         try:
             self._writer.write(features)
@@ -127,9 +127,9 @@ class FeatureWriter:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _end(self, kind: type[BaseException] | None) -> None:
-        """Give the file its name, or remove it after an exception."""
+        """Rename the temporary file to its final name, or remove it after an exception."""
         if kind is not None:
-            # What could not be written is not written when the file is closed either.
+            # A failed write fails again when the file is closed.
             with contextlib.suppress(OSError):
                 self._writer.abandon()
             self._output.discard()
@@ -142,7 +142,7 @@ class FeatureWriter:
             self._output.discard()
             if isinstance(problem, FileNotFoundError):
                 raise TrainingError(
-                    f"--output_file {self.path}: {problem.filename} was removed while the command ran; run the same "
+                    f"--output_file {self.path}: {problem.filename} was removed while the command ran: run the same "
                     "command again"
                 ) from problem
             raise TrainingError(file_errors.write_line(f"--output_file {self.path}", problem)) from problem
@@ -150,7 +150,7 @@ class FeatureWriter:
 
 
 class _JsonLines:
-    """`{"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}]}]}` a line.
+    """JSON lines `{"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}]}]}`.
 
     Pooled: `{"linex_index": 0, "layers": [{"index": -1, "values": [...]}]}`.
     """
@@ -191,7 +191,10 @@ class _JsonLines:
 
 
 class _Parquet:
-    """A row a text: `linex_index`, `tokens`, and `layer_-1` and so on as a list of vectors, or one vector if pooled."""
+    """Parquet with one row per text: `linex_index`, `tokens`, and for each layer `layer_-1` a list of vectors.
+
+    Pooled: one vector for each layer.
+    """
 
     def __init__(self, path: Path, layout: Layout) -> None:
         import pyarrow as pa
@@ -203,7 +206,7 @@ class _Parquet:
         column = vector if layout.pooled else pa.list_(vector)
         fields = [("linex_index", pa.int64()), ("tokens", pa.list_(pa.string()))]
         self.schema = pa.schema([*fields, *((f"layer_{layer}", column) for layer in layout.layers)])
-        # Bits of floats hardly compress.
+        # Floats hardly compress.
         self.writer = pq.ParquetWriter(path, self.schema, compression="none", use_dictionary=["tokens.list.element"])
 
     def write(self, features: Features) -> None:
@@ -227,16 +230,16 @@ class _Parquet:
 
 
 class _Npz:
-    """Arrays for `numpy.load`, all texts one after the other.
+    """Arrays for `numpy.load` with the concatenated texts.
 
-    `layer_-1` and so on float32 [T, H] or, pooled, [N, H]; `input_ids` int32 [T]; `row_splits` int64 [N + 1], where
-    text i has the rows `row_splits[i]:row_splits[i + 1]` of input_ids; `vocabulary`, the token of each id.
+    For each layer `layer_-1` float32 [T, H], or [N, H] if pooled; `input_ids` int32 [T]; `row_splits` int64 [N + 1], so
+    that text i has the rows `row_splits[i]:row_splits[i + 1]` of input_ids; `vocabulary`, the token of each id.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
         path.touch()
-        # The number of rows is not known yet; they are kept in files without the header that has it.
+        # The number of rows is unknown until the end, so rows are written to files without a header.
         self.folder = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
         self.shapes: dict[str, tuple[type, tuple[int, ...]]] = {
             **{f"layer_{layer}": (np.float32, (layout.hidden_size,)) for layer in layout.layers},
@@ -295,12 +298,15 @@ class _Npz:
 def rounded_to_6_decimals(values: np.ndarray) -> np.ndarray:
     """Return Python's `round(x, 6)` of every float32, as float64.
 
-    A float32 has 24 bits and 1,000,000 has 14 before its zeros, so their product is exact in the 53 bits of a float64.
-    Its nearest integer is the right one, below 2**53 at least; and the nearest float64 to that integer's millionth is
-    what `round` returns.
+    A float32 has 24 significant bits and 1,000,000 has 14, so their product is exact in the 53 bits of a float64.
+    Therefore its nearest integer is correct below 2**53, and `round` returns the float64 nearest to that integer
+    divided by 1,000,000.
 
     Args:
-        values: float32 of any shape, below 9e9.
+        values: float32 of any shape, less than 9e9.
+
+    Returns:
+        float64 of the same shape.
     """
     return np.rint(values.astype(np.float64) * 1e6) / 1e6
 

@@ -1,6 +1,6 @@
-"""Open a model of any kind for inference: `fill-mask`, `features` and `export`.
+"""Load a model of any format for inference: `predict`, `fill-mask`, `features` and `export`.
 
-TensorFlow is imported by `load_model` alone.
+Only `load_model` imports TensorFlow.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from trainers.finetuning.text_pairs import likely_pairs
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
 NEXT_SENTENCE = "cls/seq_relationship/"
-# As long as the released run_squad.py reads; the other tasks are cut where the model was trained to.
+# Default of the released run_squad.py; other tasks use the length of the training.
 SPAN_LENGTH = 384
-# Question, context and three special tokens.
+# Minimum length: question, context and three special tokens.
 LEAST_LENGTH = 8
 
 
@@ -34,19 +34,18 @@ class InferenceModel:
     """A model with its weights, vocabulary and tokenizer.
 
     Attributes:
-        path: what was opened, for messages.
+        path: path of the model, for messages.
         model: a `BertForPretraining` or `BertForTask`.
-        task: "pretraining" or the task of a `BertForTask`.
-        labels: names of the classes, as many as there are; their numbers where nothing names them; empty for a task
-            without classes.
-        multi_label: whether a text may have several of them: a sigmoid a label in place of the softmax.
-        vocabulary: its tokens.
+        task: "pretraining", or the task of a `BertForTask`.
+        labels: names of the classes, or their numbers where they have no names; empty for a task without classes.
+        multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
+        vocabulary: vocabulary of the model.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
-        max_seq_length: longest sequence it was trained on, or can read where that is not known.
-        missing: TF1 names of weights that the checkpoint lacks and that are random here.
-        layers: those that were asked for, from 0 for the first.
-        text_pairs: as of `native.ModelRecord`.
-        likely_pairs: as of `text_pairs.likely_pairs`, where that is None.
+        max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings.
+        missing: TF1 names of weights that the checkpoint lacks and that are randomly initialized.
+        layers: requested layers, counted from 0.
+        text_pairs: as in `native.ModelRecord`.
+        likely_pairs: as `text_pairs.likely_pairs`, where `text_pairs` is None.
     """
 
     path: Path
@@ -68,19 +67,19 @@ class InferenceModel:
         return self.model.config
 
     def has(self, prefix: str) -> bool:
-        """Return whether the checkpoint gave all weights whose TF1 names start with a prefix."""
+        """Return whether the checkpoint contains all weights whose TF1 names start with a prefix."""
         names = [name for name in variables_by_tf1_name(self.model) if name.startswith(prefix)]
         return bool(names) and not set(names).intersection(self.missing)
 
 
 def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str | None = None, **_: Any) -> None:
-    """Refuse a path without a model or its small files, before TensorFlow is imported.
+    """Check, before TensorFlow is imported, that a path contains a model with its configuration and vocabulary.
 
     Args:
-        path, vocab_file, bert_config_file: as of `load_model`; its other options need no check.
+        path, vocab_file, bert_config_file: as for `load_model`; its other options need no check.
 
     Raises:
-        CheckpointError, ConfigError, VocabularyError: as of `load_model`.
+        CheckpointError, ConfigError, VocabularyError: as `load_model`.
     """
     config = BertConfig.load(bert_config_file) if bert_config_file else None
     files = reader.find_files(path, config)
@@ -99,21 +98,23 @@ def load_model(
     bert_config_file: str | None = None,
     layers: Sequence[int] = (),
 ) -> InferenceModel:
-    """Open a checkpoint of any kind and build its model; TensorFlow must have been started.
+    """Open a checkpoint of any format and build its model. TensorFlow must have been started.
 
     Args:
-        path: as of `checkpoints.open_checkpoint`.
-        task: which head, where the files do not record it.
-        vocab_file: where the model has none, or another is to be used.
-        do_lower_case: None for what the files say.
-        bert_config_file: of a TF1 checkpoint without one.
-        layers: the only ones that are wanted, from 0 for the first or from -1 for the last down; those above all of
-            them are not built. None given, all are.
+        path: path, as for `checkpoints.open_checkpoint`.
+        task: task of the head, where the files do not record it.
+        vocab_file: vocabulary file; None for that of the model.
+        do_lower_case: whether text is lower-cased; None for the recorded value.
+        bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
+        layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
+
+    Returns:
+        The model.
 
     Raises:
         CheckpointError, ConfigError, VocabularyError: there is no model, it cannot be read, or its vocabulary is
-            missing or another's.
-        TrainingError: weights of the encoder or of the task's head are missing, or there is no such layer.
+            missing or does not match.
+        TrainingError: weights of the encoder or of the task's head are missing, or a layer does not exist.
     """
     from bert_model.finetuning_models import BertForTask
     from bert_model.pretraining import BertForPretraining
@@ -123,7 +124,7 @@ def load_model(
         vocabulary = vocabulary_of(checkpoint, vocab_file)
         config = checkpoint.config
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
-        # The BiLSTM of the feature-based route reads the last layers, wanted or not.
+        # The BiLSTM of the feature-based approach reads the last layers, requested or not.
         if wanted and checkpoint.task != FEATURE_BASED:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
         causal_attention = checkpoint.record is not None and checkpoint.record.causal_attention
@@ -131,7 +132,7 @@ def load_model(
             model = BertForPretraining(config, causal_attention=causal_attention)
         else:
             model = BertForTask(config, checkpoint.task, checkpoint.num_labels, causal_attention=causal_attention)
-        missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialised
+        missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialized
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
         return InferenceModel(
@@ -150,43 +151,43 @@ def load_model(
         )
 
 
-def text_length(opened: InferenceModel, max_seq_length: int | None) -> int:
-    """Return the number of tokens that a model reads of a text, or of a window of a context.
+def text_length(inference_model: InferenceModel, max_seq_length: int | None) -> int:
+    """Return the maximum sequence length for texts, or for windows of a context.
 
     Args:
-        opened: the model.
-        max_seq_length: as asked for; None for what it was trained with or can read, for answer spans 384 at most.
+        inference_model: the model.
+        max_seq_length: requested length; None for that of the training, at most 384 for spans.
 
     Raises:
-        TrainingError: the model cannot read as many, or they are too few for a question.
+        TrainingError: the length exceeds max_position_embeddings, or is too short for a question.
     """
     if max_seq_length is None:
-        trained = opened.max_seq_length
-        max_seq_length = min(trained, SPAN_LENGTH) if opened.task == "span" else trained
-    check_max_seq_length(max_seq_length, opened.config, LEAST_LENGTH)
+        trained = inference_model.max_seq_length
+        max_seq_length = min(trained, SPAN_LENGTH) if inference_model.task == "span" else trained
+    check_max_seq_length(max_seq_length, inference_model.config, LEAST_LENGTH)
     return max_seq_length
 
 
 def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) -> None:
-    """Refuse a length that the model cannot read.
+    """Check that a model can read sequences of a length.
 
     Raises:
-        TrainingError: it is less than `least`, or more than max_position_embeddings.
+        TrainingError: the length is less than `least`, or more than max_position_embeddings.
     """
     if not least <= max_seq_length <= config.max_position_embeddings:
         raise TrainingError(
-            f"--max_seq_length is {max_seq_length}; give {least} to {config.max_position_embeddings}, the model's "
-            "max_position_embeddings"
+            f"invalid --max_seq_length {max_seq_length}: must be {least} to {config.max_position_embeddings}, the "
+            "model's max_position_embeddings"
         )
 
 
 def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.ndarray:
-    """Return rows of different lengths as a matrix.
+    """Return rows of different lengths as a padded matrix.
 
     Args:
-        rows: int [S_i] each.
-        value: what the shorter ones are filled up with.
-        multiple: the width is rounded up to one of this.
+        rows: B rows, int [S_i] each.
+        value: padding value.
+        multiple: the width is rounded up to a multiple of this.
 
     Returns:
         int32 [B, S].
@@ -199,9 +200,9 @@ def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.
 
 
 def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
-    """Refuse a model without its encoder or its task's head.
+    """Check that a model has its encoder and the head of its task. Raise TrainingError where weights are missing.
 
-    What is not always needed may be missing: the heads of pretraining, and the pooler where no head stands on it.
+    The pretraining heads are optional, and so is the pooler where the head does not use it.
     """
     needed = [
         name
@@ -212,18 +213,20 @@ def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
     if needed:
         more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
         raise TrainingError(
-            f"{checkpoint.path} lacks {needed[0]}{more}, without which its task ({checkpoint.task}) cannot be done; "
-            "give a whole model"
+            f"{checkpoint.path} is missing {needed[0]}{more}, which its task ({checkpoint.task}) requires: use a "
+            "complete model"
         )
 
 
 def _layers_from_the_first(layers: Sequence[int], count: int) -> tuple[int, ...]:
     for layer in layers:
         if not -count <= layer < count:
-            raise TrainingError(f"--layers names {layer}, the model has {count} layers; give {-count} to {count - 1}")
+            raise TrainingError(
+                f"invalid layer {layer} in --layers: must be {-count} to {count - 1} for {count} layers"
+            )
     counted = tuple(layer % count for layer in layers)
     if len(set(counted)) < len(counted):
-        raise TrainingError(f"--layers names a layer of {count} twice ({','.join(map(str, layers))}); name each once")
+        raise TrainingError(f"--layers {','.join(map(str, layers))} contains a layer of {count} twice: list each once")
     return counted
 
 

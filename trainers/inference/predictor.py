@@ -1,4 +1,4 @@
-"""A fine-tuned model's predictions of texts, as values that fit JSON; `predict` prints them.
+"""Predict texts with a fine-tuned model, as JSON-serializable values; `predict` prints them.
 
 Letters in shapes: N texts, S_i tokens of row i, n labels.
 """
@@ -22,35 +22,35 @@ from trainers.metrics.task_metrics import sigmoid, softmax
 
 Answer = dict[str, Any]
 WORDS_AT = ("punctuation", "whitespace")
-# A label of several is given above this probability.
+# Probability threshold of the labels of a multi-label model.
 _LIKELY = 0.5
 
 
 class Predictor:
-    """Predict with a fine-tuned model; TensorFlow must have been started.
+    """Predicts texts with a fine-tuned model. TensorFlow must have been started.
 
     Args:
-        opened: the model.
-        max_seq_length: as of `model_loading.text_length`.
-        batch_size: rows computed together.
-        top_k: labels of a text, the likeliest, or fewer if there are not as many.
-        question: what is asked of every text, for a model of answer spans; None if each brings its own.
-        null_score_diff_threshold: there is no answer where null_score - score exceeds it; None if there always is one.
-        words_at: where the words of a token classifier end: "punctuation", as the tokenizer splits them, or
-            "whitespace" alone, for texts that were split before.
+        inference_model: the model.
+        max_seq_length: maximum sequence length, as for `model_loading.text_length`.
+        batch_size: number of rows per batch.
+        top_k: maximum number of labels per text, most probable first.
+        question: question about every text, for a span model; None where each text has its own.
+        null_score_diff_threshold: predict no answer where null_score - score exceeds this threshold; None to always
+            predict an answer.
+        words_at: word boundaries of a token classifier: "punctuation", as in the tokenizer, or "whitespace" for
+            pre-tokenized texts.
 
     Attributes:
-        cut: texts so far that were too long; answer spans and token classification read on in windows instead.
-        doubtful: texts so far that are single where the model seems to be one of pairs, or the reverse.
+        cut: number of truncated texts so far; span and token classification models read windows instead.
+        doubtful: number of single texts so far for a model that probably reads pairs, or the reverse.
 
     Raises:
-        TrainingError: the model has no head of a task, an option that is not its task's, or a length that it cannot
-            read.
+        TrainingError: the model has no task head, an option belongs to another task, or max_seq_length is out of range.
     """
 
     def __init__(
         self,
-        opened: InferenceModel,
+        inference_model: InferenceModel,
         *,
         max_seq_length: int | None = None,
         batch_size: int = 32,
@@ -61,62 +61,70 @@ class Predictor:
     ) -> None:
         from trainers.inference.signatures import forward_function
 
-        if opened.task == PRETRAINING:
+        if inference_model.task == PRETRAINING:
             raise TrainingError(
-                f"{opened.path} is a pretrained model without the head of a task; fine-tune it first, or let it fill "
-                "[MASK] with beambert fill-mask"
+                f"{inference_model.path} is a pretrained model without a task head: fine-tune it first, or use "
+                "beambert fill-mask"
             )
         for flag, value, tasks in (
             ("--question", question, ("span",)),
             ("--null_score_diff_threshold", null_score_diff_threshold, ("span",)),
             ("--words_at", words_at, ("token_classification", FEATURE_BASED)),
         ):
-            if value is not None and opened.task not in tasks:
+            if value is not None and inference_model.task not in tasks:
                 raise TrainingError(
-                    f"{flag} is for models of {tasks[0]}, {opened.path} is one of {opened.task}; leave it out"
+                    f"{flag} is a flag for {tasks[0]} models, and {inference_model.path} is a "
+                    f"{inference_model.task} model: omit it"
                 )
         for flag, number in (("--batch_size", batch_size), ("--top_k", top_k)):
             if number < 1:
-                raise TrainingError(f"{flag} is {number}; give 1 or more")
-        self.opened, self.batch_size, self.top_k, self.question = opened, batch_size, top_k, question
-        self.max_seq_length = text_length(opened, max_seq_length)
+                raise TrainingError(f"invalid {flag} {number}: must be at least 1")
+        self.inference_model, self.batch_size, self.top_k, self.question = inference_model, batch_size, top_k, question
+        self.max_seq_length = text_length(inference_model, max_seq_length)
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
-        self.tokenizer = Tokenizer(opened.vocabulary, opened.do_lower_case)
+        self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
         self.cut = self.doubtful = 0
-        self._forward = forward_function(opened)
-        self._answers = _ANSWERS[opened.task]
+        self._forward = forward_function(inference_model)
+        self._answers = _ANSWERS[inference_model.task]
 
-    def answers(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
-        """Return the model's answer to each text, in their order.
+    def answers(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
+        """Return the prediction for each text, in the order of the texts.
 
-        classification: text, text_pair, and labels with their probabilities: the likeliest, or with several labels a
-        text those above a half. regression: text, text_pair, score. multiple_choice: text, choices, choice (the
-        place in them), probabilities. span: question, context, answer, start and end in characters of the context,
-        score, null_score; "" from -1 to -1 where there is no answer. token_classification: text, entities and words
-        with start and end in characters of the text.
+        The fields depend on the task:
+
+        - classification: text, text_pair, and the most probable labels with probabilities; for multi-label models the
+          labels with a probability above 0.5
+        - regression: text, text_pair, score
+        - multiple_choice: text, choices, choice (index), probabilities
+        - span: question, context, answer, start and end (character offsets in the context), score, null_score; no
+          answer is "" with start and end -1
+        - token_classification: text, entities and words with start and end (character offsets in the text)
 
         Args:
-            texts: N texts, or pairs around " ||| "; for multiple_choice a text and its choices so; for span a context
-                or, where no question was given, a question and its context so.
-            places: of each, for messages.
+            texts: N texts, or pairs separated by " ||| "; for multiple_choice a text and its choices; for span a
+                context, or a question and a context where no question was given.
+            locations: location of each text, for messages.
+
+        Returns:
+            N dictionaries with the fields of the task.
 
         Raises:
-            TrainingError: a text without what the task needs.
+            TrainingError: a text lacks a part that the task needs.
         """
-        return self._answers(self, texts, places)
+        return self._answers(self, texts, locations)
 
     def _logits(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the logits of each row, float32: [n], or [] for a score, or [S_i, n]; a choice is a row."""
+        """Return the logits of each row, float32: [n], [] for regression, or [S_i, n]; each choice is a row."""
         row_logits: list[np.ndarray] = [np.empty(0)] * len(rows)
         for batch in batches_by_length([len(row) for row in rows], self.batch_size):
-            pad_id = self.opened.vocabulary.pad_id
+            pad_id = self.inference_model.vocabulary.pad_id
             inputs = model_inputs([rows[i] for i in batch], [segments[i] for i in batch], pad_id, self.max_seq_length)
             features = dict(zip(("input_ids", "input_mask", "segment_ids"), inputs, strict=True))  # [B, S]
-            if self.opened.task == "multiple_choice":
+            if self.inference_model.task == "multiple_choice":
                 features = {name: values[:, None] for name, values in features.items()}  # [B, 1, S]
             logits = self._forward(features).numpy()
-            for place, i in enumerate(batch):
-                row_logits[i] = logits[place]
+            for position, i in enumerate(batch):
+                row_logits[i] = logits[position]
         return row_logits
 
     def _logits_of_texts(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[np.ndarray]:
@@ -124,49 +132,56 @@ class Predictor:
         self.cut += int(encoded.truncated.sum())
         return self._logits(*encoded.by_row())
 
-    def _pairs(self, texts: Sequence[str], places: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return texts or pairs of texts.
+    def _pairs(self, texts: Sequence[str], locations: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Split texts into single texts or pairs.
 
         Raises:
             TrainingError: a single text for a model that was fine-tuned on pairs, or the reverse.
         """
         pairs = [split_pair(text) for text in texts]
-        known, likely, path = self.opened.text_pairs, self.opened.likely_pairs, self.opened.path
-        for (_, second), place in zip(pairs, places, strict=True):
+        known, likely, path = (
+            self.inference_model.text_pairs,
+            self.inference_model.likely_pairs,
+            self.inference_model.path,
+        )
+        for (_, second), location in zip(pairs, locations, strict=True):
             is_pair = second is not None
             if known is not None and is_pair != known:
                 raise TrainingError(
-                    f"{place} is one text, and {path} was fine-tuned on pairs; write 'a text{PAIR_SEPARATOR}another'"
+                    f"{location} is a single text, and {path} was fine-tuned on pairs: write "
+                    f"'a text{PAIR_SEPARATOR}another'"
                     if known
-                    else f"{place} is a pair of texts, and {path} was fine-tuned on single texts; give one text, "
+                    else f"{location} is a pair of texts, and {path} was fine-tuned on single texts: write one text, "
                     f"without '{PAIR_SEPARATOR}'"
                 )
             self.doubtful += known is None and likely is not None and is_pair != likely
         return pairs
 
-    def _classification(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
-        pairs = self._pairs(texts, places)
+    def _classification(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts, locations)
         logits = self._logits_of_texts(*_columns(pairs))
-        activation = sigmoid if self.opened.multi_label else softmax
+        activation = sigmoid if self.inference_model.multi_label else softmax
         answers = []
         for pair, probabilities in zip(pairs, activation(np.stack(logits)), strict=True):  # [n]
             order = np.argsort(-probabilities, kind="stable").tolist()
             likely = [i for i in order if probabilities[i] > _LIKELY]
-            shown = likely if self.opened.multi_label else order[: self.top_k]
-            labels = [{"label": self.opened.labels[i], "probability": _rounded(probabilities[i])} for i in shown]
+            shown = likely if self.inference_model.multi_label else order[: self.top_k]
+            labels = [
+                {"label": self.inference_model.labels[i], "probability": _rounded(probabilities[i])} for i in shown
+            ]
             answers.append({**_texts(pair), "labels": labels})
         return answers
 
-    def _regression(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
-        pairs = self._pairs(texts, places)
+    def _regression(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts, locations)
         logits = self._logits_of_texts(*_columns(pairs))
         return [{**_texts(pair), "score": _rounded(float(value))} for pair, value in zip(pairs, logits, strict=True)]
 
-    def _multiple_choice(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
+    def _multiple_choice(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
         split = [text.strip().split(PAIR_SEPARATOR) for text in texts]
-        for parts, place in zip(split, places, strict=True):
+        for parts, location in zip(split, locations, strict=True):
             if len(parts) < 3:
-                raise TrainingError(f"{place} has less than two choices; write 'text ||| choice ||| choice'")
+                raise TrainingError(f"{location} has fewer than two choices: write 'text ||| choice ||| choice'")
         pairs = [(context, choice) for context, *choices in split for choice in choices]
         logits = np.array(self._logits_of_texts(*_columns(pairs))).ravel()  # [choices of all]
         ends = np.cumsum([len(parts) - 1 for parts in split])
@@ -178,13 +193,13 @@ class Predictor:
             )
         return answers
 
-    def _span(self, texts: Sequence[str], places: Sequence[str]) -> list[Answer]:
+    def _span(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
         if self.question is None:
             split = [text.strip().partition(PAIR_SEPARATOR) for text in texts]
             pairs = [(question, context) for question, _, context in split]
-            for text, place in zip(texts, places, strict=True):
+            for text, location in zip(texts, locations, strict=True):
                 if PAIR_SEPARATOR not in text.strip():
-                    raise TrainingError(f"{place} has no question; write 'question ||| context', or give --question")
+                    raise TrainingError(f"{location} has no question: write 'question ||| context', or use --question")
         else:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
         answers: list[Answer] = [{}] * len(pairs)
@@ -200,10 +215,10 @@ class Predictor:
         from trainers.inference.span_signatures import answer_spans
 
         if not hasattr(self, "_in_graph"):
-            self._in_graph = InGraphTokenizer(self.opened.vocabulary, self.opened.do_lower_case)
+            self._in_graph = InGraphTokenizer(self.inference_model.vocabulary, self.inference_model.do_lower_case)
 
         def forward(features: dict[str, Any]) -> tuple[Any, Any]:
-            # A long context has many windows; no more of them at once than of texts.
+            # A long context has many windows, which are batched like texts.
             count = len(features["input_ids"])
             parts = [
                 self._forward({name: values[start : start + self.batch_size] for name, values in features.items()})
@@ -212,7 +227,9 @@ class Predictor:
             return tuple(tf.concat(logits, axis=0) for logits in zip(*parts, strict=True))  # [W, S] each
 
         questions, contexts = (tf.constant(column) for column in _columns(pairs))
-        spans = answer_spans(forward, self._in_graph, self.opened.vocabulary, questions, contexts, self.max_seq_length)
+        spans = answer_spans(
+            forward, self._in_graph, self.inference_model.vocabulary, questions, contexts, self.max_seq_length
+        )
         values = {name: tensor.numpy() for name, tensor in spans.items()}
         return [
             self._answer_span(question, context, {name: column[i] for name, column in values.items()})
@@ -243,7 +260,7 @@ class Predictor:
         ids, splits, offsets = self.tokenizer.encode_batch_with_offsets(texts)
         rows: list[np.ndarray] = []
         windows = []
-        vocabulary = self.opened.vocabulary
+        vocabulary = self.inference_model.vocabulary
         for first, last in itertools.pairwise(splits.tolist()):
             starts = window_starts(last - first, self.max_seq_length - 2)
             windows.append((len(rows), starts))
@@ -262,14 +279,14 @@ class Predictor:
                 # After [CLS].
                 (probabilities,) = softmax(logits[first_row + window][None, 1 + token - starts[window]])
                 best = int(probabilities.argmax())
-                label = {"label": self.opened.labels[best], "probability": _rounded(probabilities[best])}
+                label = {"label": self.inference_model.labels[best], "probability": _rounded(probabilities[best])}
                 labeled_words.append({"word": text[start:end], "start": start, "end": end, **label})
             answers.append({"text": text, "entities": self._entities(text, labeled_words), "words": labeled_words})
         return answers
 
     def _words(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Return the first token of each word, and the word's start and end in the text; int64 [words, 3]."""
-        tokens = self.opened.vocabulary.tokens
+        """Return the first token of each word, and the character offsets of the word; int64 [words, 3]."""
+        tokens = self.inference_model.vocabulary.tokens
         begins = [not tokens[token].startswith(CONTINUATION) for token in ids.tolist()]
         if self.words_at == "whitespace":
             for i in range(1, len(begins)):
@@ -281,7 +298,7 @@ class Predictor:
         return np.stack([first, offsets[first, 0], offsets[last, 1]], axis=1)
 
     def _entities(self, text: str, words: Sequence[Answer]) -> list[Answer]:
-        scheme = scheme_of_labels(self.opened.labels)
+        scheme = scheme_of_labels(self.inference_model.labels)
         if scheme is None:
             return []
         tags = [word["label"] for word in words]
@@ -304,14 +321,14 @@ _ANSWERS: dict[str, Callable[[Predictor, Sequence[str], Sequence[str]], list[Ans
 
 
 def window_starts(count: int, room: int) -> np.ndarray:
-    """Return the starts of windows over a row of tokens: half a window apart, the last ending with the row.
+    """Return the starts of overlapping windows over a row: half a window apart, the last one ending with the row.
 
     Args:
-        count: tokens.
-        room: tokens of a window, at least 2.
+        count: number of tokens.
+        room: tokens per window, at least 2.
 
     Returns:
-        int64 [windows], one at least.
+        int64 [windows], at least one.
     """
     if count <= room:
         return np.zeros(1, np.int64)
@@ -320,15 +337,15 @@ def window_starts(count: int, room: int) -> np.ndarray:
 
 
 def best_windows(tokens: np.ndarray, starts: np.ndarray, room: int) -> np.ndarray:
-    """Return the window with the most context for each token: the one with the nearest middle, the first of equals.
+    """Return the window with the most context for each token: that with the nearest center, the first of equals.
 
     Args:
-        tokens: int [P], places in the row.
-        starts: of `window_starts`.
-        room: tokens of a window.
+        tokens: int [P], positions in the row.
+        starts: starts of `window_starts`.
+        room: tokens per window.
 
     Returns:
-        int64 [P], places in `starts`.
+        int64 [P], indices of `starts`.
     """
     middles = starts + (room - 1) / 2
     return np.searchsorted((middles[1:] + middles[:-1]) / 2, tokens)

@@ -1,7 +1,7 @@
-"""Answers to questions as places in a text, in a graph: windows over the text, the best span of all of them.
+"""Extractive question answering in a graph: windows over the context, and the best span of all windows.
 
-Follows run_squad.py of the released code, but for the search: every span is looked at, where the released code tries
-the 20 best starts with the 20 best ends of a window. The answer is the text between the two places as it stands.
+Follows run_squad.py of the released code except in the search: all spans are scored, while the released code combines
+the 20 best starts and ends of a window. The answer is the unchanged text of the span.
 
 Letters in shapes: B questions, W windows of all of them, S positions, A lengths of an answer.
 """
@@ -16,7 +16,7 @@ from tokenizer.vocabulary import Vocabulary
 DOC_STRIDE = 128
 MAX_QUERY_LENGTH = 64
 MAX_ANSWER_LENGTH = 30
-# In place of the score of what is no answer.
+# Score of positions that are not an answer.
 _IMPOSSIBLE = -1e30
 
 
@@ -31,17 +31,17 @@ def answer_spans(
     """Return the best answers.
 
     Args:
-        logits: what a `BertForTask` of the task "span" makes of features.
-        tokenizer, vocabulary: the model's own.
-        question: string [B], of which the first 64 tokens are read, or as many as leave half the room to the context.
-        context: string [B], of any length, read in windows that start 128 tokens apart.
-        max_seq_length: tokens of a window, with question, [CLS] and [SEP].
+        logits: function from features to the logits of a `BertForTask` with task "span".
+        tokenizer, vocabulary: tokenizer and vocabulary of the model.
+        question: string [B]; truncated to 64 tokens, or to half of the window.
+        context: string [B] of any length, read in windows with a stride of 128 tokens.
+        max_seq_length: tokens of a window, including question, [CLS] and [SEP].
 
     Returns:
-        answer string [B], the slice of the context; start and end int32 [B], its place in bytes; score float32 [B],
-        the sum of both logits; null_score float32 [B], the same for [CLS], the least of all windows: where a model was
-        trained with questions without an answer, it has none if null_score - score exceeds a threshold. A context
-        without tokens has the answer "", from -1 to -1, and null_score as its score.
+        answer string [B], a slice of the context; start and end int32 [B], its byte offsets; score float32 [B], the sum
+        of both logits; null_score float32 [B], the same for [CLS], minimized over the windows. For models trained with
+        unanswerable questions, there is no answer where null_score - score exceeds a threshold. A context without
+        tokens has the answer "", start and end -1, and null_score as its score.
     """
     questions = tokenizer(question)[:, : min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)]  # [B, (S)]
     tokens, starts, ends = tokenizer.with_offsets(context)  # [B, (S)]
@@ -76,7 +76,7 @@ def answer_spans(
     features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
     start_logits, end_logits = logits(features)  # [W, S]
 
-    # An answer is in the context and starts in the window that shows most of what is around it.
+    # An answer is in the context, and its start has the maximum context in this window.
     in_context = (place >= before[:, None]) & (place < (before + length)[:, None])  # [W, S]
     total = tf.size(tokens.flat_values)
     has_most_context = _has_most_context(place - before[:, None], length, in_context, first_inside, total)
@@ -100,7 +100,7 @@ def answer_spans(
     has_answer = sizes > 0
 
     def byte_of(places: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
-        # One more, so that there is something to look up in a batch without any token.
+        # One more element, for look-ups in a batch without tokens.
         return tf.where(
             has_answer, tf.gather(tf.concat([places.flat_values, [0]], axis=0), tf.where(has_answer, token, 0)), -1
         )
@@ -118,21 +118,21 @@ def answer_spans(
 def _has_most_context(
     offset: tf.Tensor, length: tf.Tensor, in_context: tf.Tensor, first: tf.Tensor, total: tf.Tensor
 ) -> tf.Tensor:
-    """Return whether this window gives a token its most context, the first of equals (`_check_is_max_context`).
+    """Return whether a token has its maximum context in this window, the first of equals (`_check_is_max_context`).
 
     Args:
-        offset: int32 [W, S], places in the window's part of the context.
-        length: int32 [W], of that part.
-        in_context: bool [W, S], whether a place is in it.
-        first: int32 [W], where it starts among the tokens of all contexts.
-        total: int32 scalar, how many those are.
+        offset: int32 [W, S], positions in the window's part of the context.
+        length: int32 [W], length of that part.
+        in_context: bool [W, S], whether a position is in that part.
+        first: int32 [W], index of its first token among the tokens of all contexts.
+        total: int32 scalar, number of tokens of all contexts.
 
     Returns:
         bool [W, S], False outside the context.
     """
     around = tf.minimum(offset, length[:, None] - 1 - offset)
     amount = tf.cast(around, tf.float32) + 0.01 * tf.cast(length, tf.float32)[:, None]  # [W, S]
-    # What is not in the context counts for one token more.
+    # Positions outside the context share one additional slot.
     token = tf.where(in_context, first[:, None] + offset, total)  # [W, S]
     most = tf.gather(tf.math.unsorted_segment_max(amount, token, total + 1), token)
     window = tf.broadcast_to(tf.range(tf.size(length))[:, None], tf.shape(token))

@@ -1,7 +1,6 @@
-"""Warnings about the scores of a fine-tuned model: labels that test nothing, and answers no better than chance.
+"""Return warnings about the metrics of a fine-tuned model: uninformative labels, and predictions at chance level.
 
-Each function returns a line for each finding, none for a model that has learned. Letters in shapes: N examples,
-n classes, Q questions.
+Each function returns one line per warning. Letters in shapes: N examples, n classes, Q questions.
 """
 
 import math
@@ -13,30 +12,26 @@ from trainers.metrics.chance_levels import LEAST_GAIN, is_near, standard_error
 from trainers.metrics.task_metrics import best_constant_micro_f1, micro_f1
 
 _REMEDY = (
-    "On small sets that happens with some seeds; train with another --seed, for more epochs, or with a lower "
-    "--learning_rate."
+    "Small training sets are unstable: train with another --seed, for more epochs, or with a lower --learning_rate."
 )
-_LITTLE = (
-    "The model may have learned little: train for more epochs, with another --seed or --learning_rate; if the examples "
-    "are few, evaluate on more."
-)
-# Of fewer examples, a coincidence is likely.
+_LITTLE = "Train for more epochs, or with another --seed or --learning_rate; with few examples, evaluate on more."
+# With fewer examples, a coincidence is likely.
 _ENOUGH = 20
-# Standard deviations above the mean under permutation, and agreement beyond chance, below which answers are at chance.
+# Standard deviations above the mean under permutation, and Cohen's kappa, below which predictions are at chance.
 _LEAST_Z, _LEAST_AGREEMENT = 2.0, 0.05
-# Predictions of a number that spread less than this share of the labels' spread are one number.
+# Predictions with a standard deviation below this fraction of the labels' are constant.
 _LEAST_SPREAD = 1e-3
-# An F1 of entities below this counts as nothing found where the accuracy of the words is at chance.
+# An entity F1 below this is at chance level if the word accuracy is.
 _LEAST_F1 = 0.1
 
 
 def class_warnings(split: str, labels: Sequence[str], counts: np.ndarray) -> list[str]:
-    """Return the warnings about one class of several.
+    """Return the warnings about a classification task.
 
     Args:
-        split: name of the examples.
+        split: name of the split.
         labels: names of the classes.
-        counts: int [n, n], true classes by row, predicted ones by column.
+        counts: int [n, n], confusion matrix with true classes as rows.
     """
     total, true, predicted = int(counts.sum()), counts.sum(1), counts.sum(0)
     if not total:
@@ -46,8 +41,8 @@ def class_warnings(split: str, labels: Sequence[str], counts: np.ndarray) -> lis
     accuracy, majority = np.trace(counts) / total, true.max() / total
     if (predicted > 0).sum() == 1:
         return [
-            f"Every example of {split} is given the label {labels[int(predicted.argmax())]} (accuracy {accuracy:.3f}, "
-            f"majority class {majority:.3f}): the model has learned nothing but which label is frequent. {_REMEDY}"
+            f"The model predicts the label {labels[int(predicted.argmax())]} for every example of {split} (accuracy "
+            f"{accuracy:.3f}, majority class {majority:.3f}). {_REMEDY}"
         ]
     if is_near(accuracy, majority, total) and _agree_at_chance(counts):
         return [_at_chance(split, accuracy, "majority class", majority, total)]
@@ -58,17 +53,18 @@ def choice_warnings(split: str, labels: np.ndarray, predictions: np.ndarray, cho
     """Return the warnings about multiple choice.
 
     Args:
-        split: name of the examples.
-        labels, predictions: int [N], places among the choices.
-        choices: of an example.
+        split: name of the split.
+        labels, predictions: int [N], indices of choices.
+        choices: number of choices per example.
     """
     total, chance = len(labels), 1 / choices
     accuracy = float((labels == predictions).mean()) if total else 0.0
     if total and len(set(labels.tolist())) == 1 and total >= _ENOUGH:
-        # The order of the choices says nothing to the model; a broken label column looks like this.
+        # The order of the choices is no information; a broken label column looks like this.
         return [
-            f"In every example of {split} the right choice is number {labels[0]}: check the column of labels, and "
-            "shuffle the choices."
+            f"The correct choice is number {labels[0]} in every example of {split}: check the label column, and "
+            "shuffle "
+            "the choices."
         ]
     if total and is_near(accuracy, chance, total):
         return [_at_chance(split, accuracy, "random choice", chance, total)]
@@ -76,10 +72,10 @@ def choice_warnings(split: str, labels: np.ndarray, predictions: np.ndarray, cho
 
 
 def number_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) -> list[str]:
-    """Return the warnings about regression.
+    """Return the warnings about a regression task.
 
     Args:
-        split: name of the examples.
+        split: name of the split.
         labels, predictions: float [N].
     """
     total = len(labels)
@@ -90,24 +86,24 @@ def number_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) -> 
         return [_one_label(split, f"{labels[0]:g}", total)]
     if not predictions.std() > _LEAST_SPREAD * labels.std():
         return [
-            f"Every example of {split} is given about the same number, {predictions.mean():.4g}: the model has learned "
-            f"nothing but the mean of the labels. {_REMEDY}"
+            f"The model predicts nearly the same value for every example of {split}, {predictions.mean():.4g}. "
+            f"{_REMEDY}"
         ]
     correlation = float(np.corrcoef(labels, predictions)[0, 1])
     error = 1 / math.sqrt(total - 1)
     if correlation < _LEAST_Z * error:
         return [
-            f"The correlation of predictions and labels on {split} is {correlation:.3f}, not clearly above 0 (standard "
-            f"error {error:.3f} of {total:,} examples). {_LITTLE}"
+            f"The correlation of predictions and labels on {split} is {correlation:.3f}, not significantly above 0 "
+            f"(standard error {error:.3f}, {total:,} examples). {_LITTLE}"
         ]
     return []
 
 
 def label_set_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) -> list[str]:
-    """Return the warnings about any number of labels.
+    """Return the warnings about a multi-label task.
 
     Args:
-        split: name of the examples.
+        split: name of the split.
         labels, predictions: bool [N, n].
     """
     total = len(labels)
@@ -115,24 +111,21 @@ def label_set_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) 
         return []
     if (labels == labels[0]).all():
         return [
-            f"All {total:,} examples of {split} have the same labels: the scores do not show whether the model "
-            "distinguishes labels. Evaluate on examples of several."
+            f"All {total:,} examples of {split} have the same labels, so the metrics are not informative. Evaluate on "
+            "examples with different labels."
         ]
     if not predictions.any():
-        return [f"No example of {split} is given a label: no probability is above 0.5. {_REMEDY}"]
+        return [f"The model predicts no label for any example of {split}: all probabilities are at most 0.5. {_REMEDY}"]
     if (predictions == predictions[0]).all():
-        return [
-            f"Every example of {split} is given the same labels: the model has learned nothing but which are frequent. "
-            f"{_REMEDY}"
-        ]
+        return [f"The model predicts the same labels for every example of {split}. {_REMEDY}"]
     score, level = micro_f1(labels, predictions), best_constant_micro_f1(labels)
     true, predicted = labels.sum(0).astype(np.float64), predictions.sum(0).astype(np.float64)
     excess = (labels & predictions).sum() - (true * predicted).sum() / total
     variance = (true * predicted * (total - true) * (total - predicted)).sum() / (total**2 * max(total - 1, 1))
     if score <= level + LEAST_GAIN and excess <= _LEAST_Z * math.sqrt(variance):
         return [
-            f"The F1 over all labels of {split} is {score:.3f}, not above that of a constant prediction ({level:.3f}, "
-            f"{total:,} examples). {_LITTLE}"
+            f"The micro F1 on {split} is {score:.3f}, not above that of a constant prediction ({level:.3f}, {total:,} "
+            f"examples). {_LITTLE}"
         ]
     return []
 
@@ -140,85 +133,81 @@ def label_set_warnings(split: str, labels: np.ndarray, predictions: np.ndarray) 
 def entity_warnings(
     split: str, *, true: int, predicted: int, f1: float, accuracy: float, majority: float, words: int
 ) -> list[str]:
-    """Return the warnings about entities.
+    """Return the warnings about a named-entity task.
 
     Args:
-        split: name of the sentences.
-        true, predicted: numbers of entities.
-        f1: of the entities.
-        accuracy: share of the words with the right tag.
-        majority: share of the most frequent tag.
-        words: of the split.
+        split: name of the split.
+        true, predicted: numbers of true and predicted entities.
+        f1: F1 of the entities.
+        accuracy: fraction of words with the correct tag.
+        majority: fraction of words with the most frequent tag.
+        words: number of words in the split.
     """
     if not true:
-        return [
-            f"{split} has no entity in {words:,} words: F1 is 0 whatever the model finds. Evaluate on sentences with "
-            "entities."
-        ]
-    beside = f"(accuracy of the words {accuracy:.3f}, majority class {majority:.3f})"
+        return [f"{split} has no entities in {words:,} words, so F1 is always 0. Evaluate on sentences with entities."]
+    levels = f"(word accuracy {accuracy:.3f}, majority class {majority:.3f})"
     if not predicted:
-        return [f"No word of {split} is in an entity, every tag is O {beside}. {_REMEDY}"]
+        return [f"The model predicts no entity on {split} {levels}. {_REMEDY}"]
     if f1 < _LEAST_F1 and is_near(accuracy, majority, words, 0.0):
-        return [f"The F1 of the entities of {split} is {f1:.3f} {beside}. {_LITTLE}"]
+        return [f"The entity F1 on {split} is {f1:.3f} {levels}. {_LITTLE}"]
     return []
 
 
 def answer_warnings(split: str, has_answer: np.ndarray, exact: np.ndarray, texts: Sequence[str]) -> list[str]:
-    """Return the warnings about answers in texts.
+    """Return the warnings about a question-answering task.
 
     Args:
-        split: name of the questions.
-        has_answer: bool [Q].
-        exact: float [Q], 1 for an answer that is right, else 0.
-        texts: of the answers, "" for no answer.
+        split: name of the split.
+        has_answer: bool [Q], whether each question is answerable.
+        exact: float [Q], 1 for an exact match, else 0.
+        texts: predicted answers; "" for no answer.
     """
     total = len(texts)
     if not total:
         return []
     level, score = 1 - float(has_answer.mean()), float(np.mean(exact))
-    beside = f"(exact match {100 * score:.1f}, no answer {100 * level:.1f})"
+    levels = f"(exact match {100 * score:.1f}, no answer {100 * level:.1f})"
     if not has_answer.any():
         return [
-            f"No question of {split} has an answer: the scores do not show whether the model finds any. Evaluate on "
-            "questions with answers."
+            f"{split} has no answerable question, so the metrics are not informative. Evaluate on answerable questions."
         ]
     if not any(texts):
-        return [f"No question of {split} is given an answer {beside}. {_REMEDY}"]
+        return [f"The model predicts no answer for every question of {split} {levels}. {_REMEDY}"]
     if total > 1 and len(set(texts)) == 1:
-        return [f"Every question of {split} is given the same answer {beside}. {_REMEDY}"]
+        return [f"The model predicts the same answer for every question of {split} {levels}. {_REMEDY}"]
     if level and is_near(score, level, total):
         return [
-            f"The exact match on {split} is {100 * score:.1f}, not clearly above answering no question "
-            f"({100 * level:.1f}, standard error {100 * standard_error(level, total):.1f} of {total:,} questions). "
+            f"The exact match on {split} is {100 * score:.1f}, not significantly above predicting no answer "
+            f"({100 * level:.1f}, standard error {100 * standard_error(level, total):.1f}, {total:,} questions). "
             f"{_LITTLE}"
         ]
     if not level and not exact.any() and total >= _ENOUGH:
-        return [f"None of the {total:,} answers of {split} is right. {_LITTLE}"]
+        return [f"None of the {total:,} predicted answers on {split} is correct. {_LITTLE}"]
     return []
 
 
 def _one_label(split: str, label: str, total: int) -> str:
     return (
-        f"Every example of {split} has the label {label} ({total:,} examples): the scores do not show whether the "
-        "model distinguishes labels. Evaluate on examples of several labels."
+        f"Every example of {split} has the label {label} ({total:,} examples), so the metrics are not informative. "
+        "Evaluate on examples with different labels."
     )
 
 
 def _at_chance(split: str, accuracy: float, level: str, value: float, total: int) -> str:
     return (
-        f"The accuracy on {split} is {accuracy:.3f}, not clearly above chance ({level} {value:.3f}, standard error "
-        f"{standard_error(value, total):.3f} of {total:,} examples). {_LITTLE}"
+        f"The accuracy on {split} is {accuracy:.3f}, not significantly above the chance level ({level} {value:.3f}, "
+        f"standard error {standard_error(value, total):.3f}, {total:,} examples). {_LITTLE}"
     )
 
 
 def _agree_at_chance(counts: np.ndarray) -> bool:
-    """Return whether predictions agree with the labels as they would if they were shuffled.
+    """Return whether predictions agree with the labels no better than shuffled predictions.
 
-    The number of right answers under all permutations of the predictions has a known mean and variance; agreement
-    beyond chance is Cohen's kappa.
+    The number of correct predictions over all permutations has a known mean and variance; agreement beyond chance is
+    Cohen's kappa.
 
     Args:
-        counts: int [n, n], true classes by row, predicted ones by column.
+        counts: int [n, n], confusion matrix with true classes as rows.
     """
     counts = counts.astype(np.float64)
     total, true, predicted = counts.sum(), counts.sum(1), counts.sum(0)

@@ -1,8 +1,7 @@
-"""Scores of predictions, as GLUE reports them; the numbers are those of scikit-learn and SciPy.
+"""Compute the metrics of GLUE and other tasks, with the values of scikit-learn and SciPy.
 
-A score of nothing, and one that would divide by zero (predictions that are all the same), is 0.
-
-Probabilities come from logits without overflow, whatever the logits.
+A metric without examples, or with a denominator of 0 (constant predictions), is 0. Probabilities are computed from
+logits without overflow.
 
 Letters in shapes: N examples or rows, n classes.
 """
@@ -11,19 +10,19 @@ import numpy as np
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the probability of each class where one is right, float64 [N, n]; logits float [N, n]."""
+    """Return the probabilities of exclusive classes, float64 [N, n]; logits float [N, n]."""
     exponentials = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Return the probability of each class by itself, float64, of the shape of the logits."""
+    """Return the probabilities of independent classes, float64, with the shape of the logits."""
     exponentials = np.exp(-np.abs(logits.astype(np.float64)))
     return np.where(logits >= 0, 1.0, exponentials) / (1.0 + exponentials)
 
 
 def confusion(labels: np.ndarray, predictions: np.ndarray, class_count: int) -> np.ndarray:
-    """Count examples, int64 [n, n]: rows are the true class, columns the predicted one.
+    """Return the confusion matrix, int64 [n, n], with true classes as rows and predicted classes as columns.
 
     Args:
         labels, predictions: int [N], from 0 to n - 1.
@@ -34,28 +33,28 @@ def confusion(labels: np.ndarray, predictions: np.ndarray, class_count: int) -> 
 
 
 def accuracy(counts: np.ndarray) -> float:
-    """Return the share of examples on the diagonal of a confusion matrix [n, n]."""
+    """Return the accuracy of a confusion matrix [n, n]."""
     return _ratio(np.trace(counts), counts.sum())
 
 
 def f1(counts: np.ndarray) -> float:
-    """Return F1, the harmonic mean of precision and recall, of the second class of a confusion matrix [2, 2]."""
+    """Return the F1 of the second class of a confusion matrix [2, 2]."""
     return _ratio(2 * counts[1, 1], counts[1].sum() + counts[:, 1].sum())
 
 
 def class_f1(counts: np.ndarray) -> np.ndarray:
-    """Return F1 of each class of a confusion matrix [n, n], float64 [n]; 0 for classes that do not occur."""
+    """Return the F1 of each class of a confusion matrix [n, n], float64 [n]; 0 for classes that do not occur."""
     return 2 * np.diagonal(counts) / np.maximum(counts.sum(0) + counts.sum(1), 1)
 
 
 def macro_f1(counts: np.ndarray) -> float:
-    """Return the mean F1 of the classes of a confusion matrix [n, n] that are true or predicted somewhere."""
+    """Return the mean F1 of the classes of a confusion matrix [n, n] that occur as label or prediction."""
     seen = counts.sum(0) + counts.sum(1) > 0
     return _mean(class_f1(counts)[seen])
 
 
 def matthews(counts: np.ndarray) -> float:
-    """Return Matthews' correlation from a confusion matrix [n, n], from -1 to 1.
+    """Return the Matthews correlation coefficient of a confusion matrix [n, n], from -1 to 1.
 
     For more than two classes it is R_K of Gorodkin, "Comparing two K-category assignments by a K-category correlation
     coefficient" (2004).
@@ -67,30 +66,30 @@ def matthews(counts: np.ndarray) -> float:
 
 
 def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return Pearson's correlation of two series of numbers [N], from -1 to 1."""
+    """Return the Pearson correlation of labels and predictions [N], from -1 to 1."""
     x, y = _direction(labels), _direction(predictions)
     return float(np.clip(x @ y, -1.0, 1.0))
 
 
 def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return Spearman's correlation of two series of numbers [N]: Pearson's of their ranks."""
+    """Return the Spearman correlation of labels and predictions [N], the Pearson correlation of their ranks."""
     return pearson(ranks(labels), ranks(predictions))
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank of each number, from 1; equal numbers share their mean rank; float64 [N]."""
+    """Return the rank of each number, float64 [N], from 1; equal numbers have their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[inverse]
 
 
 def micro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return F1 over all pairs of example and label; labels and predictions bool [N, n]."""
+    """Return the micro-averaged F1 of multi-label predictions; labels and predictions bool [N, n]."""
     return _ratio(2 * (labels & predictions).sum(), labels.sum() + predictions.sum())
 
 
 def label_f1(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Return F1 of each label, float64 [n], 0 for one that does not occur; labels and predictions bool [N, n]."""
+    """Return the F1 of each label, float64 [n], 0 for labels that do not occur; labels and predictions bool [N, n]."""
     return 2 * (labels & predictions).sum(0) / np.maximum(labels.sum(0) + predictions.sum(0), 1)
 
 
@@ -100,11 +99,11 @@ def mean_label_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def subset_accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return the share of examples all of whose labels are right; labels and predictions bool [N, n]."""
+    """Return the fraction of examples with all labels correct; labels and predictions bool [N, n]."""
     return _mean((labels == predictions).all(axis=1))
 
 
-# By the name that a score has in eval_results.txt, after "eval_". Of a confusion matrix int64 [n, n]:
+# Metrics by their name in eval_results.txt, without "eval_". Of a confusion matrix int64 [n, n]:
 CLASS_METRICS = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews": matthews}
 # Of labels and predictions bool [N, n]:
 MULTI_LABEL_METRICS = {"micro_f1": micro_f1, "macro_f1": mean_label_f1, "subset_accuracy": subset_accuracy}
@@ -113,10 +112,10 @@ REGRESSION_METRICS = {"pearson": pearson, "spearman": spearman}
 
 
 def constant_class_levels(counts: np.ndarray) -> dict[str, float]:
-    """Return the highest score that one class for every example reaches, by the name of the score and of the level.
+    """Return the highest scores of predicting the same class for all examples, as chance levels by name.
 
     Args:
-        counts: int [n], examples by their true class; F1 of two classes is about the second.
+        counts: int [n], number of examples of each class; with two classes, F1 is that of the second.
     """
     total = max(int(counts.sum()), 1)
     class_scores = 2 * counts / (total + counts)
@@ -129,7 +128,7 @@ def constant_class_levels(counts: np.ndarray) -> dict[str, float]:
 
 
 def constant_labels_levels(labels: np.ndarray) -> dict[str, float]:
-    """Return the highest score that one set of labels for every example reaches, as `constant_class_levels` does.
+    """Return the highest scores of predicting the same label set for all examples, as chance levels by name.
 
     Args:
         labels: bool [N, n].
@@ -144,16 +143,16 @@ def constant_labels_levels(labels: np.ndarray) -> dict[str, float]:
 
 
 def best_constant_micro_f1(labels: np.ndarray) -> float:
-    """Return the highest `micro_f1` that one set of labels for every example reaches; labels bool [N, n]."""
+    """Return the highest `micro_f1` of predicting the same label set for all examples; labels bool [N, n]."""
     counts = np.sort(labels.sum(0))[::-1]
     sizes = np.arange(1, len(counts) + 1)
-    # The best set of a size has the most frequent labels.
+    # The best label set of a given size has the most frequent labels.
     scores = 2 * np.cumsum(counts) / np.maximum(sizes * len(labels) + counts.sum(), 1)
     return float(scores.max(initial=0.0))
 
 
 def _direction(values: np.ndarray) -> np.ndarray:
-    """Return a series less its mean, of length 1; zeros where all its numbers are equal; float64 [N]."""
+    """Return the centered numbers scaled to norm 1, float64 [N]; zeros if all numbers are equal."""
     values = values.astype(np.float64)
     if not len(values) or (values == values[0]).all():
         return np.zeros(len(values))

@@ -1,1 +1,1 @@
-"""Report a run while it trains: the progress line, `metrics.jsonl`, TensorBoard, throughput, MLM samples."""
+"""Monitor a run: progress line, `metrics.jsonl`, TensorBoard, throughput, masked-LM samples."""

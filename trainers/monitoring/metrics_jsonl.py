@@ -1,10 +1,10 @@
-"""`metrics.jsonl`: the metrics of a run, one JSON object a line.
+"""Read and write `metrics.jsonl`, the metrics of a run with one JSON object per line.
 
     {"split": "train", "step": 200, "loss": 7.9, ..., "examples": 6400, "tokens": 819200, "seconds": 21.5, ...}
     {"split": "validation", "step": 200, "masked_lm_loss": 6.2, ..., "mlm_samples": ["..."]}
 
-All fields but `TIMING_FIELDS` are a function of the run alone: a run that was stopped and resumed, wherever that was,
-leaves the lines of one that never stopped.
+All fields except `TIMING_FIELDS` are deterministic: a run that was stopped and resumed at any step writes the same
+lines as an uninterrupted run.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, decod
 from trainers.errors import StorageError, TrainingError
 
 FILE_NAME = "metrics.jsonl"
-# What the machine did, not the run.
+# Fields that depend on the machine.
 TIMING_FIELDS = frozenset(
     {
         "seconds",
@@ -33,7 +33,7 @@ TIMING_FIELDS = frozenset(
         "corrupt_records",
     }
 )
-# Fields of a line, and metrics, that older runs name differently.
+# Fields and metrics that older runs have under other names.
 RENAMED_FIELDS = {
     "skipped_updates": "skipped_steps",
     "data_wait_share": "data_wait_fraction",
@@ -44,7 +44,7 @@ _SAMPLES = "mlm_samples"
 
 
 class _Line(TypedDict, total=False):
-    """The fields of a line that are no metrics."""
+    """The fields of a line other than metrics."""
 
     split: Required[NonEmpty]
     step: Required[Count]
@@ -52,44 +52,46 @@ class _Line(TypedDict, total=False):
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of a log, in order; none if there is no file.
+    """Return the complete lines of a log, in order; empty if the file does not exist.
 
-    A last line that a kill tore is left out.
+    An incomplete last line, as after a kill, is ignored.
 
     Raises:
-        TrainingError: a line is not JSON with a split, a step and metrics; the message has its number.
+        TrainingError: a line is not valid JSON with split, step and metrics; the message has the line number.
     """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise TrainingError(f"{path} cannot be read ({error.strerror or error}); move it away") from error
+        raise TrainingError(
+            f"{path} cannot be read ({error.strerror or error}); move it to another directory"
+        ) from error
     # After a power failure a file may end in zeros.
     *lines, _ = content.rstrip(b"\0").split(b"\n")
     return [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 class MetricsLog:
-    """Append to a log, after cutting it back to the step that a run resumes from.
+    """Append to a log, after truncating it to the step that a run resumes from.
 
     Args:
-        path: of the file; its directory exists.
-        step: lines of later steps are removed, and with them what a kill left torn.
+        path: path of the file; its directory must exist.
+        step: lines of later steps and an incomplete last line are removed.
     """
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
-        kept = [line for line in read(path) if line["step"] <= step]
-        self._rewrite(kept)
+        kept_lines = [line for line in read(path) if line["step"] <= step]
+        self._rewrite(kept_lines)
 
     def write(self, split: str, step: int, fields: Mapping[str, Any]) -> None:
-        """Add a line, in place of the one that the same split already has for this step.
+        """Append a line, or replace the line of the same split and step.
 
         Args:
             split: "train" or "validation".
-            step: steps made.
-            fields: numbers and texts; a number that is not finite is written as null.
+            step: number of completed steps.
+            fields: numbers and texts by name; non-finite numbers are written as null.
         """
         line = {"split": split, "step": step, **{name: _finite(value) for name, value in fields.items()}}
         if (split, step) in self.written:
@@ -102,14 +104,14 @@ class MetricsLog:
         self.written.add((split, step))
 
     def sync(self) -> None:
-        """Wait until the lines are on the disk, so that a checkpoint never outlives them.
+        """Flush the lines to disk, so that they are durable before the checkpoint is.
 
         Raises:
-            StorageError: the file, or the directory that it is in, was removed, moved or replaced.
+            StorageError: the file or its directory was removed, moved or replaced.
         """
         with file_errors.writing(self.path):
             os.fsync(self.file.fileno())
-        # What is written after that would go into a file without a name, or beside what was moved away.
+        # Later writes would go to an unlinked file, or to a file that was moved.
         try:
             is_there = os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
         except OSError:
@@ -121,12 +123,12 @@ class MetricsLog:
             )
 
     def close(self) -> None:
-        """Close the file. What could not be written to it was reported when it was."""
+        """Close the file. Errors of earlier writes were already reported."""
         with contextlib.suppress(OSError):
             self.file.close()
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Replace the file's lines atomically, and open it to append."""
+        """Replace the lines of the file atomically, and open it for appending."""
         content = "".join(map(_text, lines)).encode()
         if not self.path.exists() or self.path.read_bytes() != content:
             write_atomic(self.path, content)

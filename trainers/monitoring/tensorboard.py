@@ -1,7 +1,7 @@
-"""Event files for TensorBoard: scalars and text.
+"""Write event files for TensorBoard: scalars and text.
 
-`tf.summary` cannot say that a run resumes from an earlier step, so that TensorBoard would show the steps after it
-twice; hence the events are written here.
+`tf.summary` cannot mark that a run resumes from an earlier step, so that TensorBoard would show later steps twice. The
+events are therefore written here.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ _Metadata = tf.compat.v1.SummaryMetadata
 
 
 class EventLog:
-    """Write the events of one split; the first of them makes the file.
+    """Write the events of a split; the first event creates the file.
 
     Args:
-        directory: of the event files, such as `logs/train`; made if need be.
-        first_step: where the run begins or resumes. TensorBoard forgets the events of later steps that an earlier
-            process wrote.
+        directory: directory of the event files, such as `logs/train`; created if needed.
+        first_step: step at which the run starts or resumes. TensorBoard discards events of later steps written by an
+            earlier process.
     """
 
     def __init__(self, directory: Path, first_step: int) -> None:
@@ -38,9 +38,9 @@ class EventLog:
         """Write the values of a step, and flush.
 
         Args:
-            step: steps made.
-            scalars: by tag.
-            texts: by tag, paragraphs, shown as they are: TensorBoard takes text for Markdown, so each is set as code.
+            step: number of completed steps.
+            scalars: values by tag.
+            texts: paragraphs by tag, written as Markdown code blocks, so that TensorBoard shows them verbatim.
         """
         values = [
             _Value(
@@ -65,18 +65,18 @@ class EventLog:
             self.writer.flush()
 
     def require_file(self) -> None:
-        """Check that the file that is written is still in its directory.
+        """Check that the event file still exists.
 
         Raises:
-            StorageError: it was removed.
+            StorageError: the file was removed.
         """
         if self.path is not None and not self.path.exists():
             raise StorageError(f"{self.path} was removed while the command ran; run the same command again")
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, if any."""
         if self.writer is not None:
-            # What could not be written was reported when it was.
+            # Errors of earlier writes were already reported.
             with contextlib.suppress(tf.errors.OpError):
                 self.writer.close()
             self.writer = None
@@ -99,6 +99,6 @@ class EventLog:
 
 def _metadata(plugin: str, data_class: str) -> object:
     content = _Metadata(plugin_data=_Metadata.PluginData(plugin_name=plugin))
-    # Known to the message, but exported under no public name.
+    # The message has this enum, but TensorFlow exports no public name for it.
     content.data_class = content.DESCRIPTOR.fields_by_name["data_class"].enum_type.values_by_name[data_class].number
     return content

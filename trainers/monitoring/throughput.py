@@ -1,4 +1,4 @@
-"""The cost of a step, the peak of a device, and from both the utilization that training reaches.
+"""Compute the cost of a step and the peak of a device, from which the model FLOPs utilization (MFU) follows.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -11,23 +11,17 @@ from bert_model.config import BertConfig
 from bert_model.size import training_flops_per_token
 from pipelines.dataset import Dataset
 
-PEAK_TFLOPS_HELP = (
-    "peak teraflops of one device in the precision of the run, for the model FLOPs utilization (MFU) that is shown; "
-    "known for the usual NVIDIA GPUs and Cloud TPUs, so give it for other devices, CPUs included, or to count against "
-    "a rate that you have measured"
-)
-
 
 class StepCost(NamedTuple):
-    """The cost of one step, over all devices and micro-batches.
+    """The cost of a step, over all devices and micro-batches.
 
     Attributes:
-        sequences: rows of the batch.
-        tokens: positions of the batch, its rows times their length: padding counts, since it is computed too. The mean
-            over the data where rows differ in length.
-        flops: floating-point operations of the forward and the backward pass (`bert_model.size`); what recomputation
-            and the optimizer add is left out, as is usual for MFU. The mean, the same way.
-        label: of the stage, for the progress line, such as "length 512"; "" where there is one stage.
+        sequences: number of sequences in the batch.
+        tokens: number of tokens in the batch, including padding, which is computed too; the mean over the data if
+            sequence lengths differ.
+        flops: floating-point operations of the forward and backward pass (`bert_model.size`), without activation
+            checkpointing and the optimizer, as usual for MFU; the mean over the data if sequence lengths differ.
+        label: label of the stage in the progress line, such as "length 512"; "" with a single data directory.
     """
 
     sequences: int
@@ -37,7 +31,7 @@ class StepCost(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of one length in a dataset."""
+    """The examples of one sequence length in a dataset."""
 
     length: int
     predictions: int
@@ -45,7 +39,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(dataset: Dataset, split: str = "train") -> list[Rows]:
-    """Return the number of rows of each length in a split, shortest first."""
+    """Return the number of examples of each sequence length in a split, shortest first."""
     counts: dict[tuple[int, int], int] = {}
     for shard in dataset.shards_of(split):
         key = (shard.max_seq_length, shard.max_predictions_per_seq)
@@ -54,13 +48,13 @@ def rows_of(dataset: Dataset, split: str = "train") -> list[Rows]:
 
 
 def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], label: str = "") -> StepCost:
-    """Return the cost of a step of `batch_size` rows, drawn from these lengths as often as they occur.
+    """Return the mean cost of a step whose examples are sampled from the data.
 
     Args:
-        config: shape of the model.
-        batch_size: rows a step.
-        rows: of the data, at least one in all; predictions 0 for a model without the masked-LM head.
-        label: of the stage.
+        config: configuration of the model.
+        batch_size: global batch size in sequences.
+        rows: examples of the data by length, at least one in total; predictions is 0 without a masked-LM head.
+        label: label of the stage.
     """
     total = sum(row.examples for row in rows)
     tokens = sum(row.examples * row.length for row in rows) / total
@@ -71,13 +65,13 @@ def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], labe
 
 
 class _Peak(NamedTuple):
-    """Peak teraflops of one device as TensorFlow and JAX count them, without sparsity.
+    """Peak TFLOP/s of one device as TensorFlow and JAX count devices, without sparsity.
 
     Attributes:
-        name: regular expression over the lower-case name of the device.
-        half: of products of bfloat16 or float16 with sums in float32.
-        single: of products of float32 as TensorFlow does them by default: TF32 from Ampere on, float32 before it.
-            None where float32 products are emulated and no figure is published.
+        name: regular expression for the lowercase name of the device.
+        half: peak of bfloat16 or float16 products with float32 accumulation.
+        single: peak of float32 products with TensorFlow's defaults: TF32 since Ampere, float32 before. None if float32
+            products are emulated and no figure is published.
     """
 
     name: str
@@ -85,15 +79,15 @@ class _Peak(NamedTuple):
     single: float | None
 
 
-# NVIDIA's data sheets print tensor core rates with sparsity from Ampere on; these are the rates without, half of them.
+# NVIDIA's data sheets list tensor core rates with sparsity since Ampere; the rates without sparsity are half of them.
 # Cloud TPU: "Peak compute per chip" of the system architecture pages, https://cloud.google.com/tpu/docs/v2 to /v6e.
-# The first that fits counts, so that a name stands before one that it contains.
+# The first match applies, so a name comes before its substrings.
 _PEAKS = (
     _Peak(r"\bv100s", 130.0, 16.4),  # V100 data sheet: PCIe 112 and 14, SXM2 125 and 15.7, V100S 130 and 16.4.
     _Peak(r"\bv100.*sxm", 125.0, 15.7),
     _Peak(r"\bv100", 112.0, 14.0),
     _Peak(r"\bt4\b", 65.0, 8.1),  # T4 data sheet; no bfloat16.
-    _Peak(r"\ba10g", 70.0, 35.0),  # A10G, made for Amazon: the A10's tensor cores at a lower rate.
+    _Peak(r"\ba10g", 70.0, 35.0),  # A10G, for AWS: the A10's tensor cores at a lower rate.
     _Peak(r"\ba10\b", 125.0, 62.5),  # A10 data sheet.
     _Peak(r"\ba100", 312.0, 156.0),  # A100 data sheet, for PCIe and SXM.
     _Peak(r"\bl40s", 362.0, 183.0),  # L40S data sheet.
@@ -102,7 +96,7 @@ _PEAKS = (
     _Peak(r"\bh[12]00 nvl", 835.5, 417.5),  # SXM 1,979 and 989 with sparsity; H200's are the H100's.
     _Peak(r"\bh[12]00|\bgh200", 989.5, 494.5),
     _Peak(r"\bg?b200", 2250.0, 1125.0),  # B200 in HGX and DGX, data sheet: 4,500 and 2,250 with sparsity.
-    # A chip of v2 and v3 is two devices, one for each of its cores (45 and 123 a chip); later ones are one device.
+    # A v2 or v3 chip is two devices, one per core (45 and 123 TFLOP/s per chip); later chips are one device.
     _Peak(r"\bv2\b", 22.5, None),
     _Peak(r"\bv3\b", 61.5, None),
     _Peak(r"\bv4\b(?! lite)", 275.0, None),
@@ -113,14 +107,15 @@ _PEAKS = (
 
 
 def peak_flops(device: str, precision: str) -> float | None:
-    """Return a device's published peak in floating-point operations a second; None where it is unknown.
+    """Return the published peak of a device in FLOP/s; None if unknown.
 
-    A CPU's depends on its clock under load, so none is listed: give --peak_tflops; `make bench-train` measures it.
+    The peak of a CPU depends on its clock under load and is not listed: give --peak_tflops, which `make bench-train`
+    measures.
 
     Args:
-        device: what TensorFlow's device details call a GPU ("NVIDIA H100 80GB HBM3"), JAX a TPU ("TPU v5 lite"), or
-            Google Cloud a slice of TPUs ("v3-8").
-        precision: "float32", or "bfloat16" or "float16" of the matrix products.
+        device: name of a GPU in TensorFlow's device details ("NVIDIA H100 80GB HBM3"), of a TPU in JAX ("TPU v5 lite")
+            or of a TPU slice in Google Cloud ("v3-8").
+        precision: precision of matrix products: "float32", "bfloat16" or "float16".
     """
     name = device.lower().replace("-", " ").replace("_", " ")
     for peak in _PEAKS:

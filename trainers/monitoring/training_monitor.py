@@ -1,4 +1,4 @@
-"""Monitor a run while it trains: the progress line, `metrics.jsonl` and TensorBoard."""
+"""Monitor training: print the progress line, and write `metrics.jsonl` and TensorBoard events."""
 
 import contextlib
 import math
@@ -24,7 +24,7 @@ MetricSums = Mapping[str, tuple[float, float]]
 
 
 class _Timed(NamedTuple):
-    """Timed steps: seconds in all and waiting for data."""
+    """The work and the time of steps: total seconds and seconds spent waiting for data."""
 
     steps: int
     sequences: float
@@ -35,7 +35,7 @@ class _Timed(NamedTuple):
 
 
 class MonitorState(TypedDict):
-    """The state that `TrainingMonitor.state` returns."""
+    """The result of `TrainingMonitor.state`."""
 
     examples: Count
     tokens: NonNegative
@@ -45,26 +45,26 @@ class MonitorState(TypedDict):
 
 
 class TrainingMonitor:
-    """Show and record a run; use as a context manager, and call it in the order of events.
+    """Print and record the metrics of a run; use as a context manager.
 
         with TrainingMonitor(output, last_step, shown, state, step=step) as monitor:
             monitor.begin_stage(work)
             monitor.update(step, metric_sums, wait_seconds)   # after every call of the loop
-            with monitor.pause():                        # whatever is no training: evaluation, saving
-                monitor.record_evaluation(step, metrics, filled)
-                save(..., state={"watch": monitor.state()})
+            with monitor.pause():                        # everything but training: evaluation, saving
+                monitor.record_evaluation(step, metrics, samples)
+                save(..., state=monitor.state())
 
-    Evaluate before saving: then a run that is resumed from the checkpoint has the lines of both.
+    Evaluate before saving, so that a run that resumes from the checkpoint has the lines of both.
 
     Args:
-        output: the run's directory, where `metrics.jsonl` and `logs/` are written; None to write and show nothing, as
-            on the workers of a run that are not its chief.
-        last_step: the step that the run ends at.
-        shown_metrics: metrics of the progress line, in its order, with the words for them.
-        state: what `state()` gave for the checkpoint that the run resumes from; {} at a new run.
-        step: steps made before.
-        peak_flops: floating-point operations a second of all devices together; None if that is not known.
-        clock: seconds that only ever grow.
+        output: the run directory, for `metrics.jsonl` and `logs/`; None writes and prints nothing, as on all machines
+            except the chief.
+        last_step: last step of training.
+        shown_metrics: metrics of the progress line, in order, with their labels.
+        state: result of `state()` saved with the checkpoint to resume from; {} for a new run.
+        step: number of completed steps.
+        peak_flops: peak of all devices together in FLOP/s; None if unknown.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class TrainingMonitor:
         self.skipped = int(state.get("skipped_steps", 0))
         self.corrupt = 0
         self.seconds = float(state.get("seconds", 0.0))
-        # The metric sums of the steps since the last line.
+        # Metric sums since the last line of the log.
         self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("metric_sums", {}).items()}
         self.timed: list[_Timed] = []
-        # The last steps, for the progress line: metrics of a single step jump.
+        # The last steps, for the progress line: metrics of a single step are noisy.
         self.recent: deque[tuple[MetricSums, _Timed | None]] = deque()
         self.work = StepCost(0, 0.0, 0.0)
         self.stage_end, self.later_flops = last_step, 0.0
@@ -121,23 +121,23 @@ class TrainingMonitor:
         self.resources.close()
 
     def begin_stage(self, work: StepCost, end_step: int | None = None, later_flops: float = 0.0) -> None:
-        """Set the cost of a step from now on.
+        """Set the cost of the following steps.
 
         Args:
-            work: of one step.
-            end_step: the last step of the stage; None for that of the run.
-            later_flops: of all stages after it, for the time left.
+            work: cost of a step.
+            end_step: end of the stage; None for the end of training.
+            later_flops: floating-point operations of all later stages, for the ETA.
         """
         self.work = work
         self.stage_end = self.last_step if end_step is None else end_step
         self.later_flops = later_flops
-        # Other shapes are compiled again, and their metrics are not those of the shapes before.
+        # New shapes are compiled, and their metrics differ from those of earlier shapes.
         self.is_compiling = True
         self.recent.clear()
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Exclude the body's time from all rates: it is not training."""
+        """Exclude the time of the body from all rates."""
         start = self.clock()
         try:
             yield
@@ -145,23 +145,23 @@ class TrainingMonitor:
             self.since += self.clock() - start
 
     def next_report(self, step: int) -> int:
-        """Return the first step after `step` that a line is due at, for the loop to stop at."""
+        """Return the first step after `step` at which a line of the log is due."""
         return min((step // self.report_steps + 1) * self.report_steps, max(self.last_step, step + 1))
 
     def update(
         self, step: int, metric_sums: MetricSums, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
     ) -> None:
-        """Count the steps up to `step`, show them, and write a line where one is due.
+        """Count the steps up to `step`, print the progress line, and write a line to the log if one is due.
 
-        A line is due at every multiple of `report_steps` and at the last step; it has the metrics over exactly the
-        steps since the line before, sums divided once.
+        A line is due at every multiple of `report_steps` and at the last step. It has the metrics over the steps since
+        the previous line, with sums divided once.
 
         Args:
-            step: steps made; the metrics are over those since the call before.
-            metric_sums: metric sums over these steps.
-            wait_seconds: time that these steps waited for data.
-            skipped: how many of these steps changed nothing, since their gradient was not finite.
-            corrupt_records: records left out by this process so far.
+            step: number of completed steps.
+            metric_sums: metric sums over the steps since the previous call.
+            wait_seconds: time that these steps waited for data, in seconds.
+            skipped: number of these steps that were skipped because of a non-finite loss or gradient.
+            corrupt_records: number of corrupt records that this process has skipped so far.
         """
         now = self.clock()
         seconds, steps = now - self.since, step - self.step
@@ -187,28 +187,26 @@ class TrainingMonitor:
         if report:
             self._write_line()
 
-    def record_evaluation(self, step: int, metrics: Mapping[str, float], filled: Sequence[str] = ()) -> None:
-        """Record and show an evaluation.
+    def record_evaluation(self, step: int, metrics: Mapping[str, float], samples: Sequence[str] = ()) -> None:
+        """Record and print an evaluation.
 
         Args:
-            step: steps made.
-            metrics: of the validation data.
-            filled: masked sentences with the model's predictions (`mlm_samples.py`), a line each.
+            step: number of completed steps.
+            metrics: metrics of the validation split.
+            samples: masked-LM samples (`mlm_samples.py`), one line each.
         """
         if self.log is None:
             return
         fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3)}
-        self.log.write("validation", step, fields | ({"mlm_samples": list(filled)} if filled else {}))
-        self.events["validation"].write(step, metrics, {"mlm_samples": filled} if filled else {})
+        self.log.write("validation", step, fields | ({"mlm_samples": list(samples)} if samples else {}))
+        self.events["validation"].write(step, metrics, {"mlm_samples": samples} if samples else {})
         print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, so that the run resumes as if it had not stopped; fit for JSON.
-
-        The lines up to here are on the disk when it returns.
+        """Return the state to save with a checkpoint, with JSON types; the lines so far are flushed to disk.
 
         Raises:
-            TrainingError: the files that they were written to were removed, moved or replaced.
+            TrainingError: a log file was removed, moved or replaced.
         """
         if self.log is not None:
             self.log.sync()
@@ -239,13 +237,13 @@ class TrainingMonitor:
         self.events["train"].write(self.step, {**metrics, **rates})
 
     def _remember(self, metric_sums: MetricSums, timed: _Timed | None, steps: int) -> None:
-        """Keep as many of the last steps as are between two lines."""
+        """Keep the last steps, as many as between two lines of the log."""
         self.recent.append((metric_sums, timed))
         while len(self.recent) > max(1, self.report_steps // max(1, steps)):
             self.recent.popleft()
 
     def _line(self) -> list[str]:
-        """Return the parts of the progress line, the most important first."""
+        """Return the parts of the progress line, most important first."""
         sums: MetricSums = {}
         for metric_sums, _ in self.recent:
             sums = _added(sums, metric_sums)
@@ -263,7 +261,7 @@ class TrainingMonitor:
         if "learning_rate" in metrics:
             parts.append(f"lr {metrics['learning_rate']:.2e}")
         if "gradient_norm" in metrics:
-            parts.append(f"gradient {metrics['gradient_norm']:.2f}")
+            parts.append(f"grad norm {metrics['gradient_norm']:.2f}")
         if self.skipped:
             parts.append(f"skipped {self.skipped}")
         if self.corrupt:
@@ -274,13 +272,13 @@ class TrainingMonitor:
 
     def _shown(self, metrics: Mapping[str, float]) -> list[str]:
         return [
-            with_level(f"{words} {metrics[name]:.3f}", name, metrics)
-            for name, words in self.shown_metrics.items()
+            with_level(f"{label} {metrics[name]:.3f}", name, metrics)
+            for name, label in self.shown_metrics.items()
             if name in metrics
         ]
 
     def _seconds_left(self, timed: Sequence[_Timed]) -> float:
-        """Return the time of the rest if every operation takes as long as it just did."""
+        """Return the remaining seconds, at the rate of the last steps."""
         seconds, flops = sum(interval.seconds for interval in timed), sum(interval.flops for interval in timed)
         steps = self.stage_end - self.step
         if flops:
@@ -297,12 +295,12 @@ def _added(first: MetricSums, second: MetricSums) -> dict[str, tuple[float, floa
 
 
 def _metric_values(sums: MetricSums) -> dict[str, float]:
-    """Return the metrics; one that counted nothing is left out."""
+    """Return the metrics, without those of denominator 0."""
     return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
 
 
 def _rates(timed: Sequence[_Timed], peak_flops: float | None) -> dict[str, float]:
-    """Return the speed over some steps, by its names in `metrics.jsonl`; nothing if no time was counted."""
+    """Return the rates over timed steps, by their names in `metrics.jsonl`; empty without timed steps."""
     seconds = math.fsum(steps.seconds for steps in timed)
     if not seconds > 0:
         return {}

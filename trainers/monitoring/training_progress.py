@@ -1,4 +1,4 @@
-"""The progress line of a training run: live on a terminal, plain lines elsewhere."""
+"""Print the progress of a command: in place on a terminal, as plain lines elsewhere."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from rich.text import Text
 from beambert_common import terminal
 from beambert_common.durations import format_duration
 
-# A run reports, to a log and to TensorBoard, a fixed number of times or at a fixed interval, whichever is more often.
+# A run writes to its log and to TensorBoard at least LEAST_REPORTS times, at intervals of at most MOST_STEPS_A_REPORT.
 LEAST_REPORTS = 20
 MOST_STEPS_A_REPORT = 100
 
@@ -26,7 +26,7 @@ def steps_a_report(num_train_steps: int) -> int:
 
 
 class ProgressLine:
-    """Show the state of a run: in place on a terminal, line after line elsewhere; use as a context manager."""
+    """Print the progress line of a run: in place on a terminal, as lines elsewhere; use as a context manager."""
 
     SECONDS_BETWEEN_UPDATES = 0.1
 
@@ -47,20 +47,20 @@ class ProgressLine:
             self.live.stop()
 
     def is_due(self, report: bool) -> bool:
-        """Return whether a line would be shown now.
+        """Return whether to print a line now.
 
         Args:
-            report: whether the line is to stay in a log; a terminal shows those between two reports too.
+            report: whether a report is due; a terminal also shows lines between two reports.
         """
         if self.live:
             return report or time.monotonic() - self.shown >= self.SECONDS_BETWEEN_UPDATES
         return report
 
     def show(self, parts: Sequence[str]) -> None:
-        """Show a line.
+        """Print a line.
 
         Args:
-            parts: of the line, the most important first: the last are left out where a terminal is too narrow.
+            parts: parts of the line, most important first; a narrow terminal shows only the first ones.
         """
         if self.live is None:
             print_status("  ".join(parts))
@@ -73,10 +73,10 @@ class ProgressLine:
 
 
 class TextProgress:
-    """Show on standard error how many texts are done, how fast, and how long the rest will take.
+    """Print the number of processed texts, their rate and the ETA to standard error.
 
     Args:
-        size: bytes to be read, None if that is not known.
+        size: size of the input in bytes; None if unknown.
     """
 
     SECONDS_BETWEEN_LINES = 10.0
@@ -88,7 +88,7 @@ class TextProgress:
         self.start = self.shown = time.monotonic()
 
     def update(self, texts: int, bytes_read: int) -> None:
-        """Count `texts` more, after which N bytes have been read in all."""
+        """Add `texts` to the count, and print a line if one is due; `bytes_read` is the total so far."""
         now = time.monotonic()
         self.texts += texts
         if not self.is_terminal and now - self.shown < self.SECONDS_BETWEEN_LINES:
@@ -105,14 +105,14 @@ class TextProgress:
         )
 
     def finish(self, line: str) -> None:
-        """Show a last line, with the rate over all."""
+        """Print a last line, with the overall rate."""
         rate = self.texts / max(time.monotonic() - self.start, 1e-9)
         start = "\r\x1b[K" if self.is_terminal else ""
         print(f"{start}{line}, {rate:,.0f} texts/s", file=sys.stderr, flush=True)
 
 
 def print_status(line: str) -> None:
-    """Print a line, flushed, so that a log file shows it at once."""
+    """Print a line and flush, so that a log file has it at once."""
     print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Optimizer options, and the weight decay and learning rates that follow from variable names.
+"""Define optimizer options, and derive weight decay and learning-rate factors from variable names.
 
 Names are those of TF1 checkpoints, such as `bert/encoder/layer_0/output/dense/kernel`. This file does not import
 TensorFlow.
@@ -13,7 +13,7 @@ from trainers.errors import TrainingError
 OPTIMIZERS = ("bert_adam", "adamw", "lamb")
 CLIPPING = ("global", "per_shard")
 
-# The list of `create_optimizer` in optimization.py of google-research/bert, searched for anywhere in a name.
+# The exclusions of `create_optimizer` in optimization.py of google-research/bert, matched anywhere in a name.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
 _EMBEDDINGS = "bert/embeddings/"
@@ -21,19 +21,19 @@ _EMBEDDINGS = "bert/embeddings/"
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """The optimizer and its constants; the defaults are those of the released BERT.
+    """The optimizer and its hyperparameters; the defaults are those of the released BERT.
 
     Attributes:
-        name: one of `OPTIMIZERS`, which `optimization.py` describes.
-        weight_decay: share of a weight taken off in an update at rate 1, where `is_decayed`.
-        beta_1: what the mean of gradients keeps of itself in an update, from 0 to below 1.
-        beta_2: the same for the mean of squared gradients.
-        epsilon: added to the root of the mean of squares.
-        clip_norm: longest global norm of the gradients; None or 0 for any.
-        clip: "global", the gradients of the whole batch are clipped, or "per_shard", each replica's before they are
-            added up, as the released code does on TPUs.
-        layerwise_lr_decay: factor of the rate from each layer to the one below it, as in `rate_factors`.
-        lr_multipliers: pairs of a regular expression and the factor of the rate for variables it is found in.
+        name: one of `OPTIMIZERS`; `optimizers.py` has the formulas.
+        weight_decay: decoupled weight decay, for variables with `is_decayed`.
+        beta_1: decay rate of the first moment estimates, from 0 to below 1.
+        beta_2: decay rate of the second moment estimates, from 0 to below 1.
+        epsilon: constant added to the denominator.
+        clip_norm: maximum global gradient norm; None or 0 disables clipping.
+        clip: "global" clips the gradient of the whole batch, "per_shard" that of each replica before the sum, as the
+            released code does on TPUs.
+        layerwise_lr_decay: learning-rate decay per layer, as in `rate_factors`.
+        lr_multipliers: pairs of a regular expression and the learning-rate factor of matching variables.
     """
 
     name: str = "bert_adam"
@@ -48,30 +48,29 @@ class OptimizerOptions:
 
 
 def is_decayed(name: str) -> bool:
-    """Return whether weight decay applies to a variable: not to layer normalization, not to biases."""
+    """Return whether weight decay applies to a variable, that is, not to layer normalization and biases."""
     return _NOT_DECAYED.search(name) is None
 
 
 def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, float]:
-    """Return the learning-rate multiplier of each variable: a factor of its layer times one of its name.
+    """Return the learning-rate factor of each variable, the product of a layer factor and a name factor.
 
-    With d = layerwise_lr_decay and L encoder layers, numbered from 0, layer l has d ** (L - l). The embeddings, below
-    layer 0, have d ** (L + 1), and everything above the layers (pooler and heads) has 1. The output matrix of the
-    masked-LM head is the word embedding and counts as that.
+    With d = layerwise_lr_decay and L encoder layers, numbered from 0, the factor of layer l is d ** (L - l). The factor
+    of the embeddings is d ** (L + 1), and that of pooler and heads is 1. The output matrix of the masked-LM head is the
+    word embedding.
 
-    Of lr_multipliers the first whose expression is found in the name (`re.search`) gives the second factor; 1 if
-    none is. A factor of 0 freezes a variable, weight decay included.
+    The name factor is that of the first expression in lr_multipliers that matches the name (`re.search`), or 1. A
+    factor of 0 freezes a variable, including weight decay.
 
     Args:
         names: TF1 names of all trained variables.
-        options: layerwise_lr_decay and lr_multipliers are read.
+        options: options with layerwise_lr_decay and lr_multipliers.
 
     Returns:
         Factor by name, in the order of `names`.
 
     Raises:
-        TrainingError: an expression is found in no name: it is misspelled, or stands after one that is found first
-            wherever it is.
+        TrainingError: an expression matches no name, or only names that an earlier expression matches.
     """
     layers = {name: int(match[1]) for name in names if (match := _LAYER.match(name))}
     layer_count = max(layers.values(), default=-1) + 1
@@ -89,7 +88,7 @@ def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, f
     for pattern, _ in multipliers:
         if pattern not in used:
             raise TrainingError(
-                f"--lr_multiplier {pattern.pattern} changes the rate of no variable; names look like {names[0]}, and "
-                "the first expression found in a name counts"
+                f"invalid --lr_multiplier {pattern.pattern}: matches no variable, or only variables matched by an "
+                f"earlier expression; variable names look like {names[0]}"
             )
     return factors

@@ -1,6 +1,6 @@
-"""The optimizers, on plain variables: BERT's own Adam, AdamW and LAMB; the learning rate of a step; clipping.
+"""Implement the optimizers on plain variables: BERT's Adam, AdamW and LAMB; learning-rate schedule and clipping.
 
-For a variable w with clipped gradient g and learning rate r, all three keep two elementwise slots. `<variable>/adam_m`
+For a variable w with clipped gradient g and learning rate r, all three have two elementwise slots. `<variable>/adam_m`
 is m = b1 m + (1 - b1) g, `<variable>/adam_v` is v = b2 v + (1 - b2) g^2. Then, with weight decay d where `is_decayed`
 and 0 elsewhere:
 
@@ -10,7 +10,7 @@ adamw      w -= r (m' / (sqrt(v') + e) + d w), with m' = m / (1 - b1^t), v' = v 
            Loshchilov and Hutter 2019, algorithm 2.
 lamb       u = m' / (sqrt(v') + e) + d w;  w -= r u |w| / |u|
            You et al. 2020, algorithm 2, with the identity for phi. The trust ratio |w| / |u| is 1 where a norm is 0,
-           and for variables that are not decayed, as in the authors' implementation.
+           and for variables without weight decay, as in the authors' implementation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,26 +21,26 @@ import tensorflow as tf
 from bert_model.vocabulary_padding import without_padding
 from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
-# Calls function(variable, *arguments), on each device's copy of a variable if it has several.
+# Calls function(variable, *arguments), on each device with that device's copy of the variable.
 UpdateEach = Callable[[tf.Variable, Callable[..., Any], tuple[Any, ...]], Any]
 
 
 def learning_rate_at(
     step: tf.Tensor, peak: float, num_train_steps: int, num_warmup_steps: int, power: float = 1.0
 ) -> tf.Tensor:
-    """Return the learning rate of one step: linear warm-up from 0, then polynomial decay to 0.
+    """Return the learning rate of a step: linear warm-up from 0, then polynomial decay to 0.
 
-    As in the released code, step 0 of a run with warm-up has rate 0. The decay is counted from step 0, not from the end
-    of warm-up: at step num_warmup_steps the rate drops from about `peak` to peak * (1 - num_warmup_steps /
-    num_train_steps) ** power.
+    As in the released code, step 0 of a run with warm-up has rate 0, and the decay starts at step 0, not after warm-up.
+    At step num_warmup_steps the rate drops from about `peak` to peak * (1 - num_warmup_steps / num_train_steps) **
+    power.
 
     Args:
-        step: int scalar, number of steps made so far.
-        peak: the rate that warm-up climbs to.
-        num_train_steps: the step at which the rate reaches 0; it stays there.
-        num_warmup_steps: steps of warm-up, 0 for none.
-        power: of the decay: 1 is a line; below 1 the rate stays high and falls late, above 1 it falls early. The
-            decay is `tf.compat.v1.train.polynomial_decay` to 0 without cycles.
+        step: int scalar, number of completed steps.
+        peak: peak learning rate.
+        num_train_steps: step from which the rate is 0.
+        num_warmup_steps: number of warm-up steps; 0 for none.
+        power: power of the decay, which is `tf.compat.v1.train.polynomial_decay` to 0 without cycles. 1 is linear;
+            lower powers decay later, higher powers earlier.
 
     Returns:
         float32 scalar.
@@ -58,12 +58,12 @@ def clip_by_global_norm(
     """Scale gradients down to a maximum global norm.
 
     Args:
-        gradients: dense; None for a variable that the loss does not depend on.
-        clip_norm: the greatest length; None or 0 for any.
+        gradients: dense gradients; None for a variable that the loss does not depend on.
+        clip_norm: maximum global norm; None or 0 disables clipping.
 
     Returns:
-        The gradients, all times the same factor of at most 1, and float32 scalar, their norm before. If the norm is
-        not finite, clipped gradients are all NaN.
+        The gradients, scaled by a common factor of at most 1, and their norm before clipping, a float32 scalar. With a
+        non-finite norm, all clipped gradients are NaN.
     """
     if not clip_norm:
         return list(gradients), tf.linalg.global_norm(gradients)
@@ -71,21 +71,21 @@ def clip_by_global_norm(
 
 
 class Optimizer:
-    """One of the three optimizers, with its slots.
+    """An optimizer with its slots.
 
     Args:
-        variables: float32 trained variables by TF1 name.
-        options: which optimizer, and its constants.
-        vocab_size: rows of the vocabulary, where variables are padded beyond it (`vocabulary_padding.py`): the rows
-            after them are no part of the norms of lamb.
+        variables: trained float32 variables by TF1 name.
+        options: name of the optimizer, and its hyperparameters.
+        vocab_size: vocabulary size if variables are padded beyond it (`vocabulary_padding.py`); padding rows are
+            excluded from the norms of LAMB. None without padding.
 
     Attributes:
-        variables: the same.
-        slots: float32 variables by name, `<variable>/adam_m` and `<variable>/adam_v`, zeros at first. They are made
-            in the scope that the optimizer is made in, so under a strategy they are placed with the variables.
+        variables: the variables by TF1 name.
+        slots: float32 variables by name, `<variable>/adam_m` and `<variable>/adam_v`, initially zero. They are created
+            in the current scope, so under a strategy they are placed with the variables.
 
     Raises:
-        TrainingError: an expression of lr_multipliers fits no variable.
+        TrainingError: an expression in lr_multipliers matches no variable.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class Optimizer:
         finite: tf.Tensor | None = None,
         update_each: UpdateEach = lambda variable, function, arguments: function(variable, *arguments),
     ) -> None:
-        """Apply one step.
+        """Apply the gradients of a step.
 
-        Tensors are handed on to update_each as they are, so they may be values per replica.
+        Tensors are passed to update_each unchanged, so they may be per-replica values.
 
         Args:
-            gradients: clipped, dense, float32, one a variable in the order of `variables`; None for a variable that
-                the loss does not depend on, which stays as it is, weight decay included, as in the released code.
-            rate: float32 scalar, the learning rate.
-            step: int scalar, number of steps before this one, skipped ones included.
-            finite: bool scalar; where it is false, no bit of the variables and slots changes. None for true.
-            update_each: for variables with a copy on each device: calls the function that it gets with each copy and
-                the arguments of the same device, as `tf.distribute`'s extended.update does.
+            gradients: clipped dense float32 gradients in the order of `variables`; None for a variable that the loss
+                does not depend on, which stays unchanged, without weight decay, as in the released code.
+            rate: float32 scalar, learning rate.
+            step: int scalar, number of earlier steps, including skipped ones.
+            finite: bool scalar; if false, variables and slots stay unchanged. None for true.
+            update_each: calls a function on each device with that device's copy of a variable and of the arguments, as
+                `extended.update` of `tf.distribute` does.
         """
         for (name, variable), gradient in zip(self.variables.items(), gradients, strict=True):
             if gradient is not None:
@@ -161,14 +161,13 @@ class Optimizer:
         rate: tf.Tensor,
         step: tf.Tensor,
     ) -> None:
-        """Apply bert_adam or adamw by TensorFlow's fused Adam.
+        """Apply bert_adam or adamw with TensorFlow's fused Adam operation.
 
-        Without XLA it takes less than half the time of separate operations on a CPU, since every number goes through
-        memory once.
+        On a CPU without XLA it takes less than half the time of separate operations, since every value is read once.
 
-        The fused operation takes lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon) off a
-        variable. Powers of 0 therefore mean no bias correction, and epsilon times sqrt(1 - b2^t) stands beside the
-        corrected root. It computes 1 - beta_2 in float32, which for 0.999 is 1.3e-5 of it too small, and so is v.
+        The fused operation subtracts lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon) from a
+        variable. Powers of 0 therefore disable the bias correction, and adamw needs epsilon times sqrt(1 - b2^t). The
+        operation computes 1 - beta_2 in float32, so that for 0.999 v is too small by a relative 1.3e-5.
         """
         options = self.options
         if options.weight_decay and is_decayed(name):
@@ -214,6 +213,6 @@ class Optimizer:
         variable.assign_sub(rate * update)
 
     def _powers(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return b1^t and b2^t of the step after `step` others."""
+        """Return b1^t and b2^t for t = step + 1."""
         t = tf.cast(step, tf.float32) + 1.0
         return tf.pow(self.options.beta_1, t), tf.pow(self.options.beta_2, t)

@@ -1,1 +1,1 @@
-"""Pretrain a model on a dataset: flags, recipes, checks, the objective and the run."""
+"""Pretrain a model on a dataset: flags, recipes, validation of flags and data, objective, run."""

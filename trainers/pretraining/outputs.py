@@ -1,4 +1,4 @@
-"""The files that make the directory of a pretraining run a model, and the summary at its end."""
+"""Write the model files of a pretraining run, and print the summary at its end."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,18 +17,12 @@ from trainers.pretraining.plan import PretrainingPlan
 from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
 from trainers.run_report.run_warnings import score_warnings
 from trainers.training import run_manifest
-from trainers.training.run_files import (
-    first_files,
-    require_files,
-)
-from trainers.training.run_setup import (
-    RESULTS_JSON_NAME,
-    RESULTS_TEXT_NAME,
-)
+from trainers.training.run_files import first_files, require_files
+from trainers.training.run_setup import RESULTS_JSON_NAME, RESULTS_TEXT_NAME
 
 
 def write_model(plan: PretrainingPlan, model: native.ModelRecord) -> None:
-    """Write `beambert.json` and the model card, which make a run's directory a model for every command."""
+    """Write `beambert.json` and the model card, with which every command can load the run directory as a model."""
     card = model_card(plan.model_config, model, parameter_counts(plan.model_config).total)
     write_atomic(plan.output / native.MODEL_CARD_FILE_NAME, card.encode())
     write_atomic(plan.output / native.FILE_NAME, model.to_json().encode())
@@ -37,7 +31,7 @@ def write_model(plan: PretrainingPlan, model: native.ModelRecord) -> None:
 def trained_model(
     model: native.ModelRecord, checkpoint: Checkpoint, results: Mapping[str, float] | None
 ) -> native.ModelRecord:
-    """Return the record of a model after training or evaluation; metrics stay as long as the weights do."""
+    """Return the record of a model after training or evaluation; metrics are kept while the weights are the same."""
     metrics = model.metrics if model.steps == checkpoint.step else {}
     if results is not None:
         metrics = {name: value for name, value in results.items() if name != "global_step"}
@@ -47,7 +41,7 @@ def trained_model(
 def require_outputs(
     plan: PretrainingPlan, checkpoint: Checkpoint, results: Mapping[str, float] | None, *, has_trained: bool
 ) -> None:
-    """Check that the files that the summary names exist. Raises TrainingError naming one that vanished."""
+    """Check that the files named in the summary exist. Raises TrainingError with the name of a missing file."""
     contents: dict[str, bytes | None] = {
         manifest.VOCAB_FILE_NAME: None,
         native.CONFIG_FILE_NAME: None,
@@ -65,20 +59,20 @@ def require_outputs(
 
 
 def print_summary(output: Path, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
-    """Print where the results of a run are, and what to do next."""
+    """Print the output files of a run and the next commands."""
     print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
     print_status(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
     if results:
-        shown = {"masked_lm_accuracy": "masked LM accuracy", "next_sentence_accuracy": "next sentence accuracy"}
+        shown = {"masked_lm_accuracy": "masked-LM accuracy", "next_sentence_accuracy": "next-sentence accuracy"}
         shown["loss"] = "loss"
-        numbers = ", ".join(
-            with_level(f"{words} {results[name]:.3f}", name, results)
-            for name, words in shown.items()
+        scores = ", ".join(
+            with_level(f"{label} {results[name]:.3f}", name, results)
+            for name, label in shown.items()
             if name in results
         )
-        print_status(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+        print_status(f"Evaluation   {output / 'eval_results.txt'}: {scores}")
         for line in score_warnings(results, {}):
             warn(line)
     print_status(f"Report       {output / 'report.html'}")
-    print_status(f"Curves       tensorboard --logdir {output / 'logs'}")
+    print_status(f"TensorBoard  tensorboard --logdir {output / 'logs'}")
     print_status(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")

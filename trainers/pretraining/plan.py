@@ -1,4 +1,4 @@
-"""What a pretraining run is made of."""
+"""Define the validated plan of a pretraining run."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,19 +13,19 @@ from trainers.training.run_manifest import RunRecord
 
 
 class PretrainingPlan(NamedTuple):
-    """What a run is made of, checked, before TensorFlow is started.
+    """The validated inputs of a run, before TensorFlow starts.
 
     Attributes:
-        config: the options, resolved.
-        directories: of --data.
+        config: resolved configuration.
+        directories: the directories of --data.
         datasets: manifest of each directory.
-        vocabulary: of all of them.
-        stages: of the whole run.
-        model_config: shape of the model.
-        causal_attention: whether a position sees only itself and those before it.
-        record: record of the requested run.
-        output: the run's directory.
-        initial: the checkpoint that a new run begins with, or None.
+        vocabulary: the vocabulary that all datasets share.
+        stages: all stages of training.
+        model_config: configuration of the model.
+        causal_attention: whether the model uses causal attention.
+        record: content of the new `run.json`.
+        output: the run directory.
+        initial: checkpoint with the initial weights of a new run, or None.
     """
 
     config: PretrainConfig

@@ -1,6 +1,6 @@
-"""From the options of `beambert pretrain` to a run: read the manifests, open the model, check both, and run.
+"""Prepare a pretraining run: read the manifests, resolve the model, validate both, and start training.
 
-TensorFlow is imported after the options have been checked, so that mistakes are reported at once.
+TensorFlow is imported after the options are validated, so that errors are reported at once.
 """
 
 import contextlib
@@ -34,36 +34,36 @@ from trainers.training.run_manifest import RunRecord
 
 
 def run_pretraining(config: PretrainConfig) -> int:
-    """Train and evaluate as the configuration says.
+    """Train and evaluate.
 
     Returns:
-        0 when done; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+        0 on completion; 130 or 143 if stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
 
     Raises:
-        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: one line for the user.
+        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
     output = Path(config.output)
-    # Before the lock is written, and again while it is held, when no other process writes.
+    # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     with run_lock(output, config.strategy):
         return _run(config, output)
 
 
 def _run(config: PretrainConfig, output: Path) -> int:
-    """Train and evaluate while --output is locked."""
+    """Train and evaluate under the lock of --output."""
     config = dataclasses.replace(
         config, do_train=config.do_train or not config.do_eval, do_eval=config.do_eval or not config.do_train
     )
-    # What can be wrong is found before anything is written and before TensorFlow is imported.
+    # All options are validated before anything is written and before TensorFlow is imported.
     lower_is_better(config.best_metric)
     directories = tuple(Path(name) for name in config.data)
     datasets = tuple(_dataset(directory) for directory in directories)
     vocabularies = [read_vocabulary(*pair) for pair in zip(directories, datasets, strict=True)]
-    _check_alike(directories, datasets)
+    _check_same_vocabulary(directories, datasets)
     if config.do_train and config.eval_steps and not all(dataset.num_examples("validation") for dataset in datasets):
         raise TrainingError(
-            "--eval_steps needs validation examples in every directory of --data; build the data with some held out, "
-            "or leave --eval_steps out"
+            f"invalid --eval_steps {config.eval_steps}: every --data directory must have a validation split; build the "
+            "data with a --validation_fraction above 0, or leave --eval_steps out"
         )
     row_lengths = [dataset.max_seq_length for dataset in datasets]
     stages = plan_stages(
@@ -72,11 +72,13 @@ def _run(config: PretrainConfig, output: Path) -> int:
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     old = run_manifest.load(output)
     if old is not None and old.options.get("task"):
-        raise TrainingError(f"--output {output} holds a run of {old.options['task']}; give another --output")
-    begins = config.init_checkpoint if config.do_train and run_manifest.last_step(output) is None else None
-    with _initial(config, begins, datasets[0]) if begins else contextlib.nullcontext() as initial:
+        raise TrainingError(
+            f"--output {output} contains a fine-tuning run of {old.options['task']}; give another --output"
+        )
+    initial_path = config.init_checkpoint if config.do_train and run_manifest.last_step(output) is None else None
+    with _initial(config, initial_path, datasets[0]) if initial_path else contextlib.nullcontext() as initial:
         model_config = _model_config(config.model, output, old, initial, datasets[0])
-        # A causal model stays one, also when the run is resumed.
+        # Initial weights with causal attention imply it, also when the run is resumed.
         inherited = initial is not None and initial.record is not None and initial.record.causal_attention
         resumed = config.init_checkpoint and old is not None and old.options.get("causal_attention")
         config = config.resolved(model_config, causal_attention=bool(inherited or resumed))
@@ -105,7 +107,7 @@ def _run(config: PretrainConfig, output: Path) -> int:
         _check_old_run(plan, old)
         if config.verify:
             for directory, dataset in zip(directories, datasets, strict=True):
-                print_status(f"Comparing {len(dataset.shards)} shards of {directory} with {manifest.FILE_NAME}")
+                print_status(f"Verifying the SHA-256 of {len(dataset.shards)} shards in {directory}")
                 verify(directory, dataset)
         start_tensorflow(config.cpu_devices, config.deterministic_ops)
         from trainers.pretraining.pretraining_run import train_and_evaluate
@@ -117,24 +119,25 @@ def _dataset(directory: Path) -> Dataset:
     dataset = manifest.load(directory)
     if dataset.file_format != "tfrecord":
         raise DatasetError(
-            f"{directory} holds {dataset.file_format} files, which the trainer does not read; build it again with "
-            "--format tfrecord"
+            f"{directory} contains {dataset.file_format} shards, but the trainer reads TFRecord; build the data again "
+            "with --format tfrecord"
         )
     return dataset
 
 
-def _check_alike(directories: Sequence[Path], datasets: Sequence[Dataset]) -> None:
-    """Refuse directories that one model cannot be trained on."""
+def _check_same_vocabulary(directories: Sequence[Path], datasets: Sequence[Dataset]) -> None:
+    """Raise DatasetError if directories differ in vocabulary or casing."""
     for directory, dataset in zip(directories[1:], datasets[1:], strict=True):
         if (dataset.vocab_sha256, dataset.do_lower_case) != (datasets[0].vocab_sha256, datasets[0].do_lower_case):
             raise DatasetError(
-                f"{directory} was built with another vocabulary than {directories[0]}; build both with the same "
-                "--vocab_file"
+                f"{directory} and {directories[0]} differ in vocabulary or casing; build both with the same "
+                "--vocab_file and "
+                "--do_lower_case"
             )
 
 
 def _initial(config: PretrainConfig, path: str, dataset: Dataset) -> contextlib.AbstractContextManager[OpenCheckpoint]:
-    """Open --init_checkpoint; --model says its shape where no file beside it does."""
+    """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration."""
     shape = resolve(config.model, dataset.vocab_size) if config.model else None
     find_files(Path(path), shape)
     start_tensorflow(config.cpu_devices, config.deterministic_ops)
@@ -142,7 +145,7 @@ def _initial(config: PretrainConfig, path: str, dataset: Dataset) -> contextlib.
 
 
 def _causal_attention(config: PretrainConfig, output: Path) -> bool:
-    """Return whether attention is causal: as the flag says, or in evaluation alone as the model was trained."""
+    """Return whether attention is causal: by the flag, or without training as in the trained model."""
     model = model_of_run(output, config.do_train)
     return config.causal_attention if config.do_train or model is None else model.causal_attention
 
@@ -159,13 +162,13 @@ def _check_model(plan: PretrainingPlan) -> None:
             if dataset.max_seq_length == longest
         )
         raise ConfigError(
-            f"{directory} has sequences of {longest} (max_seq_length), the model reads at most {limit} "
-            "(max_position_embeddings); build the data with a lower --max_seq_length, or give a model with more"
+            f"max_seq_length {longest} of {directory} exceeds max_position_embeddings {limit} of the model; build the "
+            "data with a lower --max_seq_length, or give a model with more position embeddings"
         )
 
 
 def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
-    """Refuse what does not fit the run in --output, and print what changes in it."""
+    """Raise an error if the run in --output cannot be resumed with these options; print the changed options."""
     output, do_train = plan.output, plan.config.do_train
     step = run_manifest.last_step(output)
     if do_train and old is not None and step is not None:
@@ -174,26 +177,29 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
         for line in run_manifest.changes(old, plan.record):
             print_status(line)
     elif not do_train and old is None:
-        raise TrainingError(f"{output} holds no run to evaluate; train one with --do_train, or give its --output")
+        raise TrainingError(
+            f"--output {output} contains no run to evaluate; train with --do_train, or give the --output of a run"
+        )
     elif not do_train and old is not None and old.vocab_sha256 != plan.record.vocab_sha256:
         raise TrainingError(
-            f"{output} was trained with another vocabulary than that of {plan.directories[0]}; give data built with it"
+            f"--output {output} and --data {plan.directories[0]} have different vocabularies; give data built with "
+            f"{output / manifest.VOCAB_FILE_NAME}"
         )
 
 
 def read_vocabulary(directory: Path, dataset: Dataset) -> Vocabulary:
-    """Return the vocabulary beside a manifest.
+    """Return the vocabulary of a dataset directory.
 
     Raises:
-        DatasetError: it is not the vocabulary that the data was built with.
-        VocabularyError: it is missing, or not a vocabulary.
+        DatasetError: the file is not the vocabulary that the data was built with.
+        VocabularyError: the file is missing, or not a valid vocabulary.
     """
     path = directory / manifest.VOCAB_FILE_NAME
     vocabulary = Vocabulary.load(path)
     if (len(vocabulary), vocabulary.sha256) != (dataset.vocab_size, dataset.vocab_sha256):
         raise DatasetError(
-            f"{path} has {len(vocabulary)} pieces and SHA-256 {vocabulary.sha256}, {manifest.FILE_NAME} says "
-            f"{dataset.vocab_size} and {dataset.vocab_sha256}; put back the vocabulary that the data was built with"
+            f"{path} has {len(vocabulary)} tokens and SHA-256 {vocabulary.sha256}, but {manifest.FILE_NAME} records "
+            f"{dataset.vocab_size} and {dataset.vocab_sha256}; restore the vocabulary that the data was built with"
         )
     return vocabulary
 
@@ -209,11 +215,11 @@ def _model_config(
 
 
 def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
-    """Refuse a checkpoint with another vocabulary than the data's."""
+    """Raise TrainingError if a checkpoint and the data have different vocabularies."""
     if initial.vocab_file is None:
         return
     if Vocabulary.load(initial.vocab_file).sha256 != dataset.vocab_sha256:
         raise TrainingError(
-            f"--init_checkpoint {initial.path} was made with {initial.vocab_file}, which is not the vocabulary of "
-            "--data; build the data with --vocab_file and that file"
+            f"--init_checkpoint {initial.path} uses {initial.vocab_file}, but --data has another vocabulary; build the "
+            f"data with --vocab_file {initial.vocab_file}"
         )

@@ -1,4 +1,4 @@
-"""Pretraining as a task of the loop: its losses, and the metrics by the names that the released code gives them."""
+"""Define the pretraining objective: losses, and metrics under the names of the released code."""
 
 import tensorflow as tf
 
@@ -6,20 +6,20 @@ from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.pretraining import BertForPretraining, pretraining_losses
 from trainers.objective import Features, Objective, Sums
 
-# Metrics on the progress line, with the words for them.
+# Metrics of the progress line, with their labels.
 SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
 
 
 def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Objective:
-    """Return the objective of a model.
+    """Return the pretraining objective of a model.
 
-    Its sums are masked_lm_loss and masked_lm_accuracy over predictions by weight, and next_sentence_loss and
-    next_sentence_accuracy over pairs; the two losses are the terms of the loss.
+    Its metrics are masked_lm_loss and masked_lm_accuracy, weighted means over predictions, and next_sentence_loss and
+    next_sentence_accuracy, means over pairs. The loss is the sum of the two losses.
 
     Args:
         model: a model created in the scope of the devices that train it.
-        next_sentence: whether to train next-sentence prediction if the data has labels for it ("No NSP", paper,
-            section 5.1).
+        next_sentence: whether to train next-sentence prediction if the data has labels for it; False is "No NSP" of
+            the paper, section 5.1.
     """
 
     def weights_of(features: Features) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -42,9 +42,9 @@ def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> O
         logits = model(features, seed=seed)
         losses = pretraining_losses(logits, features)
         predictions, pairs = weights_of(features)
-        right_pieces = tf.argmax(logits.masked_lm, -1, tf.int32) == features["masked_lm_ids"]  # [B, P]
+        is_correct = tf.argmax(logits.masked_lm, -1, tf.int32) == features["masked_lm_ids"]  # [B, P]
         totals = {
-            "masked_lm_accuracy": _mean_of(tf.cast(right_pieces, tf.float32), predictions),
+            "masked_lm_accuracy": _mean_of(tf.cast(is_correct, tf.float32), predictions),
             "masked_lm_loss": _mean_of(losses.masked_lm_per_position, predictions),
         }
         per_pair = losses.next_sentence_per_example  # [B], or [B, K] for packed rows
@@ -60,5 +60,5 @@ def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> O
 
 
 def _mean_of(values: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return numerator and denominator of a weighted mean."""
+    """Return the numerator and the denominator of a weighted mean."""
     return tf.reduce_sum(weights * values), tf.reduce_sum(weights)

@@ -1,4 +1,4 @@
-"""A pretraining run: put model, devices and data together, train, evaluate."""
+"""Run pretraining: build the model on its devices, train and evaluate."""
 
 import dataclasses
 import sys
@@ -53,18 +53,18 @@ from trainers.training.run_setup import (
     write_results,
 )
 
-# Rows of the validation data whose masks are shown filled.
-_SHOWN_ROWS = 8
+# Validation examples that are considered for the masked-LM samples.
+_SAMPLE_ROWS = 8
 
 
 def train_and_evaluate(plan: PretrainingPlan) -> int:
-    """Train and evaluate as the configuration says; TensorFlow is started.
+    """Train and evaluate; TensorFlow must have been started.
 
     Returns:
         The exit code of `beambert pretrain`.
 
     Raises:
-        DatasetError, TrainingError: one line for the user.
+        DatasetError, TrainingError: a one-line message.
     """
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
@@ -73,10 +73,10 @@ def train_and_evaluate(plan: PretrainingPlan) -> int:
 
 
 class PretrainingRun:
-    """A model on its devices.
+    """A pretraining run with its model on the devices.
 
     Args:
-        plan: of the run.
+        plan: validated plan.
         distribution: the devices.
     """
 
@@ -86,25 +86,25 @@ class PretrainingRun:
         self.output = plan.output
         self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
         with distribution.scope():
-            # Matrix units want rows by the 128; on a CPU the padding made no difference.
+            # Matrix units of accelerators need multiples of 128; on a CPU padding made no difference.
             self.model = BertForPretraining(
                 plan.model_config, pad_vocabulary=is_accelerated(), causal_attention=plan.causal_attention
             )
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
-        # Two, since each counts by its own batches.
+        # Training and validation count their own batches.
         self.corrupt_records, self.validation_corrupt_records = (
             CorruptRecordPolicy(skip=config.on_corrupt_record == "skip") for _ in range(2)
         )
         self.loop_config = loop_config_of(config)
         self.has_trained = False
-        # By the number of the data.
+        # By data index.
         self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
         self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
 
     def run(self) -> int:
-        """Train, evaluate and write the files of the run's directory; return the exit code."""
+        """Train, evaluate and write the output files; return the exit code."""
         config, stopped = self.config, None
         if config.do_train:
             if self.distribution.is_chief:
@@ -126,15 +126,14 @@ class PretrainingRun:
         return 0
 
     def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
-        """Evaluate the current model on the validation examples of a stage's data.
+        """Evaluate the current model on the validation split of a stage's data.
 
-        All metrics are over the examples as a whole: sums of weights and losses are divided once, at the end. The
-        released code does the same for the four masked_lm_* and next_sentence_* numbers; its `loss` is the mean over
-        batches of each batch's loss, ours the sum of masked_lm_loss and next_sentence_loss, which is independent of the
-        batch size.
+        All metrics are means over all examples: sums of weights and losses are divided once, at the end. The released
+        code does the same for the four masked_lm_* and next_sentence_* metrics. Its `loss` is the mean over batches;
+        here it is the sum of masked_lm_loss and next_sentence_loss, which does not depend on the batch size.
 
         Returns:
-            The metrics, and a few filled masks; both empty if there are no validation examples.
+            The metrics, and masked-LM samples as lines of text; both empty without validation examples.
         """
         directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
         batch_size = eval_batch_size_of(self.config, self.distribution)
@@ -166,14 +165,14 @@ class PretrainingRun:
         except _NoValidationExamples:
             return {}, []
         if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
-            warn(f"{replaced} corrupt validation examples of {directory}: others were evaluated twice in their place")
+            warn(f"{replaced} corrupt validation examples in {directory} were replaced by other examples")
         metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
         metrics |= self.chance_levels.get(stage.data, {})
         return metrics, lines
 
     def _task(self, index: int) -> Objective:
-        """Return the objective for the rows of one dataset."""
-        # XLA compiles every length of rows for itself, and a TPU sees one.
+        """Return the objective for the examples of a dataset."""
+        # XLA compiles each sequence length separately, and a TPU gets a single length.
         return (
             self.task
             if uses_xla(self.config) or self.distribution.is_tpu
@@ -181,7 +180,7 @@ class PretrainingRun:
         )
 
     def _write_run_files(self) -> None:
-        """Write the files that identify the run's directory, before the first step."""
+        """Write the files that identify the run directory, before the first step."""
         plan, output = self.plan, self.output
         new = native.load(output) is None or run_manifest.last_step(output) is None
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
@@ -202,12 +201,12 @@ class PretrainingRun:
             )
 
     def _train(self) -> int | None:
-        """Train, resuming from a checkpoint if there is one; return the signal that stopped it, or None."""
+        """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
         config, plan = self.config, self.plan
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if saved and saved[-1].step >= config.num_train_steps:
             print_status(
-                f"{self.output} is already trained to step {saved[-1].step}; a higher --num_train_steps would go on"
+                f"{self.output} is already trained to step {saved[-1].step}; raise --num_train_steps to continue"
             )
             return None
         self.has_trained = True
@@ -217,7 +216,7 @@ class PretrainingRun:
             self._begin()
         model = native.load(self.output)
         if state is not None and model is not None and self.distribution.is_chief:
-            # Until it is trained, the model is the last checkpoint and not the one that was evaluated before.
+            # During training the model is the last checkpoint, whose metrics are not known yet.
             write_model(plan, dataclasses.replace(model, steps=None, metrics={}))
         step = int(trainer.global_step.numpy())
         sources = [self._source(index) for index in range(len(plan.datasets))]
@@ -235,29 +234,31 @@ class PretrainingRun:
         return stopped
 
     def _begin(self) -> None:
-        """Load the weights of --init_checkpoint, and print the plan of the training."""
+        """Load the weights of --init_checkpoint, and print a summary of the training to come."""
         plan = self.plan
         if plan.initial is not None:
             weights = load_weights(plan.initial, self.task.variables)
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
-            print_status(f"Weights read from {plan.initial.path}: {'; '.join(weights.lines())}")
+            print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
         parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
         batches = " then ".join(
-            f"{stage.batch_size} sequences of {plan.datasets[stage.data].max_seq_length}" for stage in plan.stages
+            f"{stage.batch_size} sequences of length {plan.datasets[stage.data].max_seq_length}"
+            for stage in plan.stages
         )
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters for {self.config.num_train_steps} steps of {batches}{devices}; "
-            "compiling takes some seconds"
+            "compilation "
+            "takes a few seconds"
         )
 
     def _source(self, index: int) -> TrainData:
-        """Return a data directory as the loop reads it."""
+        """Return a data directory as training data for the loop."""
         config, plan = self.config, self.plan
         directory, dataset = plan.directories[index], plan.datasets[index]
         rows = rows_of(dataset)
-        several = len(plan.datasets) > 1
+        has_lengths = len(plan.datasets) > 1
 
         def batches(stage: Stage, step: int, share: InputShard) -> tf.data.Dataset:
             own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
@@ -273,7 +274,7 @@ class PretrainingRun:
             )
 
         def work(stage: Stage) -> StepCost:
-            label = f"length {dataset.max_seq_length}" if several else ""
+            label = f"length {dataset.max_seq_length}" if has_lengths else ""
             return cost_of_step(plan.model_config, stage.batch_size, rows, label)
 
         return TrainData(self.tasks[index], batches, work, self.corrupt_records.num_replaced_before)
@@ -292,18 +293,18 @@ class PretrainingRun:
     def _last_checkpoint(self) -> Checkpoint:
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if not saved:
-            raise TrainingError(f"{self.output} holds no checkpoint to evaluate; train it with --do_train")
+            raise TrainingError(f"--output {self.output} contains no checkpoint to evaluate; train with --do_train")
         return saved[-1]
 
     def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
-        """Evaluate a checkpoint and write the result files; return None if there are no validation examples."""
+        """Evaluate a checkpoint and write the result files; return None without validation examples."""
         checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
         stage = self.plan.stages[-1]
         metrics, lines = self.evaluate(stage)
         if not metrics:
             warn(
-                f"{self.plan.directories[stage.data]} has no validation examples, so nothing is evaluated; build the "
-                "data with some held out"
+                f"{self.plan.directories[stage.data]} has no validation split, so nothing is evaluated; build the data "
+                "with a --validation_fraction above 0"
             )
             return None
         if not self.distribution.is_chief:
@@ -317,10 +318,10 @@ class PretrainingRun:
         return results
 
     def _mlm_samples(self, batches: tf.data.Dataset) -> list[str]:
-        """Return the first validation examples with the model's predictions; none on a TPU."""
+        """Return masked-LM samples of the first validation examples; none on a TPU."""
         if self.distribution.is_tpu or not self.distribution.is_chief:
             return []
-        features: Features = {name: values[:_SHOWN_ROWS] for name, values in next(iter(batches)).items()}
+        features: Features = {name: values[:_SAMPLE_ROWS] for name, values in next(iter(batches)).items()}
         logits = self.model(features).masked_lm
         return mlm_samples(
             {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary

@@ -1,4 +1,4 @@
-"""Recipes: named sets of flags for `beambert pretrain --recipe NAME`, with their size and time on paper.
+"""Define recipes, named sets of flags for `beambert pretrain --recipe NAME`, with their size and estimated time.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -16,12 +16,12 @@ from trainers.optimization.schedule import Stage, plan_stages
 
 
 class Hardware(NamedTuple):
-    """What a recipe is meant for.
+    """The machine that a recipe targets.
 
     Attributes:
-        name: of the machine.
-        peak_tflops: dense peak of the whole machine, 10^12 operations a second.
-        utilization: share of it that training is taken to reach (MFU).
+        name: name of the machine.
+        peak_tflops: dense peak of the whole machine, in TFLOP/s.
+        utilization: assumed model FLOPs utilization (MFU), from 0 to 1.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Recipe(NamedTuple):
     """A set of flags.
 
     Attributes:
-        summary: what it is, in a line.
-        row_lengths: max_seq_length of the --data directories it reads.
-        hardware: what it is meant for.
-        flags: values as they would be typed, by flag without its dashes.
+        summary: description in one line.
+        row_lengths: max_seq_length of each --data directory.
+        hardware: target hardware.
+        flags: values as typed on the command line, by flag without its dashes.
     """
 
     summary: str
@@ -46,13 +46,13 @@ class Recipe(NamedTuple):
 
 
 class RunCost(NamedTuple):
-    """What a run is on paper.
+    """The size of a run.
 
     Attributes:
-        updates: training steps.
-        sequences: rows read.
-        positions: of those rows, padding included.
-        flops: of forward and backward passes (`bert_model/size.py`).
+        updates: number of training steps.
+        sequences: number of sequences read.
+        positions: number of tokens read, padding included.
+        flops: floating-point operations of the forward and backward passes (`bert_model/size.py`).
     """
 
     updates: int
@@ -61,10 +61,10 @@ class RunCost(NamedTuple):
     flops: float
 
 
-# Dense bfloat16 peak of NVIDIA's data sheet. The share is a goal, not a measurement.
+# Dense bfloat16 peak of NVIDIA's data sheet. The utilization is a target, not a measurement.
 H100 = Hardware("one NVIDIA H100 (SXM)", 989.5, 0.45)
 # `make bench-train` for tiny: the rate of matrix products, and 161 sequences a second with 30,522 tokens at 32 x 128.
-# The last of the two layers counts whole in the share, though it computes only the positions that are predicted from.
+# The utilization counts the last of the two layers fully, although it computes only the masked positions.
 TWO_CORES = Hardware("2 CPU cores (AMD EPYC)", 0.211, 0.63)
 
 # Paper, appendix A.2: 256 sequences, 1,000,000 steps, learning rate 1e-4, warm-up 10,000, decay to 0, weight decay
@@ -95,11 +95,13 @@ RECIPES: dict[str, Recipe] = {
         H100,
         {"model": "large", **_PAPER, "gradient_accumulation_steps": "8"},
     ),
-    # Large batches, short sequences for nine tenths, a learning rate to match: as in "24-hour BERT" (Izsak et al. 2021:
-    # 4,096 sequences of 128) and "Cramming" (Geiping and Goldstein 2022: 1,536 to 4,096 sequences of 128, one GPU).
-    # Both changed the model to stand such rates with Adam: layer normalization before the sublayers. BERT's stands
-    # after them, for which LAMB was made: its rate and share of warm-up for 4,096 sequences are those of the table of
-    # untuned LAMB of You et al. 2019, 5 / (2^1.5 * 1000) and 1/40. The second phase has as many positions per step.
+    # Large batches, short sequences for nine tenths of the steps, and a matching learning rate, as in "24-hour BERT"
+    # (Izsak et al. 2021: 4,096 sequences of 128) and "Cramming" (Geiping and Goldstein 2022: 1,536 to 4,096 sequences
+    # of 128, one GPU).
+    # Both moved layer normalization before the sublayers, so that Adam tolerates such rates. BERT normalizes after
+    # them, for which LAMB was designed: the learning rate and the warm-up fraction for 4,096 sequences are those of the
+    # table of untuned LAMB of You et al. 2019, 5 / (2^1.5 * 1000) and 1/40. The second phase has as many tokens per
+    # step as the first.
     "one-day": Recipe(
         "BERT base in a day on one modern accelerator: batches of 4096, LAMB",
         (128, 512),
@@ -119,7 +121,7 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "tiny-cpu": Recipe(
-        "a model of two layers on a laptop in 40 minutes",
+        "a model of two layers, trained on a laptop in 40 minutes",
         (128,),
         TWO_CORES,
         {
@@ -136,11 +138,11 @@ RECIPES: dict[str, Recipe] = {
 def run_cost(
     config: BertConfig, stages: Sequence[Stage], row_lengths: Sequence[int], predictions: Sequence[int]
 ) -> RunCost:
-    """Add up the input and the operations of a run.
+    """Return the steps, the input and the floating-point operations of a run.
 
     Args:
         config: configuration of the model.
-        stages: stages of the run.
+        stages: all stages of training.
         row_lengths: max_seq_length of each --data directory.
         predictions: max_predictions_per_seq of each directory.
     """
@@ -171,13 +173,13 @@ def recipe_cost(name: str, vocab_size: int = RELEASED_VOCABULARIES["uncased"].vo
 
 
 def expected_hours(cost: RunCost, hardware: Hardware) -> float:
-    """Return the estimated hours of training, without startup, evaluation and saving."""
+    """Return the estimated training time in hours, without startup, evaluation and saving."""
     return cost.flops / (hardware.peak_tflops * 1e12 * hardware.utilization) / 3600
 
 
 def summary() -> str:
-    """Return a paragraph about each recipe, for a terminal of 80 columns."""
-    lines = ["recipes (--recipe NAME stands for the flags; those given beside it override them):"]
+    """Return a paragraph for each recipe, for a terminal of 80 columns."""
+    lines = ["recipes (--recipe NAME sets these flags; flags on the command line override them):"]
     for name, recipe in RECIPES.items():
         cost = recipe_cost(name)
         hardware = recipe.hardware
@@ -193,16 +195,17 @@ def summary() -> str:
                 break_long_words=False,
                 break_on_hyphens=False,
             ),
-            f"{_INDENT}{cost.updates:,} updates, {rounded(cost.sequences)} sequences of "
-            f"{' and '.join(map(str, recipe.row_lengths))}, {rounded(cost.positions)} positions,",
-            f"{_INDENT}{cost.flops:.2g} FLOPs; {time} on paper on {hardware.name}",
-            f"{_INDENT}at {hardware.utilization:.0%} of {hardware.peak_tflops:g} TFLOP/s",
+            f"{_INDENT}{cost.updates:,} steps, {rounded(cost.sequences)} sequences of length "
+            f"{' and '.join(map(str, recipe.row_lengths))},",
+            f"{_INDENT}{rounded(cost.positions)} tokens with padding, {cost.flops:.2g} FLOPs;",
+            f"{_INDENT}estimated {time} on {hardware.name}, {hardware.utilization:.0%} MFU",
+            f"{_INDENT}of {hardware.peak_tflops:g} TFLOP/s",
         ]
     return "\n".join(lines)
 
 
 def rounded(count: float) -> str:
-    """Format a large number to three digits, in words."""
+    """Format a large number to three digits, such as "1.02 billion"."""
     for unit, name in ((1e9, "billion"), (1e6, "million")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
@@ -215,9 +218,9 @@ def words(flags: Mapping[str, str]) -> list[str]:
 
 
 def with_recipe(argv: Sequence[str]) -> list[str]:
-    """Put the flags of `--recipe NAME`, if present, before all others, so that the others override them.
+    """Return the arguments with the flags of `--recipe NAME` first, so that the other flags override them.
 
-    The command's parser refuses an unknown name.
+    The parser of the command reports an unknown name.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--recipe", nargs="?")
@@ -226,7 +229,7 @@ def with_recipe(argv: Sequence[str]) -> list[str]:
 
 
 class _RecipeAction(argparse.Action):
-    """Stores the recipe's name; without a name, prints what the recipes are."""
+    """Store the name of the recipe; without a name, print all recipes and exit."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, *_: object
@@ -237,14 +240,14 @@ class _RecipeAction(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def add_recipe_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --recipe and its help; `with_recipe` applies it."""
-    parser.add_argument(
+def add_recipe_argument(parser: argparse.ArgumentParser, group: argparse._ArgumentGroup) -> None:
+    """Add --recipe to a group, and the recipes to the end of the help; `with_recipe` applies a recipe."""
+    group.add_argument(
         "--recipe",
         nargs="?",
         choices=RECIPES,
         action=_RecipeAction,
         metavar="NAME",
-        help=f"flags that go well together: {', '.join(RECIPES)}; see below, or give --recipe alone",
+        help=f"Set of flags: {', '.join(RECIPES)}; listed below, and by --recipe without a name",
     )
     parser.epilog = summary()

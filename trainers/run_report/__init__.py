@@ -1,1 +1,1 @@
-"""Render `report.html` of a run or a sweep: curves, scores, examples, warnings."""
+"""Render `report.html` of a run or a sweep: curves, metrics, examples, warnings."""

@@ -1,4 +1,4 @@
-"""Curves of `report.html`: a metric by step, of training and of validation, as inline SVG."""
+"""Draw the curves of `report.html` as inline SVG: a metric by step, for training and validation."""
 
 import itertools
 import math
@@ -10,11 +10,11 @@ import numpy as np
 
 from pipelines.reporting import axes
 
-MOST_POINTS = 152  # Two units of the picture each.
+MOST_POINTS = 152  # Two SVG units per point.
 
 
 class Point(NamedTuple):
-    """Neighboring values of a curve as one point: last step, mean, least and largest."""
+    """A point for consecutive values of a curve: last step, mean, minimum and maximum."""
 
     step: float
     mean: float
@@ -23,14 +23,14 @@ class Point(NamedTuple):
 
 
 def thinned(values: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[Point]:
-    """Return a long curve by fewer points: equal runs of neighbors, each with its mean and range.
+    """Return a curve with fewer points: the mean and range of groups of consecutive values.
 
     Args:
-        values: (step, finite value), by step.
-        most: points wanted, at most.
+        values: (step, finite value) pairs, ordered by step.
+        most: maximum number of points.
     """
-    runs = np.array_split(np.array(values, float).reshape(-1, 2), min(most, len(values)) or 1)  # [n, 2] each
-    return [Point(run[-1, 0], float(run[:, 1].mean()), run[:, 1].min(), run[:, 1].max()) for run in runs if len(run)]
+    groups = np.array_split(np.array(values, float).reshape(-1, 2), min(most, len(values)) or 1)  # [n, 2] each
+    return [Point(g[-1, 0], float(g[:, 1].mean()), g[:, 1].min(), g[:, 1].max()) for g in groups if len(g)]
 
 
 def curve(
@@ -39,12 +39,13 @@ def curve(
     validation: Sequence[tuple[int, float]],
     shown: Callable[[float], str],
 ) -> str:
-    """Return a figure; "" if there is nothing to draw.
+    """Return a figure as HTML; "" without finite values.
 
     Args:
-        title: of the metric.
-        train, validation: (step, value); a line, with its range where it was thinned, and a line with dots.
-        shown: from a value to its words, for the texts under the pointer.
+        title: label of the metric.
+        train, validation: (step, value) pairs. Training is a line, with a range band if it has many points; validation
+            is a line with dots.
+        shown: function that formats a value, for tooltips.
     """
     series = {
         name: thinned([(step, value) for step, value in values if math.isfinite(value)])
@@ -53,11 +54,11 @@ def curve(
     series = {name: points for name, points in series.items() if points}
     if not series:
         return ""
-    every = [point for points in series.values() for point in points]
-    first, last = min(point.step for point in every), max(point.step for point in every)
+    all_points = [point for points in series.values() for point in points]
+    first, last = min(point.step for point in all_points), max(point.step for point in all_points)
     start = 0.0 if first < last / 4 else first
     x_end = last if last > start else start + 1
-    bottom, top = _range(min(point.low for point in every), max(point.high for point in every))
+    bottom, top = _range(min(point.low for point in all_points), max(point.high for point in all_points))
 
     def x_of(step: float) -> float:
         return axes.LEFT + axes.PLOT_WIDTH * (step - start) / (x_end - start)
@@ -85,14 +86,14 @@ def _line(
     is_thinned = any(point.low != point.high for point in points)
     body = [f'<polygon class="band" points="{" ".join(upper + lower)}"/>'] if is_thinned else []
     middle = " ".join(f"{x_of(point.step):.1f},{y_of(point.mean):.1f}" for point in points)
-    # A line of one point would not be seen.
+    # A line with a single point would be invisible.
     body.append(
         f'<polyline class="line" points="{middle}"/>'
         if len(points) > 1
         else f'<circle class="bar" cx="{x_of(points[0].step):.1f}" cy="{y_of(points[0].mean):.1f}" r="3"/>'
     )
-    # What the pointer rests on: strips as high as the picture, from half way to a point to half way to the next.
-    middles = [(x_of(one.step) + x_of(other.step)) / 2 for one, other in itertools.pairwise(points)]
+    # Tooltip areas: full-height strips around each point.
+    middles = [(x_of(left.step) + x_of(right.step)) / 2 for left, right in itertools.pairwise(points)]
     edges = [float(axes.LEFT), *middles, float(axes.WIDTH - axes.RIGHT)]
     for point, (left, right) in zip(points, itertools.pairwise(edges), strict=True):
         text = f"step {point.step:,.0f}: {shown(point.mean)}"
@@ -120,14 +121,14 @@ def _dots(
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """Return the range of the axis: from 0 where the values come near it, with some margin otherwise."""
+    """Return the range of the axis: from 0 if the values are near 0, otherwise with a margin."""
     if low >= 0 and low < 0.4 * high:
         return 0.0, high * 1.04
-    air = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-9)
-    return low - air, high + air
+    margin = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-9)
+    return low - margin, high + margin
 
 
 def _steps(end: float, start: float) -> list[float]:
-    """Return the ticks of the axis of steps: whole numbers, few enough for labels such as 12.5k."""
+    """Return the integer ticks of the step axis, few enough for labels such as 12.5k."""
     steps = [tick for tick in axes.ticks(end, start) if tick == int(tick)]
     return steps[:: 2 if len(steps) > 6 else 1]

@@ -1,4 +1,4 @@
-"""The files of a finished run's directory, as its report reads them."""
+"""Read the files of a run directory for its report."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -14,18 +14,18 @@ from trainers.training import run_manifest
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The content of a finished run's report.
+    """The files of a run directory. The content of a missing or invalid file is empty.
 
     Attributes:
-        record: of run.json; {} where it is missing or damaged, as everywhere here.
-        config: of bert_config.json.
-        model: of beambert.json.
+        record: content of run.json.
+        config: content of bert_config.json.
+        model: content of beambert.json.
         train, validation: lines of metrics.jsonl, by step.
-        results: of eval_results.json.
-        best: of best.json: step, metric, value.
-        checkpoints: (step, bytes) of the whole checkpoints, oldest first.
-        initial: lines of init_checkpoint.txt: what became of the weights that the run began with.
-        evaluation: of evaluation.json: what a fine-tuned model answered.
+        results: content of eval_results.json.
+        best: content of best.json: step, metric, value.
+        checkpoints: (step, size in bytes) of the complete checkpoints, oldest first.
+        initial: lines of init_checkpoint.txt, which initial weights were loaded.
+        evaluation: content of evaluation.json, the predictions of a fine-tuned model.
     """
 
     record: Mapping[str, Any]
@@ -41,37 +41,37 @@ class Run:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Return the command's options."""
+        """Return the options of the command."""
         options = self.record.get("options")
         return options if isinstance(options, dict) else {}
 
     @property
     def task(self) -> str | None:
-        """Return the task that the model was fine-tuned for; None for pretraining."""
+        """Return the fine-tuning task; None for pretraining."""
         names = [name for name in (self.options.get("task"), self.evaluation.get("task")) if isinstance(name, str)]
         return names[0] if names else None
 
     @property
     def step(self) -> int:
-        """Return the number of steps made, as far as it is recorded."""
+        """Return the last recorded step."""
         steps = [line["step"] for line in (*self.train, *self.validation)]
         return max([*steps, *(step for step, _ in self.checkpoints)], default=0)
 
 
 def read_run(output: Path) -> Run:
-    """Read the files of a run's directory; missing or damaged ones are left out."""
+    """Return the content of a run directory, without missing or invalid files."""
     lines = sorted(
         map(_with_one_loss, metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)), key=lambda line: line["step"]
     )
     initial = output / run_manifest.INITIAL_WEIGHTS_NAME
     results = _with_one_loss(results_in(output))
     validation = [line for line in lines if line["split"] == "validation"]
-    evaluated = {name for line in (*validation, results) for name in line}
+    evaluation_names = {name for line in (*validation, results) for name in line}
     return Run(
         record=json_in(output / run_manifest.FILE_NAME),
         config=json_in(output / native.CONFIG_FILE_NAME),
         model=json_in(output / native.FILE_NAME),
-        train=[_as_evaluated(line, evaluated) for line in lines if line["split"] == "train"],
+        train=[_as_evaluated(line, evaluation_names) for line in lines if line["split"] == "train"],
         validation=validation,
         results=results,
         best=json_in(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
@@ -81,19 +81,19 @@ def read_run(output: Path) -> Run:
     )
 
 
-def _as_evaluated(line: Mapping[str, Any], evaluated: Collection[str]) -> dict[str, Any]:
-    """Return training metrics by their names in an evaluation, so that a figure shows both."""
-    return {f"eval_{name}" if f"eval_{name}" in evaluated else name: value for name, value in line.items()}
+def _as_evaluated(line: Mapping[str, Any], evaluation_names: Collection[str]) -> dict[str, Any]:
+    """Return training metrics under their evaluation names, so that a figure shows both."""
+    return {f"eval_{name}" if f"eval_{name}" in evaluation_names else name: value for name, value in line.items()}
 
 
 def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics of fine-tuning with the loss, which training and evaluation name differently, once."""
+    """Return fine-tuning metrics with a single loss, which training and evaluation name differently."""
     unchanged = {name: value for name, value in metrics.items() if name not in ("eval_loss", "task_loss")}
     return {"loss": metrics["eval_loss"], **unchanged} if "eval_loss" in metrics else unchanged
 
 
 def _checkpoints(directory: Path) -> list[tuple[int, int]]:
-    # Imports TensorFlow, which has been started where a run is reported.
+    # Imports TensorFlow, which has been started before a report is written.
     from trainers.checkpoints import checkpoint_manager
 
     return [

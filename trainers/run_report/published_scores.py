@@ -1,13 +1,13 @@
-"""Published scores, shown beside those of a run.
+"""List published scores, for comparison with the scores of a run.
 
-By the names that metrics have in eval_results.txt and in the same units: GLUE, NER and SWAG as fractions, SQuAD in
-percent as its official scripts print them.
+Metrics have the names and units of eval_results.txt: fractions for GLUE, NER and SWAG, percent for SQuAD, as its
+official scripts print them.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# Metrics of SQuAD's official scripts, in percent.
+# Metrics of the official SQuAD scripts, in percent.
 IN_PERCENT = frozenset(
     {"exact_match", "f1", "exact", "best_exact", "best_f1"}
     | {f"{part}_{metric}" for part in ("HasAns", "NoAns") for metric in ("exact", "f1")}
@@ -18,10 +18,10 @@ class Published(NamedTuple):
     """Published scores and their source.
 
     Attributes:
-        model: that was fine-tuned.
-        split: that was scored.
-        scores: by metric.
-        source: where it is printed.
+        model: the fine-tuned model.
+        split: the evaluated split.
+        scores: scores by metric.
+        source: the publication.
     """
 
     model: str
@@ -34,12 +34,12 @@ _PAPER = "Devlin et al. 2018"
 _GLUE_TEST = f"{_PAPER}, table 1, by the GLUE server"
 _ABLATION = f"{_PAPER}, table 5"
 _MULTILINGUAL = "multilingual.md of google-research/bert"
-# BERT base, cased, by the run_glue example of transformers; the best known figures of the dev splits.
-_RERUN = "a well-known rerun of BERT base, cased"
+# BERT base, cased, by the run_glue example of transformers, the best known figures for the dev splits.
+_RERUN = "run_glue example of transformers"
 
 
 def _glue(test: Mapping[str, float], ablation: Mapping[str, float], rerun: Mapping[str, float]) -> list[Published]:
-    """Return the sources that several tasks have in common; one without a score is left out."""
+    """Return the entries of a GLUE task, without those that have no scores."""
     lines = [
         Published("BERT base", "test", test, _GLUE_TEST),
         Published("BERT base", "dev", ablation, _ABLATION),
@@ -65,7 +65,7 @@ _BY_TASK: dict[str, list[Published]] = {
     ),
     "qnli": _glue({"eval_accuracy": 0.905}, {"eval_accuracy": 0.884}, {"eval_accuracy": 0.907}),
     "rte": _glue({"eval_accuracy": 0.664}, {}, {"eval_accuracy": 0.657}),
-    "wnli": [Published("the most frequent class", "test", {"eval_accuracy": 0.651}, f"{_PAPER}, appendix B.1")],
+    "wnli": [Published("majority class", "test", {"eval_accuracy": 0.651}, f"{_PAPER}, appendix B.1")],
     "xnli": [
         Published("BERT base, Chinese", "test, Chinese", {"eval_accuracy": 0.772}, _MULTILINGUAL),
         Published("BERT base, multilingual cased", "test, Chinese", {"eval_accuracy": 0.766}, _MULTILINGUAL),
@@ -77,7 +77,7 @@ _BY_TASK: dict[str, list[Published]] = {
         Published("BERT base, uncased", "dev", {"exact_match": 81.25, "f1": 88.41}, _README),
     ],
     "squad2": [
-        # The paper has none of base.
+        # The paper has no scores of base.
         Published("BERT large", "dev", {"exact": 78.7, "f1": 81.9}, f"{_PAPER}, table 3"),
     ],
     "ner": [
@@ -90,11 +90,11 @@ _BY_TASK: dict[str, list[Published]] = {
 
 
 def published(task: str, metrics: Mapping[str, float]) -> list[Published]:
-    """Return the published scores beside those of a run; none for a task without any.
+    """Return the published scores of a task, for the metrics of a run.
 
     Args:
-        task: its name, such as "mrpc".
-        metrics: of the run, which distinguish SQuAD 2.0 from 1.1.
+        task: name of the task, such as "mrpc".
+        metrics: the run's metrics; they distinguish SQuAD 2.0 from 1.1.
     """
     if task == "squad" and "exact" in metrics:
         task = "squad2"

@@ -1,7 +1,7 @@
-"""`report.html` of a run: how training went, from the files in its directory alone.
+"""Render `report.html` of a run from the files in its directory.
 
-It names no metric but to label it, so that it serves every task that writes `metrics.jsonl`. A fine-tuned run leaves
-`evaluation.json` too, which `trainers.run_report.task_sections` shows.
+The report shows all metrics in `metrics.jsonl`, of any task. `trainers.run_report.task_sections` shows
+`evaluation.json` of a fine-tuning run.
 """
 
 import json
@@ -30,11 +30,11 @@ from trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
 _SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_fraction")
-# Fields of metrics.jsonl that are no metrics.
+# Fields of metrics.jsonl that are not metrics.
 _COUNTS = {"split", "step", "examples", "tokens", "skipped_steps", "mlm_samples", "global_step"} | TIMING_FIELDS
-# As those that SQuAD's script counts, which are the same after every evaluation.
+# Counts of the SQuAD script, which are the same in every evaluation.
 _COUNTS |= {"total", "HasAns_total", "NoAns_total", *PRETRAINING_COUNTS}
-# Metrics that have other words than their name, and come first.
+# Metrics with labels other than their names; they come first.
 _LABELS = {
     "loss": "loss",
     "masked_lm_loss": "masked-LM loss",
@@ -42,23 +42,23 @@ _LABELS = {
     "next_sentence_loss": "next-sentence loss",
     "next_sentence_accuracy": "next-sentence accuracy",
     "learning_rate": "learning rate",
-    "gradient_norm": "gradient norm, before clipping",
-    "sequences_per_second": "sequences a second",
-    "tokens_per_second": "tokens a second, padding counted",
+    "gradient_norm": "gradient norm before clipping",
+    "sequences_per_second": "sequences per second",
+    "tokens_per_second": "tokens per second, with padding",
     "model_flops_utilization": "model FLOPs utilization (MFU)",
-    "data_wait_fraction": "share of the time spent waiting for data",
+    "data_wait_fraction": "fraction of time spent waiting for data",
 }
 _EVALUATIONS_SHOWN = 20
 
 
 def write_report(output: Path) -> Path:
-    """Write `report.html` into a run's directory, from the files there.
+    """Write `report.html` of a run directory.
 
     Returns:
-        Its path.
+        Path of the report.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the report cannot be written.
     """
     path = output / FILE_NAME
     write_atomic(path, render(read_run(output)).encode())
@@ -66,30 +66,26 @@ def write_report(output: Path) -> Path:
 
 
 def render(run: Run) -> str:
-    """Return the page."""
+    """Return the report of a run as HTML."""
     metrics = run.results or (run.validation[-1] if run.validation else {})
     warnings = [
         *warnings_of(run.options, run.train, run.validation),
         *score_warnings(metrics, run.evaluation),
     ]
     sections = [
-        (
-            "warnings",
-            "What to look at",
-            warning_list(warnings),
-        ),
+        ("warnings", "Warnings", warning_list(warnings)),
         *task_sections.sections(run.evaluation, run.results),
         ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
-        ("speed", "Speed", _curves(run, _SPEEDS)),
+        ("speed", "Throughput", _curves(run, _SPEEDS)),
         ("evaluation", "Evaluation", _evaluation(run)),
-        ("masks", "Masks filled", _masks(run)),
+        ("masks", "Masked-LM samples", _masks(run)),
         ("checkpoints", "Checkpoints", _checkpoint_table(run)),
-        ("data", "Data and stages", _data(run)),
+        ("data", "Data", _data(run)),
         ("model", "Model", _model(run)),
         ("options", "Options", _facts(run.options)),
         ("versions", "Versions", _facts(run.record.get("versions", {}))),
     ]
-    title = f"Fine-tuning: {run.task}" if run.task else "Training run"
+    title = f"Fine-tuning: {run.task}" if run.task else "Pretraining run"
     return page(title, _head(run), [section for section in sections if section[2]], STYLE if run.task else "")
 
 
@@ -97,17 +93,17 @@ def _head(run: Run) -> str:
     total = run.options.get("num_train_steps")
     last = run.train[-1] if run.train else {}
     numbers = [("steps", f"{run.step:,}" + (f" of {total:,}" if isinstance(total, int) and total != run.step else ""))]
-    for name, label, words in (
-        ("examples", "examples seen", short),
-        ("tokens", "tokens seen", short),
-        ("seconds", "time training", format_duration),
+    for name, label, formatted in (
+        ("examples", "training examples", short),
+        ("tokens", "training tokens", short),
+        ("seconds", "training time", format_duration),
     ):
         if isinstance(last.get(name), int | float):
-            numbers.append((label, words(last[name])))
+            numbers.append((label, formatted(last[name])))
     for name in ("sequences_per_second", "model_flops_utilization"):
         values = [line[name] for line in run.train if isinstance(line.get(name), int | float)]
         if values:
-            # The middle one: a run that shared its machine for an hour is not slower for it.
+            # The median is robust against other load on the machine.
             numbers.append((_label(name).partition(" (")[0], _shown(name, sorted(values)[len(values) // 2])))
     results = run.results or (run.validation[-1] if run.validation else {})
     for name in _metrics(run):
@@ -120,7 +116,7 @@ def _head(run: Run) -> str:
 
 
 def _metrics(run: Run) -> list[str]:
-    """Return the names of all metrics: those of pretraining, of a task, of the optimizer and of speed."""
+    """Return the names of all metrics: those of pretraining, of a task, of the optimizer, and throughput."""
     lines = [*run.train, *run.validation, run.results]
     names = {
         name
@@ -138,8 +134,8 @@ def _label(name: str) -> str:
 
 
 def _shown(name: str, value: float) -> str:
-    """Return a value in the unit that fits its metric."""
-    if name.endswith(("_share", "_utilization")):
+    """Return a value formatted in the unit of its metric."""
+    if name.endswith(("_fraction", "_utilization")):
         return percent(value)
     if name in IN_PERCENT:
         return f"{value:.2f}%"
@@ -149,7 +145,7 @@ def _shown(name: str, value: float) -> str:
 
 
 def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
-    """Return a metric in words, with its chance level where there is one."""
+    """Return a formatted metric, with its chance level if any."""
     level = level_of(name, metrics)
     return _shown(name, metrics[name]) + ("" if level is None else f" ({level[0]} {_shown(name, level[1])})")
 
@@ -182,7 +178,7 @@ def _evaluation(run: Run) -> str:
         for step, line in rows
     ]
     left_out = len(run.validation) - len(run.validation[-_EVALUATIONS_SHOWN:])
-    before = f"<p>The last {_EVALUATIONS_SHOWN}; {left_out:,} before them.</p>" if left_out else ""
+    before = f"<p>The last {_EVALUATIONS_SHOWN} of {len(run.validation):,} evaluations.</p>" if left_out else ""
     return before + table(("step", *(_label(name) for name in names)), shown)
 
 
@@ -195,14 +191,16 @@ def _masks(run: Run) -> str:
     for text in map(str, last["mlm_samples"]):
         parts, end = [], 0
         for match in FILLED.finditer(text):
-            was, is_now, share = (escape(group) for group in match.groups())
-            kind, words = ("same", was) if was == is_now else ("other", f"<s>{was}</s> {is_now}")
-            parts += [escape(text[end : match.start()]), f'<mark class="{kind}">{words} <small>{share}</small></mark>']
+            original, predicted, probability = (escape(group) for group in match.groups())
+            is_correct = original == predicted
+            kind, shown = ("same", original) if is_correct else ("other", f"<s>{original}</s> {predicted}")
+            mark = f'<mark class="{kind}">{shown} <small>{probability}</small></mark>'
+            parts += [escape(text[end : match.start()]), mark]
             end = match.end()
         articles.append(f'<article class="sample"><p>{"".join(parts)}{escape(text[end:])}</p></article>')
     return (
-        f"<p>Of the evaluation after step {last['step']:,}, with the probability that the model gave its guess: "
-        '<mark class="same">right</mark> <mark class="other"><s>original</s> another</mark></p>' + "".join(articles)
+        f"<p>Predictions at step {last['step']:,} with their probability: "
+        '<mark class="same">correct</mark> <mark class="other"><s>original</s> predicted</mark></p>' + "".join(articles)
     )
 
 
@@ -214,10 +212,10 @@ def _checkpoint_table(run: Run) -> str:
         (f"{step:,}", f"{size / 1e6:,.1f} MB", "best" if step == best else "")
         for step, size in reversed(run.checkpoints)
     ]
-    metric, value, words = run.best.get("metric"), run.best.get("value"), ""
+    metric, value, summary = run.best.get("metric"), run.best.get("value"), ""
     if isinstance(best, int) and isinstance(metric, str) and isinstance(value, int | float):
-        words = f"<p>Best: step {best:,}, {escape(_label(metric))} {_shown(metric, value)}.</p>"
-    return words + table(("step", "size", ""), rows)
+        summary = f"<p>Best checkpoint: step {best:,}, {escape(_label(metric))} {_shown(metric, value)}.</p>"
+    return summary + table(("step", "size", ""), rows)
 
 
 def _data(run: Run) -> str:
@@ -231,17 +229,17 @@ def _data(run: Run) -> str:
         content += "<h3>Stages</h3>" + table(header, [[_text(stage.get(name)) for name in names] for stage in stages])
     if run.initial:
         lines = "".join(f"<li>{escape(line)}</li>" for line in run.initial[:_EVALUATIONS_SHOWN])
-        content += f"<h3>Weights that it began with</h3><ul>{lines}</ul>"
+        content += f"<h3>Initial weights</h3><ul>{lines}</ul>"
     return content
 
 
 def _model(run: Run) -> str:
-    words = _parameters(run)
-    return (f"<p>{escape(words)}.</p>" if words else "") + _facts(run.config)
+    parameters = _parameters(run)
+    return (f"<p>{escape(parameters)}.</p>" if parameters else "") + _facts(run.config)
 
 
 def _parameters(run: Run) -> str:
-    """Return the parameters of the model with its head; "" where its files do not show the head."""
+    """Return the number of parameters, including the head; "" if the head is unknown."""
     task, num_labels = run.model.get("task"), run.model.get("num_labels")
     if not run.model and run.task is None:
         task = PRETRAINING
@@ -255,7 +253,7 @@ def _parameters(run: Run) -> str:
 
 
 def _facts(facts: Any) -> str:
-    """Return names and values, a line each; "" if there is none."""
+    """Return a table of names and values; "" if empty."""
     if not isinstance(facts, dict) or not facts:
         return ""
     return table(("", ""), [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())])

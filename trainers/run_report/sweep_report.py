@@ -1,4 +1,4 @@
-"""Several runs of one task beside each other, of `--seeds` and of `beambert tune`: table, mean, deviation, best."""
+"""Render the report of several runs of a task, by `--seeds` or `beambert tune`: table, mean, deviation, best."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ class RunOutcome(NamedTuple):
     """The outcome of a run.
 
     Attributes:
-        name: of the run, as of its directory.
-        options: in which the runs differ, as they are typed.
-        metrics: of its evaluation; None if it did not get so far.
-        problem: why it did not; None if it did, or has not been run yet.
-        warnings: about its scores.
+        name: name, also of the directory.
+        options: options that differ between runs, as typed.
+        metrics: metrics of the evaluation; None if the run has not completed.
+        problem: error of a failed run; None otherwise.
+        warnings: warnings about its scores.
     """
 
     name: str
@@ -37,13 +37,13 @@ class RunOutcome(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """A summary of the runs that have a metric.
+    """A summary of a metric over runs.
 
     Attributes:
-        runs: how many they are.
-        mean: of the metric.
-        deviation: its standard deviation over n - 1, None of a single run.
-        best: place among all runs of the best, the first of equals.
+        runs: number of runs with the metric.
+        mean: mean of the metric.
+        deviation: sample standard deviation (n - 1); None for a single run.
+        best: index of the best run among all runs, the first one of equals.
     """
 
     runs: int
@@ -53,25 +53,25 @@ class Summary(NamedTuple):
 
 
 def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
-    """Return mean, deviation and best of some runs; None if no run has the metric as a finite number.
+    """Return mean, deviation and best of a metric; None if no run has a finite value.
 
     Raises:
-        TrainingError: whether a high or a low metric is better is not known.
+        TrainingError: the direction of the metric is unknown.
     """
-    values = {place: value for place, run in enumerate(runs) if (value := _value(run, metric)) is not None}
+    values = {index: value for index, run in enumerate(runs) if (value := _value(run, metric)) is not None}
     if not values:
         return None
     sign = -1.0 if lower_is_better(metric) else 1.0
-    best = max(values, key=lambda place: (sign * values[place], -place))
+    best = max(values, key=lambda index: (sign * values[index], -index))
     mean, deviation = mean_and_deviation(list(values.values()))
     return Summary(len(values), mean, deviation, best)
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean, and the standard deviation over n - 1, None of a single value.
+    """Return the mean and the sample standard deviation (n - 1); None for a single value.
 
     Args:
-        values: one or more.
+        values: at least one value.
     """
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
@@ -85,46 +85,46 @@ def shown(metric: str, value: float) -> str:
 
 
 def summary_line(runs: Sequence[RunOutcome], metric: str) -> str:
-    """Return the summary in a line, for a terminal and for the page."""
+    """Return the summary of a metric as a line, for the terminal and the report."""
     results = summary(runs, metric)
     if results is None:
-        return f"No run has been scored by {metric_label(metric)}."
-    spread = "" if results.deviation is None else f", deviation {shown(metric, results.deviation)}"
+        return f"No run has a value of {metric_label(metric)}."
+    spread = "" if results.deviation is None else f", standard deviation {shown(metric, results.deviation)}"
     best = _value(runs[results.best], metric)
     assert best is not None
     count = f"{results.runs} run{'s' if results.runs > 1 else ''}"
     level = level_of(metric, runs[results.best].metrics or {})
     return (
-        f"{metric_label(metric)} of {count}: mean {shown(metric, results.mean)}{spread}; "
+        f"{metric_label(metric)} over {count}: mean {shown(metric, results.mean)}{spread}; "
         f"best {shown(metric, best)} ({runs[results.best].name})"
         + ("" if level is None else f"; {level[0]} {shown(metric, level[1])}")
     )
 
 
 def warnings_of_runs(runs: Sequence[RunOutcome]) -> list[str]:
-    """Return the warnings about the scores of all runs, equal ones once, with the runs that they are about."""
+    """Return the distinct warnings about the scores of all runs, each with the names of its runs."""
     names: dict[str, list[str]] = {}
     for run in runs:
         for line in run.warnings:
             names.setdefault(line, []).append(run.name)
-    return [f"{', '.join(concerned)}: {line}" for line, concerned in names.items()]
+    return [f"{', '.join(run_names)}: {line}" for line, run_names in names.items()]
 
 
 def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metric: str) -> Path:
-    """Write `report.html` about some runs into their common directory.
+    """Write `report.html` of several runs into their common directory.
 
     Args:
         output: the directory.
-        title: of the page.
-        runs: in the order in which they are shown.
-        metric: by which the best is chosen.
+        title: title of the page.
+        runs: the runs, in display order.
+        metric: metric that selects the best run.
 
     Returns:
-        Its path.
+        Path of the report.
 
     Raises:
-        OSError: it cannot be written.
-        TrainingError: whether a high or a low metric is better is not known.
+        OSError: the report cannot be written.
+        TrainingError: the direction of the metric is unknown.
     """
     path = output / FILE_NAME
     write_atomic(path, runs_page(title, runs, metric).encode())
@@ -132,7 +132,7 @@ def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metr
 
 
 def runs_page(title: str, runs: Sequence[RunOutcome], metric: str) -> str:
-    """Return the page of `write_runs_report`."""
+    """Return the report of several runs as HTML."""
     results = summary(runs, metric)
     numbers = [("runs", f"{len(runs):,}")]
     if results is not None:
@@ -144,12 +144,12 @@ def runs_page(title: str, runs: Sequence[RunOutcome], metric: str) -> str:
         if level is not None:
             numbers.append((level[0], shown(metric, level[1])))
         if results.deviation is not None:
-            numbers.append(("deviation", shown(metric, results.deviation)))
+            numbers.append(("standard deviation", shown(metric, results.deviation)))
     problems = [f"{run.name}: {run.problem}" for run in runs if run.problem] + warnings_of_runs(runs)
     sections = [
-        ("problems", "What to look at", warning_list(problems) if problems else ""),
+        ("problems", "Warnings", warning_list(problems) if problems else ""),
         ("runs", "Runs", f"<p>{escape(summary_line(runs, metric))}</p>{_runs_table(runs, metric, results)}"),
-        ("options", "By option", _by_option(runs, metric)),
+        ("options", "Means by option", _by_option(runs, metric)),
     ]
     return page(title, tiles(numbers), [section for section in sections if section[2]], STYLE)
 
@@ -162,31 +162,31 @@ def _value(run: RunOutcome, metric: str) -> float | None:
 def _runs_table(runs: Sequence[RunOutcome], metric: str, results: Summary | None) -> str:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
     names = {name for run in runs for name in run.metrics or {} if name != "global_step" and not is_level(name)}
-    # What google calls loss is eval_loss once more.
+    # The released code writes eval_loss a second time as loss.
     metrics = [metric, *sorted(names - {metric} - ({"loss"} if "eval_loss" in names else set()))]
     rows = []
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         values = [_value(run, name) for name in metrics]
         numbers = ["" if value is None else shown(name, value) for name, value in zip(metrics, values, strict=True)]
-        if results is not None and place == results.best:
+        if results is not None and index == results.best:
             note = "best"
         else:
             note = "failed" if run.problem else "" if run.metrics else "not run"
         rows.append((run.name, note, *(run.options.get(name, "") for name in options), *numbers))
     labels = (with_level(metric_label(name), name, _common_levels(runs), ".4f") for name in metrics)
-    header = ("run", "", *(name.replace("_", " ") for name in options), *labels)
+    header = ("run", "status", *(name.replace("_", " ") for name in options), *labels)
     return table(header, rows)
 
 
 def _common_levels(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the chance levels that all runs have in common, having been scored on the same examples."""
+    """Return the chance levels that are equal in all runs."""
     scored = [run.metrics for run in runs if run.metrics]
     levels = {name: value for name, value in (scored[0] if scored else {}).items() if is_level(name)}
     return {name: value for name, value in levels.items() if all(metrics.get(name) == value for metrics in scored)}
 
 
 def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
-    """Return the mean of all runs with the same value of an option, for every option with several values."""
+    """Return a table with the mean metric for each value of each option that has several values."""
     rows = []
     for option in dict.fromkeys(name for run in runs for name in run.options):
         groups: dict[str, list[float]] = {}
@@ -194,7 +194,7 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
             score = _value(run, metric)
             if option in run.options and score is not None:
                 groups.setdefault(run.options[option], []).append(score)
-        # An option with another value in every run, such as a seed, has no mean over several.
+        # An option with a distinct value in every run, such as a seed, has no means.
         if len(groups) < 2 or max(map(len, groups.values())) < 2:
             continue
         best = min if lower_is_better(metric) else max
@@ -203,4 +203,4 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
             spread = "" if deviation is None else shown(metric, deviation)
             numbers = (shown(metric, mean), spread, shown(metric, best(scores)))
             rows.append((option.replace("_", " "), setting, f"{len(scores)}", *numbers))
-    return table(("option", "value", "runs", "mean", "deviation", "best"), rows) if rows else ""
+    return table(("option", "value", "runs", "mean", "standard deviation", "best"), rows) if rows else ""

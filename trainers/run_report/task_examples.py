@@ -1,7 +1,7 @@
-"""Examples with what a fine-tuned model answered, as HTML: errors, choices, answers in their contexts, entities.
+"""Render examples with the predictions of a fine-tuned model as HTML: errors, choices, answers, entities.
 
-Their content comes from a file: a function raises where it has not the form that it must have, and its caller leaves
-the section out. Every text is escaped, and stands in an element of its own with the direction of its script.
+The content comes from a file. A function raises an error if the content is malformed, and the caller omits the section.
+Every text is escaped, and has an element of its own with the direction of its script.
 """
 
 import itertools
@@ -13,18 +13,18 @@ from pipelines.reporting.tables import percent
 from trainers.run_report.task_style import TYPE_COLORS
 from trainers.run_report.task_tables import clipped, shown_label
 
-# Examples that are open to see; the others can be unfolded.
+# Number of examples shown; the others are folded.
 _OPEN = 10
 _TEXT_CHARACTERS = 1200
-# Of a context around its answers.
+# Characters of a context shown around an answer.
 _CONTEXT_AROUND = 200
-# Longer words may be cut.
+# Longer words may be truncated.
 _WORD = 30
 Details = Mapping[str, Any]
 
 
 def errors(content: Sequence[Details]) -> str:
-    """Return texts with a wrong answer as HTML, the most confident first."""
+    """Return incorrectly predicted texts as HTML, most confident first."""
     articles = []
     for error in content:
         probability = error.get("probability")
@@ -32,13 +32,13 @@ def errors(content: Sequence[Details]) -> str:
         words = [_verdict(error["label"], error["prediction"], probability), _paragraph(error["text"], "a")]
         words += [_paragraph(pair, "b")] if isinstance(pair, str) else []
         articles.append(_article(error["location"], "".join(words)))
-    is_sure = any(error.get("probability") is not None for error in content)
-    title = "answers that the model was most sure of, and that are wrong" if is_sure else "predictions with most error"
-    return _folded(articles, f"The {title}.")
+    has_probability = any(error.get("probability") is not None for error in content)
+    title = "Incorrect predictions, most confident first" if has_probability else "Predictions with the largest error"
+    return _folded(articles, f"{title}.")
 
 
 def choices(content: Sequence[Details]) -> str:
-    """Return wrong choices as HTML, the most confident first."""
+    """Return incorrect choices as HTML, most confident first."""
     articles = []
     for error in content:
         true, predicted = (int(error[name]) for name in ("label", "prediction"))
@@ -54,55 +54,57 @@ def choices(content: Sequence[Details]) -> str:
             f'{_paragraph(error["text"], "a")}<ol class="answers" start="0">{"".join(items)}</ol>'
         )
         articles.append(_article(error["location"], words))
-    return _folded(articles, "The choices that the model was most sure of, and that are wrong.")
+    return _folded(articles, "Incorrect choices, most confident first.")
 
 
 def answers(content: Sequence[Details]) -> str:
-    """Return questions as HTML with true and predicted spans marked in their contexts."""
+    """Return questions as HTML, with true and predicted spans marked in their contexts."""
     articles = []
     for answer in content:
         context = str(answer["context"])
         true = [_span(span, context) for span in answer["answers"]]
         predicted = [] if answer["prediction"] is None else [_span(answer["prediction"], context)]
         verdict = (
-            '<span class="tag true">right</span>' if answer["exact"] else '<span class="tag predicted">wrong</span>'
+            '<span class="tag true">correct</span>'
+            if answer["exact"]
+            else '<span class="tag predicted">incorrect</span>'
         )
         answer_text = _text(answer["text"]) if answer["text"] else "no answer"
-        meant = list(dict.fromkeys(context[start:end] for start, end in true))
-        wanted = ", ".join(f"<bdi>{_text(text)}</bdi>" for text in meant) or "no answer"
+        true_texts = list(dict.fromkeys(context[start:end] for start, end in true))
+        true_answers = ", ".join(f"<bdi>{_text(text)}</bdi>" for text in true_texts) or "no answer"
         words = (
             f'<p class="verdict">{verdict}<b dir="auto">{_text(answer["question"])}</b></p>'
             f'<p class="verdict"><span class="soft">predicted</span> <bdi>{answer_text}</bdi> '
-            f'<span class="soft">({percent(float(answer["probability"]))}), true</span> {wanted}</p>'
+            f'<span class="soft">({percent(float(answer["probability"]))}), true</span> {true_answers}</p>'
             f'<p class="a" dir="auto">{marked_context(context, true, predicted)}</p>'
         )
         articles.append(_article(answer["location"], words))
     legend = (
-        '<mark class="true">a true answer</mark>, <mark class="predicted">the predicted one</mark>, '
+        '<mark class="true">true answer</mark>, <mark class="predicted">predicted answer</mark>, '
         '<mark class="true predicted">both</mark>'
     )
-    return _folded(articles, f"Wrong answers first, the most confident ones; then some right ones. {legend}.")
+    return _folded(articles, f"Incorrect answers, most confident first, then some correct answers. {legend}.")
 
 
 def _span(span: Sequence[int], context: str) -> tuple[int, int]:
-    start, end = (int(place) for place in span)
+    start, end = (int(offset) for offset in span)
     if not 0 <= start < end <= len(context):
-        raise ValueError(f"no span of the context: {start} to {end}")
+        raise ValueError(f"not a span of the context: {start} to {end}")
     return start, end
 
 
 def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Sequence[tuple[int, int]]) -> str:
-    """Return a context as HTML, its spans marked; text far from all of them is left out.
+    """Return a context as HTML with marked spans, without text far from all spans.
 
     Args:
-        context: escaped here.
-        true, predicted: start and end of each span, in characters; they may overlap.
+        context: text of the context, not escaped.
+        true, predicted: start and end of each span in characters; spans may overlap.
     """
     spans = [*true, *predicted]
     shown = _near(spans, context) if spans else [(0, _end_of_word(context, 2 * _CONTEXT_AROUND))]
-    places = sorted({place for span in (*spans, *shown) for place in span})
+    boundaries = sorted({offset for span in (*spans, *shown) for offset in span})
     parts, end = [], 0
-    for first, last in itertools.pairwise(places):
+    for first, last in itertools.pairwise(boundaries):
         if not any(start <= first and last <= stop for start, stop in shown):
             continue
         if first > end:
@@ -119,7 +121,7 @@ def marked_context(context: str, true: Sequence[tuple[int, int]], predicted: Seq
 
 
 def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int]]:
-    """Return the parts of a context near a span, in order and apart; they begin and end between words."""
+    """Return the disjoint parts of a context near a span, in order; they start and end between words."""
     parts: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         start, end = _start_of_word(context, start - _CONTEXT_AROUND), _end_of_word(context, end + _CONTEXT_AROUND)
@@ -130,21 +132,21 @@ def _near(spans: Sequence[tuple[int, int]], context: str) -> list[tuple[int, int
     return parts
 
 
-def _start_of_word(context: str, place: int) -> int:
-    """Return the first place from this one on where a word starts; this one where that is far."""
-    return max(0, place) if place <= 0 else context.find(" ", place - 1, place + _WORD) + 1 or place
+def _start_of_word(context: str, offset: int) -> int:
+    """Return the start of the next word from an offset on, or the offset if no word starts nearby."""
+    return max(0, offset) if offset <= 0 else context.find(" ", offset - 1, offset + _WORD) + 1 or offset
 
 
-def _end_of_word(context: str, place: int) -> int:
-    """Return the last place up to this one where a word ends; this one where that is far."""
-    if place >= len(context):
+def _end_of_word(context: str, offset: int) -> int:
+    """Return the end of the last word before an offset, or the offset if no word ends nearby."""
+    if offset >= len(context):
         return len(context)
-    end = context.rfind(" ", place - _WORD, place + 1)
-    return place if end < 0 else end
+    end = context.rfind(" ", offset - _WORD, offset + 1)
+    return offset if end < 0 else end
 
 
 def entities(content: Sequence[Details]) -> str:
-    """Return sentences as HTML with their true entities, and the predicted ones below; a color for each type."""
+    """Return sentences as HTML with true and predicted entities, with a color for each type."""
     types = sorted({str(entity[2]) for line in content for key in ("labels", "predictions") for entity in line[key]})
     colors = {kind: number % TYPE_COLORS for number, kind in enumerate(types)}
     articles = []
@@ -156,36 +158,36 @@ def entities(content: Sequence[Details]) -> str:
         body = "".join(f'<dt>{name}</dt><dd dir="auto">{text}</dd>' for name, text in lines)
         articles.append(_article(line["location"], f'<dl class="entities">{body}</dl>'))
     legend = " ".join(f'<mark class="type-{number}">{shown_label(kind)}</mark>' for kind, number in colors.items())
-    return _folded(articles, f"Sentences with most disagreement first; then some right ones. {legend}")
+    return _folded(articles, f"Sentences with the most errors first, then some correct ones. {legend}")
 
 
 def _entity_line(words: Sequence[str], spans: Sequence[Sequence[Any]], colors: Mapping[str, int]) -> str:
-    parts, place = [], 0
+    parts, position = [], 0
     for first, end, kind in sorted((int(first), int(end), str(kind)) for first, end, kind in spans):
-        if not place <= first < end <= len(words):
-            raise ValueError(f"no entity of the sentence: {first} to {end}")
-        parts += [escape(word) for word in words[place:first]]
+        if not position <= first < end <= len(words):
+            raise ValueError(f"not an entity of the sentence: {first} to {end}")
+        parts += [escape(word) for word in words[position:first]]
         text = escape(" ".join(words[first:end]))
         parts.append(f'<mark class="type-{colors[kind]}">{text}<small>{shown_label(kind)}</small></mark>')
-        place = end
-    return " ".join([*parts, *(escape(word) for word in words[place:])])
+        position = end
+    return " ".join([*parts, *(escape(word) for word in words[position:])])
 
 
 def _verdict(label: Any, prediction: Any, probability: Any) -> str:
-    sure = f' <span class="soft">({percent(float(probability))})</span>' if probability is not None else ""
-    predicted, meant = (f"<bdi>{shown_label(str(words))}</bdi>" for words in (prediction, label))
+    confidence = f' <span class="soft">({percent(float(probability))})</span>' if probability is not None else ""
+    predicted, true = (f"<bdi>{shown_label(str(words))}</bdi>" for words in (prediction, label))
     return (
-        f'<p class="verdict"><span class="soft">predicted</span> <b class="predicted">{predicted}</b>{sure} '
-        f'<span class="soft">true</span> <b class="true">{meant}</b></p>'
+        f'<p class="verdict"><span class="soft">predicted</span> <b class="predicted">{predicted}</b>{confidence} '
+        f'<span class="soft">true</span> <b class="true">{true}</b></p>'
     )
 
 
-def _article(where: Any, content: str) -> str:
-    return f'<article class="sample"><span class="soft">{escape(str(where))}</span>{content}</article>'
+def _article(location: Any, content: str) -> str:
+    return f'<article class="sample"><span class="soft">{escape(str(location))}</span>{content}</article>'
 
 
 def _folded(articles: Sequence[str], words: str) -> str:
-    """Return articles under a heading as HTML, all but the first folded; "" if there is none."""
+    """Return articles under a heading as HTML, folded after the first ones; "" without articles."""
     if not articles:
         return ""
     more = ""

@@ -1,7 +1,7 @@
-"""Sections of a fine-tuned model's `report.html`: scores beside published ones, confusion, errors.
+"""Render the sections of a fine-tuning report: published scores, confusion matrix, errors.
 
-Made from `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, a split's details as a `FinetuningTask` gives
-them. What has not the form that it must have is left out.
+The content is `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, with the details of each split from a
+`FinetuningTask`. Malformed content is omitted.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from trainers.run_report.task_tables import by_class, by_type, confusion, regres
 Section = tuple[str, str, str]
 Details = Mapping[str, Any]
 
-# Fields of a split's details that older files name differently.
+# Fields that older files have under other names.
 _RENAMED = {
     "mistakes": "errors",
     **{f"{name}.*.where": "location" for name in ("mistakes", "choices", "answers", "entities")},
@@ -29,28 +29,26 @@ def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
     """Return the sections of all splits.
 
     Args:
-        evaluation: content of evaluation.json; {} if there is none.
+        evaluation: content of evaluation.json; {} without the file.
         results: content of eval_results.json.
     """
-    parts = [
-        ("published", "Beside published scores", _valid_section(beside_published, str(evaluation.get("task")), results))
-    ]
+    parts = [("published", "Published scores", _valid_section(beside_published, str(evaluation.get("task")), results))]
     splits = _splits(evaluation)
     for split, details in splits.items():
-        # Ids of the page are words; a split's name comes from a file.
-        number, where = ("", "") if len(splits) == 1 else (f"-{len(parts)}", f", {split}")
+        # The name of a split comes from a file and may not be a valid HTML id.
+        number, suffix = ("", "") if len(splits) == 1 else (f"-{len(parts)}", f", {split}")
         parts += [
-            (f"{name}{number}", f"{title}{where}", _valid_section(write, details[key]))
+            (f"{name}{number}", f"{title}{suffix}", _valid_section(write, details[key]))
             for name, title, key, write in _SECTIONS
             if key in details
         ]
         if "by_type" not in details and "confusion" in details:
-            parts.append((f"classes{number}", f"Classes{where}", _valid_section(by_class, details["confusion"])))
+            parts.append((f"classes{number}", f"Classes{suffix}", _valid_section(by_class, details["confusion"])))
     return [section for section in parts if section[2]]
 
 
 def warnings_of_details(evaluation: Details) -> list[str]:
-    """Return warnings about the answers; a line each."""
+    """Return warnings about the predictions, one line each."""
     warnings = []
     for split, details in _splits(evaluation).items():
         lines = details.get("warnings")
@@ -74,7 +72,7 @@ def _with_new_names(details: Details) -> Details:
 
 
 def _valid_section(write: Callable[..., str], *content: Any) -> str:
-    """Return the result of `write` on content from a file; "" if the content is malformed."""
+    """Return the result of `write` for content from a file; "" if the content is malformed."""
     try:
         return write(*content)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -82,7 +80,7 @@ def _valid_section(write: Callable[..., str], *content: Any) -> str:
 
 
 def _valid_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
-    """Return the result of `write` on content from a file; nothing if the content is malformed."""
+    """Return the result of `write` for content from a file; empty if the content is malformed."""
     try:
         return write(*content)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -90,12 +88,12 @@ def _valid_list(write: Callable[..., list[str]], *content: Any) -> list[str]:
 
 
 def in_percent(name: str, value: float) -> str:
-    """Return a metric as papers print it: in percent, correlations times 100."""
+    """Return a metric in percent, and a correlation times 100, as in papers."""
     return f"{value:.1f}" if name in IN_PERCENT else f"{100 * value:.1f}"
 
 
 def beside_published(task: str, results: Mapping[str, Any]) -> str:
-    """Return the run's scores above published ones, as a table; "" if none is published."""
+    """Return a table of this run's scores and of published scores; "" without published scores."""
     ours = {name: value for name, value in results.items() if isinstance(value, int | float)}
     lines = published(task, ours)
     if not lines:
@@ -105,11 +103,11 @@ def beside_published(task: str, results: Mapping[str, Any]) -> str:
     for line in lines:
         scores = [in_percent(name, line.scores[name]) if name in line.scores else "" for name in names]
         rows.append((line.model, line.split, *scores, line.source))
-    header = ("model", "scored on", *(metric_label(name) for name in names), "source")
-    words = "In percent, correlations times 100. Small sets vary by several points from seed to seed"
+    header = ("model", "split", *(metric_label(name) for name in names), "source")
+    note = "Percent; correlations times 100. Scores on small datasets vary by several points between seeds"
     if any(line.split.startswith("test") for line in lines):
-        words += "; scores of the test split are often lower than those of the dev split"
-    return f"<p>{words}.</p>{table(header, rows)}"
+        note += ", and scores on the test split are often lower than on the dev split"
+    return f"<p>{note}.</p>{table(header, rows)}"
 
 
 def metric_label(name: str) -> str:
@@ -117,7 +115,7 @@ def metric_label(name: str) -> str:
     name = name.removeprefix("eval_")
     if name in _METRICS:
         return _METRICS[name]
-    # Of a type of entities, "f1_LOC".
+    # F1 of an entity type, such as "f1_LOC".
     return f"F1, {name.removeprefix('f1_')}" if name.startswith("f1_") else name.replace("_", " ")
 
 
@@ -126,8 +124,8 @@ _METRICS = {
     "mismatched_accuracy": "accuracy, mismatched",
     "mismatched_loss": "loss, mismatched",
     "f1": "F1",
-    "macro_f1": "F1, mean of the classes",
-    "micro_f1": "F1 over all labels",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
     "matthews": "Matthews correlation",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
@@ -139,14 +137,14 @@ _METRICS = {
     "NoAns_f1": "F1, unanswerable",
     "best_exact": "exact match at the best threshold",
     "best_f1": "F1 at the best threshold",
-    "best_exact_thresh": "threshold best for exact match",
-    "best_f1_thresh": "threshold best for F1",
+    "best_exact_thresh": "best threshold for exact match",
+    "best_f1_thresh": "best threshold for F1",
 }
 
 
 _SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
-    ("confusion", "Confusion", "confusion", confusion),
-    ("types", "By type", "by_type", by_type),
+    ("confusion", "Confusion matrix", "confusion", confusion),
+    ("types", "Entity types", "by_type", by_type),
     ("regression", "Predictions and labels", "regression", regression),
     ("errors", "Errors", "errors", errors),
     ("choices", "Errors", "choices", choices),

@@ -1,7 +1,7 @@
-"""Style rules of fine-tuning reports beyond those of every report: shades, marks, colors of types."""
+"""Define the additional style rules of fine-tuning reports: shades, marks, colors of entity types."""
 
-# Shades of a confusion matrix from faint to strong, and colors of types of entities; light, then dark. On each of them
-# the ink of the page has a contrast of 4.5 and more.
+# Shades of a confusion matrix from light to strong, and colors of entity types, for light and dark mode. Text on them
+# has a contrast ratio of at least 4.5.
 _RIGHT = (("#e6f2e8", "#cbe6d0", "#a9d6b1", "#84c490"), ("#1d2b21", "#1d3a26", "#1c4a2a", "#1f5a2b"))
 _WRONG = (("#fdeee6", "#fbd9c8", "#f8bfa6", "#f2a283"), ("#33231e", "#47271d", "#5e2b1c", "#7a2f1c"))
 _TYPES = (

@@ -1,7 +1,6 @@
-"""Tables and a plot of a fine-tuned model's answers: confusion, classes, types, predictions over labels.
+"""Render tables and a plot of the predictions of a fine-tuned model: confusion matrix, classes, types, regression.
 
-Their content comes from a file: a function raises where it has not the form that it must have, and its caller leaves
-the section out.
+The content comes from a file. A function raises an error if the content is malformed, and the caller omits the section.
 """
 
 import math
@@ -16,7 +15,7 @@ from pipelines.reporting.tables import percent, table
 from trainers.metrics.score_warnings import class_warnings
 from trainers.run_report.task_style import SHADES
 
-# A matrix of more labels is no longer read at a glance.
+# A larger matrix is hard to read.
 MOST_LABELS = 20
 _MOST_ROWS = 20
 _LABEL_CHARACTERS = 60
@@ -24,7 +23,7 @@ _MATRIX_CHARACTERS = 28
 
 
 def confusion(content: Mapping[str, Any]) -> str:
-    """Return true classes by row, predicted ones by column; of many labels the most confused pairs."""
+    """Return the confusion matrix as HTML, or with many labels the most confused pairs."""
     labels, counts = _confusion(content)
     if len(labels) > MOST_LABELS:
         return _confused_pairs(labels, counts)
@@ -37,8 +36,9 @@ def confusion(content: Mapping[str, Any]) -> str:
     sums = "".join(f"<td>{sum(column):,}</td>" for column in zip(*counts, strict=True))
     rows.append(f'<tr><th scope="row">all</th>{sums}<td>{sum(map(sum, counts)):,}</td></tr>')
     return (
-        '<div class="table" tabindex="0"><table class="confusion"><caption>Rows: true; columns: predicted; right '
-        "answers in bold. The stronger the shade, the larger the share of the row.</caption><thead><tr><td></td>"
+        '<div class="table" tabindex="0"><table class="confusion"><caption>Rows: true labels; '
+        "columns: predicted labels; correct predictions in bold. Shades show the fraction of the "
+        "row.</caption><thead><tr><td></td>"
         f'{head}<th scope="col">all</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     )
 
@@ -46,18 +46,18 @@ def confusion(content: Mapping[str, Any]) -> str:
 def _confusion(content: Mapping[str, Any]) -> tuple[list[str], list[list[int]]]:
     labels, counts = [str(label) for label in content["labels"]], content["counts"]
     if len(counts) != len(labels) or any(len(row) != len(labels) for row in counts) or not labels:
-        raise ValueError("no square matrix")
+        raise ValueError("not a square matrix")
     if not all(type(count) is int and count >= 0 for row in counts for count in row):
-        raise ValueError("no counts")
+        raise ValueError("not counts")
     return labels, counts
 
 
 def _cell(count: int, total: int, is_right: bool) -> str:
     kind, hit = ("right", " hit") if is_right else ("wrong", "")
-    share = count / total if total else 0.0
-    # By the root, so that a pair that is confused now and then differs from one that never is.
-    shade = f" {kind}-{min(SHADES - 1, int(math.sqrt(share) * SHADES))}" if count else ""
-    title = f' title="{percent(share)} of the row"' if count else ""
+    fraction = count / total if total else 0.0
+    # The square root makes rare confusions visible.
+    shade = f" {kind}-{min(SHADES - 1, int(math.sqrt(fraction) * SHADES))}" if count else ""
+    title = f' title="{percent(fraction)} of the row"' if count else ""
     return f'<td class="number{hit}{shade}"{title}>{count:,}</td>'
 
 
@@ -70,29 +70,27 @@ def _confused_pairs(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> s
     ]
     right = sum(counts[i][i] for i in range(len(labels)))
     total = sum(map(sum, counts))
-    words = f"{len(labels):,} labels; {right:,} of {total:,} examples have the right one."
+    summary = f"{len(labels):,} labels; {right:,} of {total:,} examples are correct."
     if not pairs:
-        return f"<p>{words}</p>"
+        return f"<p>{summary}</p>"
     pairs.sort(key=lambda pair: (-pair[0], pair[1:]))
     rows = [
         (clipped(labels[true]), clipped(labels[predicted]), f"{count:,}", percent(count / sum(counts[true])))
         for count, true, predicted in pairs[:_MOST_ROWS]
     ]
-    more = (
-        f" Of {len(pairs):,} pairs that are confused, the {len(rows)} most frequent:" if len(pairs) > len(rows) else ""
-    )
-    header = ("true label", "predicted", "examples", "of the true label's")
-    return f"<p>{words}{more}</p>{table(header, rows)}"
+    more = f" The {len(rows)} most frequent of {len(pairs):,} confused pairs:" if len(pairs) > len(rows) else ""
+    header = ("true label", "predicted label", "examples", "fraction of the true label")
+    return f"<p>{summary}{more}</p>{table(header, rows)}"
 
 
 def warnings_of_confusion(split: str, content: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of `score_warnings.class_warnings`."""
+    """Return the warnings of `score_warnings.class_warnings` for a confusion matrix."""
     labels, counts = _confusion(content)
     return class_warnings(split, [clipped(label) for label in labels], np.array(counts, np.int64))
 
 
 def by_class(content: Mapping[str, Any]) -> str:
-    """Return precision, recall and F1 of each class; of many, those with the lowest F1."""
+    """Return precision, recall and F1 of each class as HTML; of many classes, those with the lowest F1."""
     labels, counts = _confusion(content)
     lines = []
     for i, label in enumerate(labels):
@@ -115,7 +113,7 @@ def _quotient(part: int, whole: int) -> float:
 
 
 def by_type(content: Sequence[Mapping[str, Any]]) -> str:
-    """Return precision, recall and F1 of each type."""
+    """Return precision, recall and F1 of each entity type as HTML."""
     rows = [
         (
             clipped(str(line["type"])),
@@ -124,11 +122,11 @@ def by_type(content: Sequence[Mapping[str, Any]]) -> str:
         )
         for line in content
     ]
-    return table(("type", "precision", "recall", "F1", "in the data"), rows) if rows else ""
+    return table(("type", "precision", "recall", "F1", "entities"), rows) if rows else ""
 
 
 def regression(content: Mapping[str, Any]) -> str:
-    """Return a plot of predictions over labels, a dot each."""
+    """Return a scatter plot of predictions and labels as HTML."""
     points = [(float(label), float(prediction)) for label, prediction in content["points"]]
     points = [point for point in points if all(map(math.isfinite, point))]
     if not points:
@@ -155,22 +153,22 @@ def regression(content: Mapping[str, Any]) -> str:
         for label, prediction in points
     ]
     picture = axes.figure(body, "label", "prediction", f"Predictions of {len(points)} examples over their labels")
-    return f"<p>{len(points):,} examples; on the dashed line a prediction is its label.</p>{picture}"
+    return f"<p>{len(points):,} examples; on the dashed line, prediction and label are equal.</p>{picture}"
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    air = 0.04 * (high - low) or max(abs(high) * 0.05, 0.5)
-    return low - air, high + air
+    margin = 0.04 * (high - low) or max(abs(high) * 0.05, 0.5)
+    return low - margin, high + margin
 
 
 def shown_label(label: str, most: int = _LABEL_CHARACTERS) -> str:
-    """Return a label as HTML, with its whole name under the pointer where it is longer than `most` characters."""
+    """Return a label as HTML, with the full name as a tooltip if it is longer than `most` characters."""
     if len(label) <= most:
         return escape(label)
     return f'<span title="{escape(label)}">{escape(clipped(label, most))}</span>'
 
 
 def clipped(text: str, most: int = _LABEL_CHARACTERS) -> str:
-    """Return a text of at most N characters, ending in an ellipsis if it is longer."""
+    """Return a text truncated to `most` characters, with an ellipsis."""
     return text if len(text) <= most else text[: most - 1] + "…"

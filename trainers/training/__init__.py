@@ -1,1 +1,1 @@
-"""Run the training loop and record the run: the loop, preemption, `run.json`, run files and locks."""
+"""Run the training loop and record the run: loop, preemption, `run.json`, run files, locks."""

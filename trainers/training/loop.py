@@ -1,7 +1,6 @@
-"""The training loop of every objective, on any devices.
+"""Define the training loop, which is the same for every objective and all devices.
 
-An objective is a function from features to sums, some of which are the terms of its loss; the loop knows nothing else
-of it.
+An objective is a function from features to metric sums, some of which are the terms of its loss.
 """
 
 import functools
@@ -28,7 +27,7 @@ from trainers.objective import Objective
 from trainers.optimization.schedule import Stage, stage_at
 from trainers.training.preemption import preemption_signals
 
-# Skipped steps in a row after which a run that skips them stops: it has diverged for good.
+# Number of consecutive skipped steps after which training is considered diverged and stops.
 MOST_SKIPPED_IN_A_ROW = 100
 
 Evaluate = Callable[[Stage], tuple[Mapping[str, float], Sequence[str]]]
@@ -36,15 +35,15 @@ Evaluate = Callable[[Stage], tuple[Mapping[str, float], Sequence[str]]]
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """The intervals of a run, in steps.
+    """The configuration of the training loop.
 
     Attributes:
-        iterations_per_loop: steps made inside the graph between two reads of the metrics, at most.
+        iterations_per_loop: maximum number of steps per call into the graph; metrics are read between calls.
         save_checkpoints_steps: steps between checkpoints.
-        eval_steps: steps between evaluations, 0 for none.
-        retention: which checkpoints stay.
-        best_metric: the metric of evaluations that the best checkpoint is chosen by.
-        patience: evaluations in a row without a better one that end the run; 0 to train to the last step.
+        eval_steps: steps between evaluations; 0 for none.
+        retention: checkpoint retention policy.
+        best_metric: evaluation metric that selects the best checkpoint.
+        patience: number of consecutive evaluations without improvement that ends training; 0 for no early stopping.
     """
 
     iterations_per_loop: int
@@ -56,14 +55,14 @@ class LoopConfig:
 
 
 class TrainData(NamedTuple):
-    """What a run reads, as the loop sees it.
+    """Training data with the objective to train on it.
 
     Attributes:
-        task: what is trained on it; of the same variables for all data of a run.
-        batches: from a stage, a step of it and the share of an input pipeline to the batches from that step to the
-            stage's end.
-        work: from a stage to the cost of one of its steps.
-        num_replaced_before: from a step to the number of corrupt examples of the steps before it that were replaced.
+        task: the objective; all data of a run train the same variables.
+        batches: function of a stage, a first step and an input shard; returns the batches from that step to the end of
+            the stage, a `tf.data.Dataset` of features.
+        work: function of a stage; returns the cost of one of its steps.
+        num_replaced_before: function of a step; returns the number of corrupt examples replaced before that step.
     """
 
     task: Objective
@@ -81,31 +80,32 @@ def train(
     monitor: TrainingMonitor,
     evaluate: Evaluate | None = None,
 ) -> int | None:
-    """Train from the trainer's step to the end of the last stage, saving on the way and at the end.
+    """Train from the trainer's step to the end of the last stage, saving checkpoints in between and at the end.
 
-    Whatever the intervals, the loop leaves the graph at every report, checkpoint and evaluation, so that their steps
-    are those of any other run of the same stages.
+    The loop leaves the graph at every report, checkpoint and evaluation, so that their steps do not depend on
+    `iterations_per_loop`.
 
     Args:
-        trainer: new or restored.
-        stages: of the whole run.
-        sources: by the numbers that stages have for their data.
-        config: when to save and to evaluate.
-        checkpoint_directory: where checkpoints are written.
-        monitor: shows and records what happens; entered.
-        evaluate: returns the metrics of the model as it is, and lines of text to show, in a stage; None if there is
-            nothing to evaluate on. The evaluation after the last step is the caller's.
+        trainer: new or restored trainer.
+        stages: all stages of training, in order.
+        sources: training data, in the order of the data indices of the stages.
+        config: intervals, checkpoint retention and early stopping.
+        checkpoint_directory: directory of the checkpoints.
+        monitor: prints and records metrics; the caller has entered its context.
+        evaluate: function of a stage; returns the metrics of the current model and lines of text to print. None
+            disables evaluation. The caller evaluates after the last step.
 
     Returns:
-        None when done or out of patience, or the number of the signal that stopped it, after saving.
+        None on completion or early stopping; otherwise the number of the signal that stopped training, after a
+        checkpoint was saved.
 
     Raises:
-        TrainingError: the loss or the gradient became NaN or infinite, or a checkpoint cannot be written.
+        TrainingError: the loss or the gradient is NaN or infinite, or a checkpoint cannot be written.
     """
     run = _Run(trainer, stages[-1].end_step, config, checkpoint_directory, monitor, evaluate)
     step = int(trainer.global_step.numpy())
     if run.evaluation_due(step):
-        # A run that was stopped at this step did not wait for its evaluation; one that did gets the same numbers again.
+        # A run stopped at this step may lack its evaluation; repeating an evaluation gives the same metrics.
         run.evaluate_again(step, stage_at(stages, step - 1))
         if run.out_of_patience(step):
             return None
@@ -132,20 +132,18 @@ def train(
                     prefix = run.save(step, evaluation)
                 if evaluation is not None and run.out_of_patience(step):
                     print_status(
-                        f"Ended after step {step}: {config.patience} evaluations without a better {config.best_metric}"
+                        f"Stopped early at step {step}: no better {config.best_metric} in {config.patience} evaluations"
                     )
                     return None
                 if stop:
-                    print_status(
-                        f"Stopped: {prefix} holds the state after step {step}; the same command resumes from it"
-                    )
+                    print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
                     return interruption.signal_number or signal.SIGTERM
     return None
 
 
 @dataclass
 class _Run:
-    """The policies of a run: values that are not finite, preemption, evaluation, checkpoints, patience."""
+    """Apply the policies of a run: non-finite values, preemption, evaluation, checkpoints, early stopping."""
 
     trainer: Trainer
     num_train_steps: int
@@ -158,12 +156,12 @@ class _Run:
     def finite_metrics(
         self, sums: dict[str, tuple[Any, Any]], bad_step: int, step: int, end: int
     ) -> tuple[dict[str, tuple[float, float]], int]:
-        """Return the metric sums of the steps from `step` to `end`, and the number of steps that were skipped.
+        """Return the metric sums of the steps from `step` to `end`, and the number of skipped steps.
 
         Args:
-            sums: of the metrics, as the devices have them.
-            bad_step: the first step whose loss or gradient is not finite, -1 for none.
-            step, end: the steps that were made.
+            sums: metric sums on the devices.
+            bad_step: first step with a non-finite loss or gradient; -1 for none.
+            step, end: first step, and the step after the last one.
 
         Raises:
             TrainingError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
@@ -178,17 +176,17 @@ class _Run:
         return metrics, round(skipped)
 
     def is_preempted(self, stop_votes: tf.Tensor, signal_number: int | None) -> bool:
-        """Return whether to stop. Several machines leave the loop together; one need not wait for the next vote."""
-        alone = not self.trainer.distribution.several_processes
-        return int(stop_votes.numpy()) > 0 or (alone and signal_number is not None)
+        """Return whether to stop. Several machines stop by vote, so that all leave the loop at the same step."""
+        is_single = not self.trainer.distribution.several_processes
+        return int(stop_votes.numpy()) > 0 or (is_single and signal_number is not None)
 
     def evaluation_due(self, step: int) -> bool:
-        """Return whether to evaluate after a step; the evaluation after the last one is the caller's."""
+        """Return whether to evaluate after a step; the caller evaluates after the last one."""
         every = self.config.eval_steps if self.evaluate_model else 0
         return every > 0 and step % every == 0 and 0 < step < self.num_train_steps
 
     def evaluate(self, step: int, stage: Stage) -> Mapping[str, float]:
-        """Evaluate the model, show the metrics and return them."""
+        """Evaluate the model, print the metrics and return them."""
         assert self.evaluate_model is not None
         with self.monitor.pause():
             metrics, lines = self.evaluate_model(stage)
@@ -203,7 +201,7 @@ class _Run:
         self.trainer.distribution.barrier()
 
     def out_of_patience(self, step: int) -> bool:
-        """Return whether the evaluation of this step was the last of too many that were no better than the best."""
+        """Return whether early stopping applies: `patience` evaluations without improvement."""
         record = best(self.checkpoint_directory) if self.config.patience else None
         return record is not None and step - record.step >= self.config.patience * self.config.eval_steps
 
@@ -212,7 +210,7 @@ class _Run:
         return step % self.config.save_checkpoints_steps == 0 or step == self.num_train_steps
 
     def save(self, step: int, evaluation: Mapping[str, float] | None) -> Path:
-        """Save a checkpoint, or wait for the process that does, and return its path without `.index`."""
+        """Save a checkpoint, or wait for the chief to save it, and return its path without `.index`."""
         trainer, directory = self.trainer, self.checkpoint_directory
         with self.monitor.pause():
             if trainer.distribution.is_chief:
@@ -227,14 +225,14 @@ class _Run:
 
 
 def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float]) -> None:
-    """Record whether the checkpoint of a step is the best so far, and remove those that need not stay.
+    """Record the checkpoint of a step as the best if it improved, and apply the checkpoint retention.
 
     Raises:
         TrainingError: the evaluation has no such metric, or the files cannot be written or removed.
     """
     if config.best_metric not in metrics:
         raise TrainingError(
-            f"--best_metric {config.best_metric} is not in the evaluation; choose from "
+            f"invalid --best_metric {config.best_metric}: not a metric of the evaluation; choose from "
             f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
         )
     record_if_improved(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
@@ -247,21 +245,21 @@ def _remove_old(directory: Path, config: LoopConfig) -> None:
 
 
 def _flops_after(stage: Stage, stages: Sequence[Stage], sources: Sequence[TrainData]) -> float:
-    """Return the operations of all stages after one."""
+    """Return the floating-point operations of all later stages."""
     later = [other for other in stages if other.first_step >= stage.end_step]
     return sum(sources[other.data].work(other).flops * (other.end_step - other.first_step) for other in later)
 
 
 def _next_stop(step: int, config: LoopConfig, monitor: TrainingMonitor) -> int:
-    """Return the next step at which a report, checkpoint or evaluation is due, or the longest loop ends."""
+    """Return the next step at which a report, checkpoint or evaluation is due, or `iterations_per_loop` ends."""
     periods = (config.iterations_per_loop, config.save_checkpoints_steps, config.eval_steps)
     return min(monitor.next_report(step), *((step // period + 1) * period for period in periods if period))
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:
-    whole = checkpoint_manager.checkpoints(checkpoint_directory)
-    last = f"the last good checkpoint is {whole[-1].prefix}" if whole else "no checkpoint had been saved"
+    saved = checkpoint_manager.checkpoints(checkpoint_directory)
+    last = f"the last checkpoint is {saved[-1].prefix}" if saved else "no checkpoint was saved"
     return TrainingError(
-        f"loss or gradient is not finite at step {step}; {last}; start again with a lower --learning_rate or a "
-        "longer --num_warmup_steps"
+        f"loss or gradient is not finite at step {step}; {last}; train again with a lower --learning_rate or more "
+        "--num_warmup_steps"
     )

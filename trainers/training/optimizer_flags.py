@@ -1,88 +1,82 @@
-"""The flags of the optimizer, which pretraining and fine-tuning share. This file does not import TensorFlow."""
+"""Define the flags of the optimizer, which pretraining and fine-tuning share. This file does not import TensorFlow."""
 
 import argparse
 import math
 import re
 
-from beambert_common.command_line.flags import number, shortened
+from beambert_common.command_line.flags import flag_group, number, shortened
 from trainers.config.run_config import RunConfig
 from trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
 
 
 def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the optimizer and of the learning rate's decay."""
-    group = parser.add_argument_group("optimizer")
+    """Add the flags of the optimizer and of the learning-rate decay."""
+    group = flag_group(parser, "optimizer")
 
     def add(name: str, help: str, **options: object) -> None:
         group.add_argument(name, help=help, **options)  # type: ignore[arg-type]
 
     add(
         "--optimizer",
-        "bert_adam is the released BERT's: Adam without bias correction, with decoupled weight decay. adamw corrects "
-        "the bias, so that the first updates are not several times too long, and needs less warm-up. lamb scales each "
-        "matrix's update to the matrix, for batches of thousands of sequences; its learning rates are some ten times "
-        "higher (default: %(default)s)",
+        "Optimizer: bert_adam, the released BERT's Adam without bias correction; adamw, which needs less warm-up; "
+        "lamb, for batches of thousands of sequences, with about ten times the learning rate (default: %(default)s)",
         choices=OPTIMIZERS,
         default=RunConfig.optimizer,
     )
     add(
         "--weight_decay",
-        "share of every weight but biases and layer normalisation taken off in an update, times the learning rate "
-        "(default: %(default)s)",
+        "Decoupled weight decay, not applied to biases and layer normalization (default: %(default)s)",
         type=number(0.0, math.inf),
         default=RunConfig.weight_decay,
-        metavar="SHARE",
+        metavar="RATE",
     )
     add(
         "--adam_beta1",
-        "how much the running mean of gradients keeps of itself in an update (default: %(default)s)",
+        "Decay rate of the first moment estimates (default: %(default)s)",
         type=number(0.0, 1.0),
         default=RunConfig.adam_beta1,
-        metavar="SHARE",
+        metavar="RATE",
     )
     add(
         "--adam_beta2",
-        "the same for the running mean of squared gradients; 0.98 is common with large batches (default: %(default)s)",
+        "Decay rate of the second moment estimates; 0.98 is common with large batches (default: %(default)s)",
         type=number(0.0, 1.0),
         default=RunConfig.adam_beta2,
-        metavar="SHARE",
+        metavar="RATE",
     )
     add(
         "--adam_epsilon",
-        "added to the root of the mean of squares, so that small gradients make small updates (default: %(default)s)",
+        "Constant added to the denominator for numerical stability (default: %(default)s)",
         type=number(0.0, math.inf, least_too=False),
         default=RunConfig.adam_epsilon,
-        metavar="NUMBER",
+        metavar="EPSILON",
     )
     add(
         "--clip_norm",
-        "the gradients of all variables, taken as one vector, are shortened to this length; 0 leaves them "
-        "(default: %(default)s)",
+        "Maximum global gradient norm; 0 disables clipping (default: %(default)s)",
         type=number(0.0, math.inf),
         default=RunConfig.clip_norm,
-        metavar="LENGTH",
+        metavar="NORM",
     )
     add(
         "--clip",
-        "clip the gradient of the whole batch, which does not depend on the number of devices, or each device's part "
-        "before the parts are added up, as the released code does on TPUs (default: %(default)s)",
+        "Gradient clipping: global, of the gradient of the whole batch; per_shard, of each device's gradient before "
+        "the sum, as in the released code on TPUs (default: %(default)s)",
         choices=CLIPPING,
         default=RunConfig.clip,
     )
     add(
         "--layerwise_lr_decay",
-        "factor of the learning rate from each encoder layer to the one below it: the heads and the pooler have the "
-        "full rate, the last layer this share of it, the embeddings the least; 0.8 to 0.95 in fine-tuning "
-        "(default: 1, the same rate everywhere)",
+        "Learning-rate decay per encoder layer, from the last layer down to the embeddings; heads and pooler keep the "
+        "full rate; typical in fine-tuning: 0.8 to 0.95 (default: 1, no decay)",
         type=number(0.0, 1.0, least_too=False, most_too=True),
         default=RunConfig.layerwise_lr_decay,
         metavar="FACTOR",
     )
     add(
         "--lr_multiplier",
-        "multiply the learning rate of the variables whose names in a TF1 checkpoint hold the regular expression, for "
-        "instance bert/embeddings/=0 to freeze the embeddings; may be given several times, and the first that fits a "
-        "variable counts",
+        "Learning-rate multiplier for variables whose TF1 name matches a regular expression; bert/embeddings/=0 "
+        "freezes the embeddings; repeatable, and the first match applies",
         type=_lr_multiplier,
         action="append",
         default=[],
@@ -90,8 +84,8 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--lr_decay_power",
-        "after warm-up the learning rate is its peak times (1 - step / num_train_steps) to this power: 1 is a line, "
-        "0.5 stays high for longer (default: %(default)s)",
+        "Power of the polynomial learning-rate decay after warm-up; 1 is linear, lower values decay later "
+        "(default: %(default)s)",
         type=number(0.0, math.inf, least_too=False),
         default=RunConfig.lr_decay_power,
         metavar="POWER",
@@ -108,5 +102,5 @@ def _lr_multiplier(text: str) -> tuple[str, float]:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{shortened(pattern)} is not a regular expression: {error}") from None
+        raise argparse.ArgumentTypeError(f"{shortened(pattern)} is not a valid regular expression: {error}") from None
     return pattern, _factor(factor)

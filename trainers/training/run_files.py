@@ -1,4 +1,4 @@
-"""The files that make a directory a run, and whether they still exist: a directory may be deleted during training.
+"""Write the files that identify a run directory, and check that they exist: it may be deleted during training.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -19,16 +19,16 @@ from trainers.errors import StorageError
 from trainers.training import run_manifest
 from trainers.training.run_manifest import RunRecord
 
-# Directories that a training run makes again where they are missing.
-_MADE_AGAIN = {native.CHECKPOINTS_NAME, "logs"}
-# Encoded rows are kept before there is a run; their files are named by content, so that none is ever replaced.
-_KEPT_BEFORE = {"features"}
+# Directories that training creates again if they are missing.
+_RECREATED = {native.CHECKPOINTS_NAME, "logs"}
+# Encoded examples are cached before the run starts; their files are named by content, so that none is ever replaced.
+_CACHED = {"features"}
 
 
 def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
-    """Return the content of the files that make a directory a run, by name, in the order in which to write them.
+    """Return the content of the files that identify a run directory, by name, in the order of writing.
 
-    `run.json` is the first: by it the same command recognizes the directory as its own.
+    `run.json` comes first: by it the same command recognizes the directory as its own.
     """
     return {
         run_manifest.FILE_NAME: record.to_json().encode(),
@@ -38,7 +38,7 @@ def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -
 
 
 def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
-    """Make the directory of a run and write `first_files` there, each atomically."""
+    """Create a run directory and write `first_files` there, each atomically."""
     with file_errors.writing(output):
         output.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -46,14 +46,14 @@ def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:
 
 
 def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
-    """Return the record of the model in the directory of a run, None if it is missing.
+    """Return the record of the model in a run directory; None if it is missing.
 
     Args:
         output: the directory.
         training: whether the command trains and therefore rewrites the record.
 
     Raises:
-        CheckpointError: the record is damaged.
+        CheckpointError: the record is invalid.
     """
     command = "the same command" if training else "the command that trained the model"
     return native.load(output, f"remove {output / native.FILE_NAME} and run {command} again")
@@ -61,25 +61,25 @@ def model_of_run(output: Path, training: bool) -> native.ModelRecord | None:
 
 @contextlib.contextmanager
 def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iterator[None]:
-    """Name the directory of a run where a file cannot be written because the directory is missing.
+    """Raise an error that names the run directory if a file cannot be written because the directory is missing.
 
-    When the directory is deleted during training, the next checkpoint or log creates it again.
-    Without `run.json` the same command would refuse these as foreign files, so that file is written again.
+    If the directory is deleted during training, the next checkpoint or log creates it again. Without `run.json` the
+    same command would refuse these as unknown files, so that file is written again.
 
     Args:
         output: the directory.
         record: the content of `run.json`.
-        is_chief: whether this process writes the files of the run.
+        is_chief: whether this process writes the run's files.
 
     Raises:
-        StorageError: it is missing.
+        StorageError: the directory is missing.
     """
     try:
         yield
     except Exception as error:
         if is_chief and output.is_dir():
-            entries = entries_of(output) - _KEPT_BEFORE
-            if entries and entries <= _MADE_AGAIN:
+            entries = entries_of(output) - _CACHED
+            if entries and entries <= _RECREATED:
                 with contextlib.suppress(OSError):
                     write_atomic(output / run_manifest.FILE_NAME, record.to_json().encode())
         if not isinstance(error, FileNotFoundError) or output.is_dir():
@@ -88,17 +88,17 @@ def directory_errors(output: Path, record: RunRecord, *, is_chief: bool) -> Iter
 
 
 def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint: Path | None) -> None:
-    """Check that what a run says it has written is there. Call it last.
+    """Check that the files that a run reports as written exist. Call it last.
 
-    A missing file whose content is known is written again, without which the run could not be resumed.
+    A missing file whose content is known is written again, since the run could not be resumed without it.
 
     Args:
-        output: the directory of the run.
-        contents: what every file must hold, by its name; None for anything.
-        checkpoint: the checkpoint that is the model, without `.index`; None if it is missing.
+        output: the run directory.
+        contents: expected content of each file by name; None for any content.
+        checkpoint: path of the model's checkpoint without `.index`; None if there is no checkpoint.
 
     Raises:
-        StorageError: a file is missing or holds something else; it names the first such file.
+        StorageError: a file is missing or has changed; the message names the first one.
     """
     if not output.is_dir():
         raise StorageError(f"{output} was removed, moved or replaced while the command ran; {AGAIN}")
@@ -122,14 +122,14 @@ def require_files(output: Path, contents: Mapping[str, bytes | None], checkpoint
 
 
 def require_checkpoint(directory: Path, step: int) -> None:
-    """Check that the checkpoint that training ended with exists, before an older one is taken for the model.
+    """Check that the last checkpoint exists, before an older one is used as the model.
 
     Args:
-        directory: of the checkpoints.
-        step: that training ended at.
+        directory: directory of the checkpoints.
+        step: last step of training.
 
     Raises:
-        StorageError: it was removed.
+        StorageError: the checkpoint was removed.
     """
     prefix = directory / f"model.ckpt-{step}"
     if not Path(f"{prefix}.index").exists():
@@ -137,24 +137,24 @@ def require_checkpoint(directory: Path, step: int) -> None:
 
 
 def stale_best(directory: Path) -> bytes | None:
-    """Return the record of the best checkpoint where that checkpoint is missing, as a killed save may leave it."""
+    """Return the content of `best.json` if its checkpoint is missing, as after a killed save; otherwise None."""
     record = directory / best_checkpoint.FILE_NAME
     return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
 
 
 def require_best(directory: Path, stale: bytes | None) -> None:
-    """Check that the checkpoint that is recorded as the best exists, before another is taken for the model.
+    """Check that the checkpoint recorded as the best exists, before another one is used as the model.
 
     Args:
-        directory: of the checkpoints.
-        stale: `stale_best` when the command began, which is no error.
+        directory: directory of the checkpoints.
+        stale: result of `stale_best` at the start of the command, which is not an error.
 
     Raises:
-        StorageError: it was removed; or the record cannot be read.
+        StorageError: the checkpoint was removed, or the record cannot be read.
     """
     if stale_best(directory) not in (None, stale):
         record = directory / best_checkpoint.FILE_NAME
         raise StorageError(
-            f"the best checkpoint, which {record} names, was removed while the command ran; run the same command again "
-            "to take the last checkpoint for the model, or give another --output to train again"
+            f"the best checkpoint, named in {record}, was removed while the command ran; run the same command again to "
+            "use the last checkpoint as the model, or give another --output to train again"
         )

@@ -1,6 +1,6 @@
-"""Two commands never write into the directory of one run.
+"""Lock a run directory, so that two commands never write into it at the same time.
 
-This file imports neither Keras nor TensorFlow: a command is refused before either is started.
+This file imports neither Keras nor TensorFlow, so that a second command fails at once.
 """
 
 import contextlib
@@ -16,20 +16,20 @@ from pipelines.io.directory_lock import lock_directory
 
 @contextlib.contextmanager
 def run_lock(output: Path, strategy: str) -> Iterator[None]:
-    """Hold the directory of a run, made where needed, while the body runs.
+    """Lock a run directory, created if needed, while the body runs.
 
-    Of several machines that train together only the chief holds it, the one that writes its files. What a killed
-    process was writing there is removed.
+    Of several machines that train together, only the chief locks the directory, since it writes the files. Incomplete
+    files of a killed process are removed.
 
     Args:
-        output: the value of --output.
-        strategy: the value of --strategy.
+        output: value of --output.
+        strategy: value of --strategy.
 
     Raises:
-        OutputError: another process holds it, or it cannot be written.
+        OutputError: another process holds the lock, or the directory is not writable.
     """
-    several = strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ
-    if several and not _is_chief(os.environ["TF_CONFIG"]):
+    is_multi_worker = strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ
+    if is_multi_worker and not _is_chief(os.environ["TF_CONFIG"]):
         yield
         return
     with lock_directory(f"--output {output}", output, "another --output"):
@@ -39,7 +39,7 @@ def run_lock(output: Path, strategy: str) -> Iterator[None]:
 
 
 def _is_chief(tf_config: str) -> bool:
-    """Return what `Distribution.is_chief` will be; True where TF_CONFIG cannot be read, which is reported later."""
+    """Return the later value of `Distribution.is_chief`; True for an invalid TF_CONFIG, which is reported later."""
     try:
         content = json.loads(tf_config)
         kind, index = content["task"]["type"], int(content["task"]["index"])

@@ -1,4 +1,4 @@
-"""`run.json`: what a run was made of, so that its directory is never continued by a different one.
+"""Read, write and compare `run.json`, the record of a run, so that only the same run resumes in its directory.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -20,22 +20,22 @@ from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
 from pipelines.io.manifest_schemas import RENAMED_DATASET_FIELDS
 from pipelines.io.output_directory import RUN_MANIFEST
-from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions
+from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
 from trainers.errors import TrainingError
 from trainers.optimization.schedule import Stage, stage_at, stages_before
 
 FILE_NAME = RUN_MANIFEST
-# What became of every weight of --init_checkpoint.
+# Lists which weights of --init_checkpoint were loaded.
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-run"
 FORMAT_VERSION = 4
-# What older versions of the file name differently.
+# Field names of older versions of the file.
 _RENAMED = {3: {f"options.{old}": new for old, new in RENAMED_OPTIONS.items()}}
 
-# Options that make a run another one, whenever they change.
+# Options that a resumed run must not change.
 _FIXED = ("task", "seed", "optimizer", "no_next_sentence", "causal_attention")
-# Options that may change when a run resumes, which is then printed: those that change the later steps,
-_COURSE = (
+# Options that a resumed run may change, which is then printed: those that change the later steps,
+_TRAINING = (
     "num_train_steps",
     "num_warmup_steps",
     "learning_rate",
@@ -55,8 +55,8 @@ _COURSE = (
     "class_weights",
     "on_corrupt_record",
 )
-# and those that change how numbers are rounded alone.
-_NUMBERS = (
+# and those that change numerics only.
+_NUMERICS = (
     "strategy",
     "cpu_devices",
     "gradient_accumulation_steps",
@@ -72,14 +72,14 @@ class RunRecord:
     """The content of `run.json`.
 
     Attributes:
-        data_fingerprints: hex digest of what the training reads: of each --data directory all that the manifest says of
-            the shards and the vocabulary; of a fine-tuning task its rows.
-        vocab_sha256: hex digest of `vocab.txt`.
-        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
-        max_seq_length: longest sequence the model is trained on.
+        data_fingerprints: hex SHA-256 of the training data: of the manifest of each --data directory, or of the
+            examples of a fine-tuning task.
+        vocab_sha256: hex SHA-256 of `vocab.txt`.
+        do_lower_case: whether text is lowercased and stripped of accents before WordPiece.
+        max_seq_length: longest sequence that the model is trained on, in tokens.
         stages: data and batch size of every step.
-        options: every option of the command, by name.
-        versions: Python and packages.
+        options: all options of the command, by name.
+        versions: versions of Python and of packages, by name.
     """
 
     data_fingerprints: tuple[str, ...]
@@ -92,11 +92,11 @@ class RunRecord:
 
     @property
     def data_fingerprint(self) -> str:
-        """Return the fingerprints as one text, for the model's own record."""
+        """Return the fingerprints as a single string, for the model record."""
         return ", ".join(self.data_fingerprints)
 
     def to_json(self) -> str:
-        """Serialize to the text of `run.json`, keys sorted."""
+        """Return the content of `run.json`, with sorted keys."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
         content["stages"] = [stage._asdict() for stage in self.stages]
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -123,13 +123,13 @@ class _RunFields(TypedDict):
 
 
 def load(output: Path) -> RunRecord | None:
-    """Return the record of a run's directory, or None if the directory holds no run.
+    """Return the record of a run directory, or None if the directory contains no run.
 
     Raises:
         TrainingError: the record cannot be read.
     """
     path = output / FILE_NAME
-    remedy = f"give another --output, with --init_checkpoint {output} to begin with its weights"
+    remedy = f"give another --output, with --init_checkpoint {output} to start from its weights"
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def load(output: Path) -> RunRecord | None:
         header = header_of(text)
         if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
             raise TrainingError(
-                f"{path} was not written by this version of beambert, which cannot go on with its run; {remedy}"
+                f"{path} was written by an incompatible version of beambert and its run cannot be resumed; {remedy}"
             )
         names = _RENAMED.get(header.format_version, {})
         fields = convert(with_new_names(decode(text, dict[str, Any]), names), _RunFields)
@@ -157,26 +157,26 @@ def load(output: Path) -> RunRecord | None:
         do_lower_case=fields["do_lower_case"],
         max_seq_length=fields["max_seq_length"],
         stages=stages,
-        options=fields["options"],
+        options=with_new_values(fields["options"]),
         versions=fields["versions"],
     )
 
 
 def _require_order(stages: Sequence[Stage], data: int) -> None:
-    """Raise JsonError where steps belong to no stage or to two, or a stage reads missing data."""
+    """Raise JsonError if the stages are not consecutive, or a stage has no data."""
     end = 0
     for number, stage in enumerate(stages):
         if stage.first_step != end or stage.end_step <= end:
             raise JsonError(
-                f"stages[{number}] is of the updates {stage.first_step} to {stage.end_step}, not from {end}"
+                f"stages[{number}] covers steps {stage.first_step} to {stage.end_step}, but must start at step {end}"
             )
         if stage.data >= data:
-            raise JsonError(f"stages[{number}].data is {stage.data}, and data_fingerprints has {data}")
+            raise JsonError(f"stages[{number}].data is {stage.data}, but data_fingerprints has {data} entries")
         end = stage.end_step
 
 
 def last_step(output: Path) -> int | None:
-    """Return the step of the last complete checkpoint in a run's directory; None if there is none to resume."""
+    """Return the step of the last complete checkpoint in a run directory; None without a checkpoint."""
     last = native.checkpoint(output)
     return None if last is None else int(last.name.rpartition("-")[2])
 
@@ -184,13 +184,13 @@ def last_step(output: Path) -> int | None:
 def check_same_run(
     output: Path, step: int, old: RunRecord, new: RunRecord, old_config: BertConfig, new_config: BertConfig
 ) -> None:
-    """Refuse to continue a run with options that would make it another run.
+    """Check that a run can be resumed with the options of a command.
 
-    The data of the steps up to the checkpoint must be unchanged, so that the order of the data continues from there;
-    later data may differ.
+    The data of the steps up to the checkpoint must be unchanged, so that the data order continues from there; later
+    data may differ.
 
     Args:
-        output: the run's directory, for messages.
+        output: the run directory, for messages.
         step: step of the checkpoint to resume from.
         old: the record in the directory.
         new: the record of the command.
@@ -198,36 +198,37 @@ def check_same_run(
         new_config: configuration of the model of the command.
 
     Raises:
-        TrainingError: data, batch sizes, seed, task, optimizer or model differ; the message names every value that
-            does.
+        TrainingError: data, batch sizes, seed, task, optimizer or model differ; the message lists all differences.
     """
     differences, remedy = _stage_difference(step, old, new)
     differences += [
-        f"--{name} ({_short(old.options.get(name))} there, {_short(new.options.get(name))} now)"
+        f"--{name} ({_short(old.options.get(name))} before, {_short(new.options.get(name))} now)"
         for name in _FIXED
         if old.options.get(name) != new.options.get(name)
     ]
     differences += [
-        f"{field.name} of the model ({getattr(old_config, field.name)} there, {getattr(new_config, field.name)} now)"
+        f"model {field.name} ({getattr(old_config, field.name)} before, {getattr(new_config, field.name)} now)"
         for field in dataclasses.fields(BertConfig)
         if getattr(old_config, field.name) != getattr(new_config, field.name)
     ]
     if differences:
         raise TrainingError(
-            f"{output} holds a run that differs in {', '.join(differences)}; give another --output, or the options "
-            f"that {output / FILE_NAME} records{remedy}"
+            f"{output} contains a run that differs in {', '.join(differences)}; give another --output, or the options "
+            f"recorded in {output / FILE_NAME}{remedy}"
         )
 
 
 def changes(old: RunRecord, new: RunRecord) -> list[str]:
-    """Return the differences between two records of a run that may continue, one line each for the user."""
+    """Return the changed options of a run that resumes, as lines to print."""
     lines = []
-    course = _changed(old.options, new.options, _COURSE)
-    if course:
-        lines.append(f"The course of the run changes: {', '.join(course)}")
-    numbers = _changed(old.options, new.options, _NUMBERS) + _changed(old.versions, new.versions, sorted(new.versions))
-    if numbers:
-        lines.append(f"Not bit for bit what it would have been: {', '.join(numbers)}")
+    training = _changed(old.options, new.options, _TRAINING)
+    if training:
+        lines.append(f"Changed training options: {', '.join(training)}")
+    numerics = _changed(old.options, new.options, _NUMERICS) + _changed(
+        old.versions, new.versions, sorted(new.versions)
+    )
+    if numerics:
+        lines.append(f"Results are not bit-identical to an uninterrupted run: {', '.join(numerics)}")
     return lines
 
 
@@ -236,25 +237,25 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str
 
 
 def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:
-    """Return the first difference in the data of the steps before `step`, if there is one, and its remedy."""
+    """Return the first difference in the data of the steps before `step`, if any, and its remedy."""
     step = min(step, old.stages[-1].end_step, new.stages[-1].end_step)
     before, now = stages_before(old.stages, step), stages_before(new.stages, step)
     for first in sorted({stage.first_step for stage in (*before, *now)}):
         there, here = stage_at(before, first), stage_at(now, first)
         data = old.data_fingerprints[there.data], new.data_fingerprints[here.data]
         if data[0] != data[1]:
-            return [f"the data at update {first} ({_short(data[0])} there, {_short(data[1])} now)"], ""
+            return [f"the data at step {first} ({_short(data[0])} before, {_short(data[1])} now)"], ""
         if there.batch_size != here.batch_size:
             ramp = ",".join(f"{stage.batch_size}:{stage.end_step}" for stage in before)
             return (
-                [f"the batch size of update {first} ({there.batch_size} there, {here.batch_size} now)"],
-                f", or --batch_ramp {ramp} for other batches only from here on",
+                [f"the batch size at step {first} ({there.batch_size} before, {here.batch_size} now)"],
+                f", or --batch_ramp {ramp} to change the batch size only from this step on",
             )
     return [], ""
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Return the hex SHA-256 of the manifest without the versions it was built with.
+    """Return the hex SHA-256 of a manifest without its versions.
 
     Fields have their names of format version 2, so that a run on a dataset of that version can be resumed.
     """
@@ -264,7 +265,7 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide a run's numbers."""
+    """Return the versions of Python and of the packages that affect numerics."""
     packages = {package: metadata.version(package) for package in ("keras", "numpy")}
     return {"python": platform.python_version(), **packages, "tensorflow": _tensorflow_version()}
 
@@ -273,7 +274,7 @@ def _tensorflow_version() -> str:
     try:
         return metadata.version("tensorflow")
     except metadata.PackageNotFoundError:
-        # On a TPU's machine another package has the same modules.
+        # On a TPU host the package tensorflow-tpu has the same modules.
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version("tensorflow-tpu")
         raise

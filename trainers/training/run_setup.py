@@ -1,4 +1,4 @@
-"""What every training run makes from its configuration: devices, step and loop configuration, result files."""
+"""Set up a training run from its configuration: devices, step and loop configuration, resuming, result files."""
 
 import json
 import math
@@ -26,10 +26,10 @@ RESULTS_JSON_NAME = "eval_results.json"
 
 
 def open_devices(config: RunConfig) -> Distribution:
-    """Seed all random generators, choose the precision and find the devices after starting TensorFlow.
+    """Seed all random generators, set the precision and open the devices; TensorFlow must have been started.
 
     Raises:
-        TrainingError: the devices are missing.
+        TrainingError: the devices are not available.
     """
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.precision == "bfloat16" else "float32")
@@ -38,17 +38,17 @@ def open_devices(config: RunConfig) -> Distribution:
 
 
 def is_accelerated() -> bool:
-    """Return whether there is any device besides CPUs."""
+    """Return whether there is a device other than a CPU."""
     return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
 
 
 def uses_xla(config: RunConfig) -> bool:
-    """Return whether --xla means that the step is compiled."""
+    """Return whether the training step is compiled with XLA."""
     return config.xla == "on" or (config.xla == "auto" and is_accelerated())
 
 
 def train_config_of(config: RunConfig) -> TrainConfig:
-    """Return how a training step is computed. The numbers of steps and the learning rate are resolved."""
+    """Return the configuration of a training step; the numbers of steps and the learning rate must be resolved."""
     assert config.num_train_steps is not None
     assert config.num_warmup_steps is not None
     assert config.learning_rate is not None
@@ -68,7 +68,7 @@ def train_config_of(config: RunConfig) -> TrainConfig:
 
 
 def loop_config_of(config: RunConfig) -> LoopConfig:
-    """Return the intervals of the loop: reports, checkpoints, evaluations. The best metric is resolved."""
+    """Return the configuration of the training loop; the best metric must be resolved."""
     assert config.best_metric is not None
     return LoopConfig(
         iterations_per_loop=config.iterations_per_loop or (100 if is_accelerated() else 1),
@@ -80,15 +80,15 @@ def loop_config_of(config: RunConfig) -> LoopConfig:
 
 
 def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] | None:
-    """Restore a trainer from the last checkpoint, and warn if the disk lacks space for later ones.
+    """Restore a trainer from the last checkpoint, and warn if the disk has no space for further checkpoints.
 
     Args:
         trainer: a new trainer.
-        output: the run's directory.
-        loop: the configuration of the loop.
+        output: the run directory.
+        loop: configuration of the training loop.
 
     Returns:
-        The content of the checkpoint besides the variables; None if there is none and the run starts.
+        The state saved with the checkpoint, besides the variables; None without a checkpoint.
     """
     directory = output / native.CHECKPOINTS_NAME
     saved = checkpoint_manager.checkpoints(directory)
@@ -104,12 +104,12 @@ def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] |
 
 
 def eval_batch_size_of(config: RunConfig, distribution: Distribution) -> int:
-    """Return --eval_batch_size, rounded up to a multiple of the number of devices."""
+    """Return --eval_batch_size, rounded up to a multiple of the number of replicas."""
     return -(-config.eval_batch_size // distribution.replicas) * distribution.replicas
 
 
 def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None:
-    """Return the peak of all devices together in operations a second; None if unknown."""
+    """Return the peak of all devices together in FLOP/s; None if unknown."""
     if config.peak_tflops is not None:
         return config.peak_tflops * 1e12 * distribution.replicas
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -120,9 +120,9 @@ def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None
 
 
 def write_results(output: Path, results: Mapping[str, float]) -> None:
-    """Write an evaluation as the released code does, sorted lines of `key = value`, and as JSON."""
+    """Write an evaluation as sorted lines of `key = value`, like the released code, and as JSON."""
     text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
     write_atomic(output / RESULTS_TEXT_NAME, text.encode())
-    # JSON has no number that is not finite.
-    numbers = {name: value if math.isfinite(value) else None for name, value in results.items()}
-    write_atomic(output / RESULTS_JSON_NAME, json.dumps(numbers, indent=2, sort_keys=True).encode() + b"\n")
+    # JSON has no non-finite numbers.
+    values = {name: value if math.isfinite(value) else None for name, value in results.items()}
+    write_atomic(output / RESULTS_JSON_NAME, json.dumps(values, indent=2, sort_keys=True).encode() + b"\n")

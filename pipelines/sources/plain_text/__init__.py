@@ -1,1 +1,1 @@
-"""Read plain text: documents between blank lines, sentences, books."""
+"""Read plain text: one document per file, sentences, BookCorpus and Project Gutenberg."""

@@ -1,4 +1,4 @@
-"""BookCorpus in its usual form: one sentence a line, books one after the other or a book a file."""
+"""Read BookCorpus in its usual form: one sentence per line, with several books or one book per file."""
 
 import io
 from collections.abc import Iterator
@@ -7,15 +7,14 @@ from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, decode_lines
 
 # The large files of BookCorpus (books_large_p1.txt) do not mark where a book ends. Its books average 6,700 sentences
-# (74,004,228 in 11,038 books: Zhu et al. 2015, table 2); what runs longer than this is cut, so that no document is a
-# file of gigabytes.
-_LONGEST_BOOK = 20_000
+# (74,004,228 in 11,038 books: Zhu et al. 2015, table 2). Longer runs are split, so that no document has gigabytes.
+_MAX_BOOK_SENTENCES = 20_000
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield the books of one file: runs of lines between empty lines, of at most 20,000 sentences each.
+    """Yield the books of one file: runs of lines between empty lines, with at most 20,000 sentences each.
 
-    Books as running text, one a file, are `--input_format text`.
+    For books as running text, one per file, use `--input_format text`.
     """
     lines: list[str] = []
     first = 0
@@ -23,7 +22,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         if line.strip():
             first = first if lines else number
             lines.append(line)
-        if lines and (not line.strip() or len(lines) == _LONGEST_BOOK):
+        if lines and (not line.strip() or len(lines) == _MAX_BOOK_SENTENCES):
             yield Document(lines, source=path, segmented=True, line=first)
             lines = []
     if lines:

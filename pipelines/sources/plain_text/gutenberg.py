@@ -1,7 +1,7 @@
-"""Project Gutenberg's plain text: license, credits and contents out, hard-wrapped lines joined, chapters on demand.
+"""Read plain text of Project Gutenberg: remove license, credits and contents, join lines, and split chapters.
 
-Three layouts are known: the header of 1991-2003 that ends with the "SMALL PRINT", today's with the text between START
-and END lines, and those between with the START line in front and the small print after it.
+It supports three layouts. The header of 1991-2003 ends with the "SMALL PRINT". The current layout has the text between
+START and END lines. The transitional layout has the small print after the START line.
 """
 
 import codecs
@@ -21,12 +21,12 @@ _MODERN_START = re.compile(r"\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", r
 _MODERN_END = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 _HEADER_LINES = 60
 _FOOTER = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|\*{3,}START\*\*.*SMALL PRINT", re.IGNORECASE)
-# The last line of older books; where much follows, the file continues with another book.
+# The last line of older books; if many lines follow, the file continues with another book.
 _END_LINE = re.compile(r"(?:The )?(?:End of|Ende)\b.*\bProje[ck]t Gutenb[eu]rg", re.IGNORECASE)
 _SHORT_REST_LINES = 15
 
 _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
-# What only the people who made the file can have written; looked for in front of the book.
+# Text that only the producers of the file write, matched before the start of the book.
 _PRODUCTION = re.compile(
     r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]@[\w-]++\.\w|html\ version
     |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
@@ -35,7 +35,7 @@ _PRODUCTION = re.compile(
     |^\s*prepared\ by:""",
     re.IGNORECASE | re.VERBOSE,
 )
-# A run of carriage returns is looked at once, from its start.
+# A run of carriage returns is matched only once, from its start, to keep matching linear.
 _LINE_END = re.compile(r"(?<!\r)\r+\n|\r")
 _MAIL = re.compile(r"\w\.*+@[\w-]++\.\w")
 _NOTE = re.compile(r"(?:\d+\.\s*)?[\[(]?transcriber'?s?'? note\b", re.IGNORECASE)
@@ -49,7 +49,7 @@ _CONTENTS = re.compile(
 )
 _CONTENTS_LINES = 600
 
-# What the makers of the file put into the text; longer, it is text between two marks that happen to pair.
+# Insertions of the producers; a longer match would be text between two unrelated brackets.
 _INSERTED = re.compile(
     r"[\[(]transcriber'?s?'?s? notes?\b[^\[\]()]{0,2000}(?:\([^()]{0,500}\)[^\[\]()]{0,2000}){0,20}[\])]"
     r"|(?<=[.!?] )transcriber'?s?'? note:.{0,2000}$"
@@ -68,14 +68,14 @@ _CHAPTER = re.compile(
     )$""",
     re.IGNORECASE | re.VERBOSE,
 )
-# I to CCCXCIX, alone or before a title in capitals; a lone C or L is a letter rather than a number.
+# I to CCCXCIX, alone or before a title in capitals; a single C or L is a letter rather than a number.
 _ROMAN = re.compile(
     r"(?![CL]\b)(?=[CXLIV])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
     r"(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
 )
 _CHAPTER_HEAD_LINES = 3
-# A chapter with less text than this is a heading before another one, or a line of the table of contents.
-_CHAPTER_CHARACTERS = 500
+# A shorter chapter is a heading before another heading, or a line of the table of contents.
+_MIN_CHAPTER_CHARACTERS = 500
 
 _TITLE = re.compile(
     r"gutenberg(?:['’]s)?(?: (?:e-?text(?:es)?|e-?book))?(?:[ ,]+of)?[ ,]+(?:the project gutenberg )?(.+)",
@@ -84,16 +84,16 @@ _TITLE = re.compile(
 
 
 def is_gutenberg(head: bytes) -> bool:
-    """Return whether the first few thousand bytes of a file are those of one of Project Gutenberg's books."""
+    """Return whether a file is a book of Project Gutenberg, by its first few thousand bytes."""
     return bool(re.search(rb"gutenberg(?:'s)?[^\n]{0,60}\be-?(?:text|book)|gutenberg-tm", head, re.IGNORECASE)) or bool(
         re.search(rb"proje[ck]t gutenberg(?:'s)? [^\n]{0,80}, by ", head, re.IGNORECASE)
     )
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Return the text of a book: in the encoding given, else UTF-8 if marked or valid, else cp1252.
+    """Return the text of a book, decoded with `encoding`, or else with cp1252.
 
-    cp1252 holds Latin-1's letters and the quotes and dashes that many "Latin-1" books really use.
+    cp1252 contains the letters of Latin-1, and the quotation marks and dashes that many "Latin-1" books use.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -106,28 +106,28 @@ def decode(data: bytes, encoding: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return lines without their ends (LF, CRLF, CR or CR CR LF) and without blanks at their ends."""
+    """Return lines without line ends (LF, CRLF, CR or CR CR LF) and trailing blanks."""
     return [line.rstrip() for line in _LINE_END.sub("\n", text).expandtabs().split("\n")]
 
 
 def find_title(lines: list[str]) -> str:
-    """Return the book's title as the header names it, or ""."""
+    """Return the title in the header of a book, or ""."""
     for line in lines[:60]:
         if line.startswith("Title: "):
             return line[7:].strip()
     for line, following in itertools.pairwise(lines[:20]):
         match = _TITLE.search(line)
         if match and "etails" not in line and not line.startswith("This "):
-            # The First Folio's plays name the play in a line of stars of its own.
+            # The plays of the First Folio have their title in a separate line of stars.
             name = following if re.match(r"\*+[^*]+\*+$", following) else match.group(1)
             return name.strip(" *").split(" by ")[0].strip(" ,*")
     return ""
 
 
 def split_books(lines: list[str]) -> list[list[str]]:
-    """Cut a file into its books where it holds several, one after the other, as `cat *.txt` makes it.
+    """Split a file with several concatenated books into its books.
 
-    Only the modern marks are looked for: without them `strip_license` keeps what follows the end of a book.
+    Only the markers of the current layout count. Without them, `strip_license` keeps the text after the end of a book.
     """
     books, first = [], 0
     end = None
@@ -137,19 +137,19 @@ def split_books(lines: list[str]) -> list[list[str]]:
             end = number
         elif end is not None and _MODERN_START.match(mark):
             books.append(lines[first : end + 1])
-            # The license of the book before lies between the two; the header is what stands right before its end.
+            # The license of the previous book is between the two markers, followed by the header of the next book.
             first, end = max(end + 1, number - _HEADER_LINES), None
     return [*books, lines[first:]]
 
 
 def strip_license(lines: list[str]) -> list[str]:
-    """Return the lines of the book itself: no Project Gutenberg header, footer, credits or table of contents.
+    """Return the lines of the book itself, without header, footer, credits and table of contents.
 
-    A file without any of the known marks keeps all lines but the blocks that name Project Gutenberg.
+    A file without known markers keeps all lines, except the blocks that mention Project Gutenberg.
     """
     start = 0
     for number, line in enumerate(lines):
-        # The small print may lie at the end of the file, after the text.
+        # The small print may be at the end of the file, after the text.
         if start and number > start + 400:
             break
         if _HEADER_END.match(line.lstrip()):
@@ -183,7 +183,7 @@ def _gap_after(lines: list[str], number: int, limit: int) -> int | None:
 
 
 def _without_production_notes(lines: list[str]) -> list[str]:
-    """Cut all up to the last note of the file's makers among the first lines, with the title page before it."""
+    """Remove the producers' notes among the first lines, and everything before them, such as the title page."""
     last = max((number for number, line in enumerate(lines[:_FRONT_LINES]) if _PRODUCTION.search(line)), default=None)
     if last is None:
         return lines
@@ -194,7 +194,7 @@ def _without_production_notes(lines: list[str]) -> list[str]:
 
 
 def _without_title_page(lines: list[str], header: str) -> list[str]:
-    """Cut the first blocks that repeat the header's title and author, or name the translator."""
+    """Remove the first blocks if they repeat title and author of the header, or name the translator."""
     kept = [block for block in blocks_of(lines) if any(block)]
     signature = [line for line in kept[0] if line] if kept else []
     if len(signature) == 1 and _SIGNATURE.match(signature[0]) and signature[0].casefold() not in header:
@@ -208,7 +208,7 @@ def _without_title_page(lines: list[str], header: str) -> list[str]:
 
 
 def _without_insertions(lines: list[str]) -> list[str]:
-    """Drop notes of transcribers and lines that name Project Gutenberg or give a mail address within a book."""
+    """Remove transcribers' notes, and blocks that mention Project Gutenberg or contain a mail address."""
     text = "\n".join(lines).casefold()
     if not any(hint in text for hint in ("gutenb", "@", "transcriber")):
         return lines
@@ -222,9 +222,9 @@ def _without_insertions(lines: list[str]) -> list[str]:
 
 
 def _without_contents(lines: list[str]) -> list[str]:
-    """Cut the table of contents: from its heading to the first gap after its entries, or to the first empty line.
+    """Remove the table of contents, from its heading to the first gap after its entries or to the first empty line.
 
-    Only what is no prose is cut.
+    Prose is never removed.
     """
     for number, line in enumerate(lines[: 4 * _FRONT_LINES]):
         if _CONTENTS.match(line):
@@ -242,7 +242,7 @@ def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
 
 
 def _clean(paragraph: str) -> str:
-    """Remove makers' notes, places of illustrations and underscores of emphasis; return "" if no word is left."""
+    """Remove producers' notes, illustration markers and emphasis underscores; return "" if no word remains."""
     cleaned = paragraph
     if "[" in cleaned or "ranscriber" in cleaned or "TRANSCRIBER" in cleaned:
         cleaned = _INSERTED.sub("", cleaned)
@@ -256,7 +256,7 @@ def _clean(paragraph: str) -> str:
 
 
 def is_chapter_head(block: list[str]) -> bool:
-    """Return whether a block (its empty lines included) is the heading of a chapter, a book or an act."""
+    """Return whether a block, with its empty lines, is the heading of a chapter, a book or an act."""
     lines = [line.strip() for line in block if line]
     if not 1 <= len(lines) <= _CHAPTER_HEAD_LINES:
         return False
@@ -264,21 +264,22 @@ def is_chapter_head(block: list[str]) -> bool:
 
 
 def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Cut a book at its headings into (heading, lines with the heading); text before the first has the heading "".
+    """Split a book at its headings into (heading, lines with the heading).
 
-    What holds little text, as a heading that is followed by another one, goes with what follows it; no line is lost.
+    Text before the first heading has the heading "". A chapter with little text, such as a heading before another one,
+    is joined to the next chapter; no line is lost.
     """
     chapters: list[tuple[str, list[str]]] = []
     heading = ""
     current: list[str] = []
     for block in blocks_of(lines):
         if is_chapter_head(block):
-            if sum(map(len, current)) >= _CHAPTER_CHARACTERS:
+            if sum(map(len, current)) >= _MIN_CHAPTER_CHARACTERS:
                 chapters.append((heading, current))
                 current = []
             heading = " ".join(line.strip() for line in block if line)
         current.extend(block)
-    if chapters and sum(map(len, current)) < _CHAPTER_CHARACTERS:
+    if chapters and sum(map(len, current)) < _MIN_CHAPTER_CHARACTERS:
         chapters[-1][1].extend(current)
     elif current:
         chapters.append((heading, current))
@@ -286,7 +287,7 @@ def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield each book of the file, or with `options.document_unit` "chapter" a document for each chapter."""
+    """Yield each book of the file, or each chapter if `options.document_unit` is "chapter"."""
     for lines in split_books(split_lines(decode(stream.read(), options.encoding))):
         yield from _documents_of(lines, path, options)
 

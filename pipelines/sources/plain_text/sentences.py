@@ -1,4 +1,4 @@
-"""google-research/bert's own input: one sentence a line, an empty line between documents (its README)."""
+"""Read the input format of google-research/bert: one sentence per line, an empty line between documents."""
 
 import io
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pipelines.sources.files import ReadOptions, decode_lines
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield the documents of one file. Several empty or blank lines count as one; no document is empty."""
+    """Yield the documents of one file. Several blank lines count as one; no document is empty."""
     lines: list[str] = []
     first = 0
     for number, line in decode_lines(stream, path, options.encoding):

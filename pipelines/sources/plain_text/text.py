@@ -1,4 +1,4 @@
-"""Plain text, one document a file."""
+"""Read plain text with one document per file."""
 
 import io
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from pipelines.sources.files import ReadOptions, decode_lines
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yield the one document of a file.
 
-    Empty lines separate paragraphs and the lines between them belong together, as in hard-wrapped text; a file
-    without any empty line has one paragraph a line. Yields the document even when it is empty, so that it is counted.
+    Empty lines separate paragraphs, and the lines between them are joined, as in hard-wrapped text. In a file without
+    empty lines, each line is a paragraph. An empty document is yielded too, so that it is counted.
     """
     blocks: list[list[str]] = [[]]
     for _, line in decode_lines(stream, path, options.encoding):

@@ -1,4 +1,4 @@
-"""Hard-wrapped text, as in books and mails: blocks of lines to paragraphs."""
+"""Join the lines of hard-wrapped text, as in books and mails, to paragraphs."""
 
 import itertools
 import re
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 _ENDS_PHRASE = re.compile(r"""[.,;:!?\-—*)\]]["'»”’]*(?: *<\d+>)?$""")
 _SUSPENDED = re.compile(r"(?:and|or|to|und|oder|als|bis|wie)\b")
-# No book is wrapped narrower; shorter lines are ended by what they say.
-_LEAST_WIDTH = 45
+# No book is wrapped narrower; shorter lines end for another reason than wrapping.
+_MIN_WIDTH = 45
 
 
 def blocks_of(lines: list[str]) -> Iterator[list[str]]:
-    """Cut lines into blocks: a run of lines with text and the empty lines that follow it."""
+    """Split lines into blocks: a run of lines with text, and the empty lines after it."""
     block: list[str] = []
     for line in lines:
         if line and block and not block[-1]:
@@ -23,15 +23,15 @@ def blocks_of(lines: list[str]) -> Iterator[list[str]]:
 
 
 def is_prose(block: list[str]) -> bool:
-    """Return whether lines are hard-wrapped prose of five lines or more, rather than verse, a list or a heading."""
+    """Return whether lines are hard-wrapped prose of at least five lines, rather than verse, a list or a heading."""
     lines = [line.strip() for line in block if line]
-    return len(lines) >= 5 and _wrapped_share(lines) > 0.6
+    return len(lines) >= 5 and _wrapped_fraction(lines) > 0.6
 
 
-def _wrapped_share(lines: list[str]) -> float:
-    """Return the share of line ends that wrapping explains: the next line's first word did not fit."""
-    width = max(_LEAST_WIDTH, *map(len, lines))
-    # A tenth of slack: books were wrapped by hand, or with blanks after a full stop that are gone.
+def _wrapped_fraction(lines: list[str]) -> float:
+    """Return the fraction of line ends due to wrapping: the first word of the next line did not fit."""
+    width = max(_MIN_WIDTH, *map(len, lines))
+    # A tolerance of 10%: books were wrapped by hand, or had more spaces after a period.
     wrapped = sum(
         len(line) + 1 + len(following.split(" ", 1)[0]) > 0.9 * width for line, following in itertools.pairwise(lines)
     )
@@ -39,7 +39,7 @@ def _wrapped_share(lines: list[str]) -> float:
 
 
 def _split_by_indent(lines: list[str]) -> list[list[str]]:
-    """Cut a block where its lines are indented like its first one, while others are not: speeches, paragraphs."""
+    """Split a block before the lines that are indented like its first one, if others are not: speeches, paragraphs."""
     indents = [len(line) - len(line.lstrip()) for line in lines]
     if indents[0] <= min(indents):
         return [lines]
@@ -52,7 +52,7 @@ def _split_by_indent(lines: list[str]) -> list[list[str]]:
 
 
 def _broken_word(line: str, following: str) -> tuple[str, str] | None:
-    """Return both parts of a word that a line's end breaks at a hyphen, or None. Both lines are stripped."""
+    """Return both parts of a word that is hyphenated at the end of a line, or None. Both lines are stripped."""
     if not line.endswith("-"):
         return None
     left = re.search(r"(?<!\w)(\w++)-$", line)
@@ -61,7 +61,7 @@ def _broken_word(line: str, following: str) -> tuple[str, str] | None:
 
 
 class Joiner:
-    """Join wrapped lines; a hyphen at a line's end stays or goes as the book itself writes the word elsewhere."""
+    """Join wrapped lines; keep or drop a hyphen at the end of a line as the book writes the word elsewhere."""
 
     def __init__(self, lines: list[str]) -> None:
         stripped = [line.strip() for line in lines]
@@ -71,17 +71,17 @@ class Joiner:
         self._hyphenates = sum("".join(parts) in self._words for parts in broken) > with_hyphen
 
     def join(self, lines: list[str]) -> str:
-        """Join stripped lines to one paragraph, whitespace folded."""
-        pieces = [lines[0]]
+        """Join stripped lines to one paragraph, with whitespace normalized."""
+        parts_joined = [lines[0]]
         for line, following in itertools.pairwise(lines):
             parts = _broken_word(line, following)
             if parts is None or _SUSPENDED.match(following):
                 if not line.endswith(("--", "—")):
-                    pieces.append(" ")
+                    parts_joined.append(" ")
             elif self._drops_hyphen(*parts):
-                pieces[-1] = pieces[-1][:-1]
-            pieces.append(following)
-        return " ".join("".join(pieces).split())
+                parts_joined[-1] = parts_joined[-1][:-1]
+            parts_joined.append(following)
+        return " ".join("".join(parts_joined).split())
 
     def _drops_hyphen(self, left: str, right: str) -> bool:
         if not right[0].islower() or not left[-1].isalpha():
@@ -94,9 +94,9 @@ class Joiner:
 def join_paragraphs(lines: list[str], joiner: Joiner | None = None) -> list[str]:
     """Return the paragraphs of hard-wrapped lines.
 
-    A block between empty lines is one paragraph; so is a stanza, so that its sentences stay whole. Lines that neither
-    wrapping nor punctuation ties together (lists, the names of a play) stay paragraphs of their own. Lines indented
-    like the first of their block begin a new one (speeches).
+    A block between empty lines is one paragraph, and so is a stanza, to keep its sentences complete. Lines without
+    signs of wrapping and punctuation (lists, the cast of a play) are separate paragraphs. A line that is indented like
+    the first one of its block begins a new paragraph (speeches).
     """
     joiner = joiner or Joiner(lines)
     paragraphs: list[str] = []
@@ -110,7 +110,7 @@ def join_paragraphs(lines: list[str], joiner: Joiner | None = None) -> list[str]
                 bool(_ENDS_PHRASE.search(line)) or following[0].islower()
                 for line, following in itertools.pairwise(stripped)
             )
-            if 2 * tied >= len(stripped) - 1 or _wrapped_share(stripped) > 0.5:
+            if 2 * tied >= len(stripped) - 1 or _wrapped_fraction(stripped) > 0.5:
                 paragraphs.append(joiner.join(stripped))
             else:
                 paragraphs.extend(" ".join(line.split()) for line in stripped)

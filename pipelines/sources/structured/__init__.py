@@ -1,1 +1,1 @@
-"""Read formats with fields: JSON lines, CSV and TSV tables, Parquet."""
+"""Read formats with fields: JSON Lines, JSON, CSV, TSV and Parquet."""

@@ -1,7 +1,7 @@
-"""JSON beyond JSON lines: an array of objects, or objects that extend over several lines.
+"""Read JSON other than JSON Lines: an array of objects, or objects that span several lines.
 
-The file is read chunk by chunk, so that an array may be larger than memory. A syntax error ends the reading: nothing
-says where the next object would start.
+The file is read in chunks, so that an array may be larger than memory. A syntax error ends the reading, because the
+start of the next object is unknown.
 """
 
 import codecs
@@ -17,9 +17,9 @@ from pipelines.sources.files import ReadOptions, invalid_byte
 from pipelines.sources.structured.fields import FieldReader
 from pipelines.sources.structured.jsonl import json_problem
 
-_PIECE_BYTES = 256 << 10
-# A value that is cut off by the end of a chunk is an error at most so far before it, or an open string.
-_CUT_CHARACTERS = 16
+_CHUNK_BYTES = 256 << 10
+# The end of a chunk within a value causes an error at most this far before the end, or an unterminated string.
+_MAX_ERROR_DISTANCE = 16
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # An array whose first item is an object, or an object that continues on the next line.
 _ARRAY_OF_OBJECTS = re.compile(rb'\[\s*\{\s*["}]')
@@ -29,25 +29,25 @@ _OBJECT_OVER_LINES = re.compile(rb'\{(?:[^\n]*[{\[][ \t]*\r?\n|[^\n]*,[ \t]*\r?\
 
 
 def is_json(stem: str, start: bytes) -> bool:
-    """Return whether a file holds JSON values that are not a line each.
+    """Return whether a file contains JSON values that are not JSON Lines.
 
     Args:
-        stem: its name without the suffix of a compression.
-        start: its first bytes without a byte order mark and blanks.
+        stem: Its name without a compression suffix.
+        start: Its first bytes without a byte order mark and blanks.
     """
     if _ARRAY_OF_OBJECTS.match(start) or _OPEN_BRACE_ALONE.match(start):
         return True
     if stem.endswith(".json") and _ARRAY.match(start):
         return True
-    # By its name each line is an object: the first one is broken.
+    # By its name it is JSON Lines, with an invalid first line.
     return not stem.endswith((".jsonl", ".ndjson")) and bool(_OBJECT_OVER_LINES.match(start))
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield a document for each object, or item of a top-level array.
+    """Yield one document per object, or per item of a top-level array.
 
     Raises:
-        SourceError: the file is not JSON, or an object holds no text in its field and such records stop the job.
+        SourceError: The file is not JSON, or an object has no text and `on_bad_record` is "stop".
     """
     fields = FieldReader(path, options)
     values = _Values(stream, path, options.encoding)
@@ -57,7 +57,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
 
 
 class _Values:
-    """The JSON values of a stream, one after the other; of a top-level array its items."""
+    """The JSON values of a stream in order; for a top-level array, its items."""
 
     def __init__(self, stream: io.BufferedIOBase, path: str, encoding: str) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class _Values:
         self._ended = False
 
     def items(self) -> Iterator[tuple[int, Any, str]]:
-        """Yield (number of its first line, value, value as it is written)."""
+        """Yield (number of the first line, value, text of the value)."""
         while self._peek():
             if self._peek() != "[":
                 yield self._value()
@@ -84,7 +84,7 @@ class _Values:
                 yield self._value()
                 mark = self._peek()
                 if mark not in (",", "]"):
-                    self._fail("neither a comma nor a bracket after an item" if mark else "the array is cut off")
+                    self._fail("a comma or bracket is missing after an item" if mark else "the array is truncated")
                 self._advance(1)
                 if mark == "]":
                     break
@@ -96,7 +96,7 @@ class _Values:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._position)
             except (ValueError, RecursionError) as error:
-                if self._may_be_cut(error) and self._read_more():
+                if self._may_be_truncated(error) and self._read_more():
                     start = self._position
                     continue
                 self._fail(json_problem(error), error)
@@ -108,13 +108,13 @@ class _Values:
             self._advance(end - start)
             return line, value, raw
 
-    def _may_be_cut(self, error: Exception) -> bool:
+    def _may_be_truncated(self, error: Exception) -> bool:
         if not isinstance(error, json.JSONDecodeError):
             return False
-        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _CUT_CHARACTERS
+        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MAX_ERROR_DISTANCE
 
     def _peek(self) -> str:
-        """Return the next character that is no blank, or "" at the end, without consuming it."""
+        """Return the next nonblank character, or "" at the end, without consuming it."""
         while True:
             end = _BLANKS.match(self._text, self._position).end()  # type: ignore[union-attr]
             self._advance(end - self._position)
@@ -128,18 +128,18 @@ class _Values:
         self._position += characters
 
     def _read_more(self) -> bool:
-        """Read at least as much as is buffered, so that parsing a long value stays linear; return False at the end."""
+        """Read at least as much as is buffered, so that parsing long values is linear; return False at the end."""
         if self._ended:
             return False
         buffered = self._text[self._position :]
-        data = self._stream.read(max(_PIECE_BYTES, len(buffered)))
+        data = self._stream.read(max(_CHUNK_BYTES, len(buffered)))
         self._ended = not data
         try:
             self._text = buffered + self._bytes.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
             raise SourceError(
                 f"{self._path}, after line {self._line}: {invalid_byte(error, self._encoding)}; "
-                "name the true encoding, such as --encoding latin-1, or convert the file"
+                "set the correct encoding, such as --encoding latin-1, or convert the file"
             ) from error
         self._position = 0
         return True
@@ -150,5 +150,5 @@ class _Values:
             line += self._text.count("\n", self._position, error.pos)
             problem = error.msg
         raise SourceError(
-            f"{self._path}, line {line}: not valid JSON ({problem}); fix the file, or name the correct --input_format"
+            f"{self._path}, line {line}: not valid JSON ({problem}); fix the file, or set the correct --input_format"
         ) from error

@@ -1,6 +1,6 @@
-"""JSON lines: an object a line, its text in a field (`--text_field`, "text").
+"""Read JSON Lines: one object per line, with its text in the field `--text_field` ("text").
 
-Title and language come from "title" and "language" if they are there.
+Title and language are in the fields "title" and "language", if they exist.
 """
 
 import io
@@ -13,20 +13,20 @@ from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield a document a line; every line of the text is a paragraph, a list of texts is a list of sentences.
+    """Yield one document per line. Each line of a text is a paragraph; a list of strings is a list of sentences.
 
     Raises:
-        SourceError: a line is not a JSON object or its field holds no text, and such records stop the job.
+        SourceError: A line is not a JSON object or has no text, and `on_bad_record` is "stop".
     """
     fields = FieldReader(path, options)
     for number, raw in raw_lines(stream, path, options.encoding):
-        place = f"line {number}"
+        location = f"line {number}"
         try:
             line = raw.decode(options.encoding)
         except UnicodeDecodeError as error:
-            remedy = "name the true encoding, such as --encoding latin-1"
+            remedy = "set the correct encoding, such as --encoding latin-1"
             problem, shown = invalid_byte(error, options.encoding), raw.decode(options.encoding, "replace")
-            yield fields.bad(BROKEN_RECORD, problem, place, number, shown, remedy=remedy)
+            yield fields.bad(BROKEN_RECORD, problem, location, number, shown, remedy=remedy)
             continue
         if not line.strip():
             continue
@@ -36,24 +36,24 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             yield fields.bad(
                 BROKEN_RECORD,
                 f"not valid JSON ({json_problem(error)})",
-                place,
+                location,
                 number,
                 line.rstrip("\r\n"),
-                remedy="fix the line, name the correct --input_format",
+                remedy="fix the line, set the correct --input_format",
             )
             continue
         if isinstance(record, list):
             remedy = "read an array of objects with --input_format json"
             yield fields.bad(
-                BROKEN_RECORD, "is a list, not an object", place, number, line.rstrip("\r\n"), remedy=remedy
+                BROKEN_RECORD, "is a list, not an object", location, number, line.rstrip("\r\n"), remedy=remedy
             )
             continue
-        yield fields.document(record, place, number, line.rstrip("\r\n"))
+        yield fields.document(record, location, number, line.rstrip("\r\n"))
     fields.finish()
 
 
 def json_problem(error: Exception) -> str:
-    """Return what is wrong with a line of JSON, and in which column where the parser says so."""
+    """Return the problem of a line of JSON, with its column if the parser reports it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}, column {error.pos + 1}"
     if isinstance(error, RecursionError):

@@ -1,6 +1,6 @@
-"""Parquet files: a document a row, its text in a column (`--text_field`, "text").
+"""Read Parquet files: one document per row, with its text in the column `--text_field` ("text").
 
-Its title and language are taken from the columns "title" and "language" if they are there.
+Title and language are in the columns "title" and "language", if they exist.
 """
 
 import io
@@ -19,14 +19,14 @@ from pipelines.sources.structured.fields import BROKEN_RECORD, NULL_TEXT, FieldR
 _BATCH_ROWS = 256
 
 
-def _holds_text(kind: pyarrow.DataType) -> bool:
+def _is_text(kind: pyarrow.DataType) -> bool:
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
     return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
 def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
-    """Yield the rows of a batch, for one with text that is not UTF-8 the error; Arrow checks it in no other place."""
+    """Yield the rows of a batch, or the error of a row that is not valid UTF-8; only the conversion detects it."""
     try:
         rows = batch.to_pylist()
     except UnicodeDecodeError:
@@ -40,15 +40,14 @@ def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecode
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield a document a row: every line of a text is a paragraph; a list of texts is a list of sentences.
+    """Yield one document per row. Each line of a text is a paragraph; a list of strings is a list of sentences.
 
-    A row whose text is not UTF-8 is a bad record. A row whose text is null is a rejected document and never stops the
-    job: the column's type has been checked.
-    Row groups are read one after the other, a few hundred rows at a time.
+    A row with text that is not UTF-8 is a bad record. A row with a null text is a rejected document that never stops
+    the job, because the type of the column was checked. Row groups are read in order, a few hundred rows at a time.
 
     Raises:
-        SourceError: not a whole Parquet file, no column of that name with text in it, or text that is not UTF-8 and
-            bad records stop the job.
+        SourceError: The file is not a complete Parquet file, has no text column of that name, or contains text that is
+            not UTF-8 and `on_bad_record` is "stop".
     """
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(stream, mode="r"), page_checksum_verification=True)
@@ -56,29 +55,31 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise SourceError(
-            f"{path} is not a whole Parquet file ({reason}); fetch it again, or name the correct --input_format"
+            f"{path} is not a complete Parquet file ({reason}); download it again, or set the correct --input_format"
         ) from error
     kind = schema.field(options.text_field).type if options.text_field in schema.names else pyarrow.null()
     listed = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
-    if not _holds_text(kind.value_type if listed else kind):
+    if not _is_text(kind.value_type if listed else kind):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise SourceError(
-            f"{path}: no text in column {options.text_field!r} (found: {columns}); name the column with --text_field"
+            f"{path}: column {options.text_field!r} is missing or not text (columns: {columns}); set the column with "
+            "--text_field"
         )
     if options.id_field and options.id_field not in schema.names:
         raise SourceError(
-            f"{path}: no column {options.id_field!r} (found: {', '.join(schema.names)}); "
-            "name the column with --id_field, or leave the flag out"
+            f"{path}: column {options.id_field!r} is missing (columns: {', '.join(schema.names)}); "
+            "set the column with --id_field, or leave the flag out"
         )
     language_field = options.language_field or "language"
     if options.language_field and language_field not in schema.names:
         raise SourceError(
-            f"{path}: no column {language_field!r} (found: {', '.join(schema.names)}); name it with --language_field"
+            f"{path}: column {language_field!r} is missing (columns: {', '.join(schema.names)}); set the column with "
+            "--language_field, or leave the flag out"
         )
     metadata_columns = [
         name
         for name in ("title", language_field)
-        if name != options.text_field and name in schema.names and _holds_text(schema.field(name).type)
+        if name != options.text_field and name in schema.names and _is_text(schema.field(name).type)
     ]
     columns_read = sorted({options.text_field, *metadata_columns, *filter(None, [options.id_field])})
     fields = FieldReader(path, options)
@@ -87,7 +88,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         for number, row in enumerate(itertools.chain.from_iterable(map(_rows, batches)), start=1):
             if isinstance(row, UnicodeDecodeError):
                 shown = row.object.decode("utf-8", "replace")
-                remedy = "write the column again as UTF-8"
+                remedy = "rewrite the column as UTF-8"
                 problem = f"{invalid_byte(row, 'utf-8')} in a text column"
                 yield fields.bad(BROKEN_RECORD, problem, f"row {number}", number, shown, remedy=remedy)
                 continue
@@ -113,5 +114,5 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             )
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceError(
-            f"{path} is damaged ({str(error).splitlines()[0]}); fetch it again or leave it out of --input"
+            f"{path} is corrupt ({str(error).splitlines()[0]}); download it again or leave it out of --input"
         ) from error

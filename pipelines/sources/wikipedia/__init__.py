@@ -1,1 +1,1 @@
-"""Read Wikipedia: dumps as they are published, wikitext with its templates, and WikiExtractor's output."""
+"""Read Wikipedia: published dumps, wikitext with templates, and WikiExtractor's output."""

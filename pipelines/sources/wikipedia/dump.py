@@ -1,8 +1,7 @@
-"""A MediaWiki dump (`pages-articles.xml`, plain or compressed) as published: a document an article.
+"""Read a MediaWiki dump as published (`pages-articles.xml`, plain or compressed), with one document per article.
 
-Pages are found by `dump_pages.py`, from any place in a file on. A `.bz2` file is read by stream: a multistream
-dump holds one of 100 pages after the other, each starting with the same ten bytes, so that several workers read one
-file without its index.
+`dump_pages.py` finds pages from any position in a file. A `.bz2` file is read stream by stream. A multistream dump has
+streams of 100 pages, each starting with the same ten bytes, so several workers can read a file without its index.
 """
 
 import bz2
@@ -20,15 +19,15 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
-from pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Piece, is_dump, read_pages, site_of
+from pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
-# Bytes of a part of a file; a stream of a multistream dump has about a quarter of a megabyte.
-PART_BYTES = {".bz2": 2 << 20, ".xml": 16 << 20}
+# Size of a file split in bytes by suffix; a stream of a multistream dump has about 0.25 MB.
+SPLIT_BYTES = {".bz2": 2 << 20, ".xml": 16 << 20}
 
 _CHUNK_BYTES = 256 << 10
-# Read at once from a decompressor that, where its file is cut, keeps back what it has begun.
-_DAMAGE_BYTES = 4 << 10
-# A stream with data starts with the first, one without with the second.
+# Read size for a decompressor, small because at a truncation it drops the data of the current read.
+_SMALL_CHUNK_BYTES = 4 << 10
+# The start of a stream with data, or of an empty stream.
 _STREAM = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _STREAM_BYTES = 10
 
@@ -36,71 +35,71 @@ _warn = logging.getLogger("beambert").warning
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:  # noqa: ARG001
-    """Yield a document for each page of a decompressed dump; pages that are no articles are marked as rejected.
+    """Yield one document per page of a decompressed dump; pages other than articles are rejected.
 
-    What is cut short is read as far as it goes, with a warning.
+    A truncated dump is read up to its end, with a warning.
 
     Raises:
-        SourceError: not a dump.
+        SourceError: The stream is not a dump.
     """
     head = b""
-    while len(head) < HEADER_BYTES and (data := stream.read1(_DAMAGE_BYTES)):
+    while len(head) < HEADER_BYTES and (data := stream.read1(_SMALL_CHUNK_BYTES)):
         head += data
-    yield from read_pages(_stream_pieces(stream, path, head), site_of(head, path), path)
+    yield from read_pages(_stream_chunks(stream, path, head), site_of(head, path), path)
 
 
-def _stream_pieces(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterator[Piece]:
+def _stream_chunks(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterator[Chunk]:
     gathered = bytearray(head)
     try:
-        while data := stream.read1(_DAMAGE_BYTES):
+        while data := stream.read1(_SMALL_CHUNK_BYTES):
             gathered += data
             if len(gathered) >= _CHUNK_BYTES:
                 yield bytes(gathered), True
                 gathered.clear()
     except (OSError, EOFError, lzma.LZMAError) as error:
-        _warn("%s is not whole (%s); read as far as it goes", path, error)
+        _warn("%s is incomplete (%s); read up to there", path, error)
     yield bytes(gathered), True
 
 
 def can_split(path: str) -> bool:
-    """Return whether splits of the file can be read, by its name."""
-    return path.lower().endswith(tuple(PART_BYTES))
+    """Return whether a file can be split, by its name."""
+    return path.lower().endswith(tuple(SPLIT_BYTES))
 
 
 def split(path: str, size: int) -> list[tuple[int, int | None]]:
-    """Return the splits (start, stop) of a file of N bytes for `read_shard`; one where it cannot be split."""
-    step = next((step for suffix, step in PART_BYTES.items() if path.lower().endswith(suffix)), 0)
+    """Return the splits (start, stop) of a file of `size` bytes for `read_split`; one if it cannot be split."""
+    step = next((step for suffix, step in SPLIT_BYTES.items() if path.lower().endswith(suffix)), 0)
     if not step:
         return [(0, None)]
     return [(start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
-def read_shard(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-    """Yield the documents of the pages that begin in one split of a dump, `.bz2` or not compressed.
+def read_split(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+    """Yield the documents of the pages that begin in one split of a dump, `.bz2` or uncompressed.
 
     Args:
-        path: on any Beam filesystem.
-        start, stop: bytes of the file as it is stored; None is its end. A page belongs to the part that holds its
-            `<page>`; in a `.bz2` file, to the part that holds the start of that stream. Whatever the parts, each page
-            is in one of them.
+        path: A path on any Beam filesystem.
+        start, stop: Byte range of the split in the file as stored; None is the end of the file. A page is in the split
+            that contains its `<page>`, or in a `.bz2` file the start of its stream. Each page is in exactly one split,
+            regardless of the sizes of the splits.
 
     Raises:
-        SourceError: the file cannot be opened, or is no dump.
+        SourceError: The file cannot be opened, or is not a dump.
     """
     with _open(path) as file:
         site = site_of(_head(file, path), path)
         if _is_bz2(path):
-            yield from read_pages(_bz2_pieces(file, path, start, stop), site, path)
+            yield from read_pages(_bz2_chunks(file, path, start, stop), site, path)
         elif site.encoding == "utf-8" or not start:
             last = stop if site.encoding == "utf-8" else None
-            yield from read_pages(_plain_pieces(file, start, last), site, path)
+            yield from read_pages(_plain_chunks(file, start, last), site, path)
 
 
 def read_head(path: str) -> bytes:
-    """Return the first bytes of a file that can be split, decompressed; enough for `is_dump`.
+    """Return the first decompressed bytes of a file that can be split, enough for `is_dump`.
 
     Raises:
-        SourceError: the file cannot be opened or decompressed.
+        SourceError: The file cannot be opened or decompressed.
     """
     with _open(path) as file:
         return _head(file, path)
@@ -109,12 +108,10 @@ def read_head(path: str) -> bytes:
 @contextmanager
 def _open(path: str) -> Iterator[BinaryIO]:
     try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as opened:
-            yield io.BufferedReader(opened, 2 * _CHUNK_BYTES)
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            yield io.BufferedReader(file, 2 * _CHUNK_BYTES)
     except (BeamIOError, OSError) as error:
-        raise SourceError(
-            f"{path} cannot be opened or read ({error}); check that it exists and that you may read it"
-        ) from error
+        raise SourceError(f"{path} cannot be opened or read ({error}); check the path and its permissions") from error
 
 
 def _is_bz2(path: str) -> bool:
@@ -127,7 +124,7 @@ def _head(file: BinaryIO, path: str) -> bytes:
     decompressor = bz2.BZ2Decompressor()
     head = data = b""
     try:
-        # The first stream of a multistream dump holds the head and nothing else.
+        # The first stream of a multistream dump contains only the head.
         while len(head) < HEADER_BYTES and (data := data or file.read(_CHUNK_BYTES)):
             head += decompressor.decompress(data, HEADER_BYTES)
             data = b""
@@ -138,12 +135,12 @@ def _head(file: BinaryIO, path: str) -> bytes:
     except OSError as error:
         if not head:
             raise SourceError(
-                f"{path} is not a whole .bz2 file ({error}); fetch it again or leave it out of --input"
+                f"{path} is not a complete .bz2 file ({error}); download it again or leave it out of --input"
             ) from error
     return head
 
 
-def _plain_pieces(file: BinaryIO, start: int, stop: int | None) -> Iterator[Piece]:
+def _plain_chunks(file: BinaryIO, start: int, stop: int | None) -> Iterator[Chunk]:
     file.seek(start)
     left = stop - start if stop is not None else None
     while left is None or left > 0:
@@ -156,36 +153,36 @@ def _plain_pieces(file: BinaryIO, start: int, stop: int | None) -> Iterator[Piec
         yield data, False
 
 
-def _bz2_pieces(file: BinaryIO, path: str, start: int, stop: int | None) -> Iterator[Piece]:
+def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iterator[Chunk]:
     """Yield the streams that begin in a split, then those after it, for a page that continues there.
 
-    Ten bytes that look like the start of a stream need not be one. A part whose search falls for such bytes fails to
-    decompress them and searches on; the part that the true stream begins in never searches inside it.
+    Ten bytes that look like the start of a stream may occur inside one. A split whose search finds such bytes fails to
+    decompress them and continues the search. The split in which the true stream begins never searches inside it.
     """
     position = _find_stream(file, start, stop)
     while position is not None:
-        ours = stop is None or position < stop
-        if not ours:
+        in_split = stop is None or position < stop
+        if not in_split:
             yield b"", False
         decompressor = bz2.BZ2Decompressor()
         file.seek(position)
         end = position
-        damage = ""
-        while not (decompressor.eof or damage):
+        problem = ""
+        while not (decompressor.eof or problem):
             data = file.read(_CHUNK_BYTES) if decompressor.needs_input else b""
             end += len(data)
             if not data and decompressor.needs_input:
-                damage = "the file ends inside it"
+                problem = "the file ends within it"
                 break
             try:
-                piece = decompressor.decompress(data, 16 * _CHUNK_BYTES)
+                chunk = decompressor.decompress(data, 16 * _CHUNK_BYTES)
             except OSError as error:
-                damage = str(error)
+                problem = str(error)
             else:
-                yield piece, ours
-        if damage:
-            _warn("%s: the stream at byte %d is damaged (%s); read as far as it goes", path, position, damage)
-            yield None, ours
+                yield chunk, in_split
+        if problem:
+            _warn("%s: the stream at byte %d is corrupt (%s); read up to there", path, position, problem)
+            yield None, in_split
             position = _find_stream(file, position + 1, stop)
             continue
         end -= len(decompressor.unused_data)
@@ -195,21 +192,21 @@ def _bz2_pieces(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
             return
         position = end
         if not _STREAM.match(following):
-            _warn("%s: no bzip2 stream at byte %d, where the last one ends; read on from the next", path, end)
-            yield None, ours
+            _warn("%s: the bzip2 stream expected at byte %d is missing; continued with the next stream", path, end)
+            yield None, in_split
             position = _find_stream(file, end, stop)
 
 
 def _find_stream(file: BinaryIO, start: int, stop: int | None) -> int | None:
-    """Return the first offset in [start, stop) where a stream seems to start."""
+    """Return the first offset in [start, stop) with the bytes of a stream's start, or None."""
     file.seek(start)
     position, window = start, b""
     while (stop is None or position < stop) and (data := file.read(_CHUNK_BYTES)):
         window += data
         match = _STREAM.search(window)
         if match:
-            place = position + match.start()
-            return place if stop is None or place < stop else None
+            offset = position + match.start()
+            return offset if stop is None or offset < stop else None
         keep = min(_STREAM_BYTES - 1, len(window))
         position += len(window) - keep
         window = window[len(window) - keep :]

@@ -1,8 +1,7 @@
-"""The pages of a MediaWiki dump as documents, from chunks of its XML.
+"""Convert the pages of a MediaWiki dump to documents, from chunks of its XML.
 
-The XML is not parsed but scanned for `<page>` ... `</page>`: inside a page every `<` is escaped, so that the tags
-cannot be confused with text. A reader may begin in the middle of a file, and entities that a document type declares
-expand to nothing.
+The XML is not parsed but scanned for `<page>` ... `</page>`. Within a page every `<` is escaped, so that tags cannot be
+confused with text. A reader can start in the middle of a file, and entities of a document type are not expanded.
 """
 
 import codecs
@@ -18,7 +17,7 @@ from pipelines.sources.documents import Document
 from pipelines.sources.wikipedia.languages import disambiguation_templates
 from pipelines.sources.wikipedia.wikitext import TooComplex, to_paragraphs
 
-# Why a page is no document; counted in corpus.json, listed in rejected/*.jsonl.
+# Rules by which pages are rejected; counted in corpus.json and listed in rejected/*.jsonl.
 NAMESPACE = "namespace"
 REDIRECT = "redirect"
 DISAMBIGUATION = "disambiguation"
@@ -26,7 +25,7 @@ NOT_WIKITEXT = "not_wikitext"
 TOO_COMPLEX = "too_complex"
 TRUNCATED = "truncated"
 
-# Bytes of a file in which its head lies.
+# The head of a dump is within this number of bytes.
 HEADER_BYTES = 64 << 10
 # A page has at most 2 MiB of text, and no character of it takes more than six bytes when escaped.
 _MAX_PAGE_BYTES = 16 << 20
@@ -44,8 +43,8 @@ _NAMESPACES = re.compile(r"<namespace\b[^<>]*\bkey=\"(-?\d+)\"[^<>]*>([^<]+)</na
 
 _warn = logging.getLogger("beambert").warning
 
-# Some bytes of the file and whether they belong to the part that is read; None instead of bytes: data is missing here.
-Piece = tuple[bytes | None, bool]
+# Bytes of the file, and whether they are in the split. None instead of bytes marks missing data.
+Chunk = tuple[bytes | None, bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +52,9 @@ class Site:
     """The fields of a dump's head.
 
     Attributes:
-        language: of the edition, such as "en".
-        prefixes: names of its namespaces but the main one, lower case.
-        file_prefixes: those of files and categories.
+        language: Language code of the edition, such as "en".
+        prefixes: Lowercase names of its namespaces except the main one.
+        file_prefixes: Those of files and categories.
         encoding: "utf-8", "utf-16-le" or "utf-16-be".
     """
 
@@ -72,21 +71,23 @@ def _encoding(head: bytes) -> str:
 
 
 def is_dump(head: bytes) -> bool:
-    """Return whether a file that starts so is a MediaWiki dump."""
+    """Return whether a file is a MediaWiki dump, by its first bytes."""
     text = head.decode(_encoding(head), "replace").lstrip("\ufeff \r\n\t")
     return text.startswith("<") and "<mediawiki" in text
 
 
 def site_of(head: bytes, path: str) -> Site:
-    """Return what the head of a dump says about it.
+    """Parse the head of a dump.
 
     Raises:
-        SourceError: it is not the head of a dump.
+        SourceError: It is not the head of a dump.
     """
     encoding = _encoding(head)
     text = head.decode(encoding, "replace")
     if "<mediawiki" not in text and "<page>" not in text:
-        raise SourceError(f"{path} is no MediaWiki dump: no <mediawiki> at its start; name the correct --input_format")
+        raise SourceError(
+            f"{path} is not a MediaWiki dump: <mediawiki> is missing at its start; set the correct --input_format"
+        )
     language = _LANGUAGE.search(text)
     names = {int(key): html.unescape(name).lower() for key, name in _NAMESPACES.findall(text)}
     return Site(
@@ -98,7 +99,7 @@ def site_of(head: bytes, path: str) -> Site:
 
 
 def _unescape(text: str) -> str:
-    """Undo the five entities of XML and numeric ones, once; any other stays as it is."""
+    """Decode the five XML entities and numeric ones once; other entities stay unchanged."""
     if "&" not in text:
         return text
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
@@ -110,7 +111,7 @@ def _unescape(text: str) -> str:
 def _numeric(match: re.Match[str]) -> str:
     code = int(match[1]) if match[1] else int(match[2], 16)
     if code == ord("&"):
-        return "&amp;"  # Undone with the others, so that &#38;lt; is &lt; and no bracket.
+        return "&amp;"  # Decoded last, so that &#38;lt; becomes &lt; rather than a bracket.
     return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
 
 
@@ -121,19 +122,19 @@ def _disambiguation(language: str) -> re.Pattern[str]:
     return re.compile(rf"\{{\{{\s*(?:{pattern})\s*[|}}]|__DISAMBIG__", re.IGNORECASE)
 
 
-def _document(block: bytes, cut: str, site: Site, path: str) -> Document:
-    """Return the document of `<page>` ...; `cut` is why the block is incomplete, or ""."""
+def _document(block: bytes, problem: str, site: Site, path: str) -> Document:
+    """Return the document of a block `<page>` ...; `problem` is the rule if the block is incomplete, or ""."""
     title_match = _TITLE.search(block)
     title = _unescape(title_match[1].decode("utf-8", "replace")) if title_match else ""
 
     def rejected(reason: str) -> Document:
         return Document([], title, path, rejected=reason, language=site.language)
 
-    if cut:
-        return rejected(cut)
+    if problem:
+        return rejected(problem)
     number = _NAMESPACE_NUMBER.search(block)
     prefix, colon, _ = title.partition(":")
-    # Dumps of before 2012 do not number the namespace.
+    # Dumps from before 2012 have no namespace number.
     if int(number[1]) if number else colon and prefix.lower() in site.prefixes:
         return rejected(NAMESPACE)
     texts = _TEXT.findall(block)
@@ -152,25 +153,25 @@ def _document(block: bytes, cut: str, site: Site, path: str) -> Document:
     return Document(paragraphs, title, path, language=site.language)
 
 
-def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
-    """Yield (bytes from its `<page>` on, why it is incomplete or "") for each page that begins in this split.
+def _blocks(chunks: Iterator[Chunk], path: str) -> Iterator[tuple[bytes, str]]:
+    """Yield (bytes from `<page>`, rule if incomplete or "") for each page that begins in the split.
 
-    Where data is missing between pages, (b"", TRUNCATED) says so.
+    (b"", TRUNCATED) marks missing data between pages.
     """
     buffer = b""
     tail = b""
-    for piece, ours in pieces:
-        if piece is None:
+    for chunk, in_split in chunks:
+        if chunk is None:
             yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
             buffer = tail = b""
             continue
-        if not ours and not buffer:
+        if not in_split and not buffer:
             return
-        buffer += piece
-        # What is open from the part before may continue, nothing else.
-        if not ours and not (buffer.startswith(_OPEN) or _OPEN.startswith(buffer)):
+        buffer += chunk
+        # After the split, only an open page continues.
+        if not in_split and not (buffer.startswith(_OPEN) or _OPEN.startswith(buffer)):
             return
-        tail = (tail + piece)[-256:]
+        tail = (tail + chunk)[-256:]
         position = 0
         while (start := buffer.find(_OPEN, position)) >= 0:
             close = buffer.find(_CLOSE, start)
@@ -183,7 +184,7 @@ def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
                 yield buffer[start:position], ""
             else:
                 break
-            if not ours:
+            if not in_split:
                 return
         if start >= 0:
             buffer = buffer[start:]
@@ -191,24 +192,24 @@ def _blocks(pieces: Iterator[Piece], path: str) -> Iterator[tuple[bytes, str]]:
                 yield buffer[:HEADER_BYTES], TOO_COMPLEX
                 buffer = b""
         else:
-            # A tag may be cut in two here.
+            # The end of the chunk may split a tag.
             rest = buffer[max(position, len(buffer) - len(_OPEN) + 1) :]
             buffer = next((rest[at:] for at in range(len(rest)) if _OPEN.startswith(rest[at:])), b"")
     if tail and _END_TAG not in tail and not _END_TAG.endswith(tail.strip()):
-        _warn("%s is cut short: no </mediawiki> at its end; read as far as it goes", path)
+        _warn("%s is truncated: </mediawiki> is missing at its end; read up to there", path)
         yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
 
 
-def _as_utf8(pieces: Iterator[Piece], encoding: str) -> Iterator[Piece]:
+def _as_utf8(chunks: Iterator[Chunk], encoding: str) -> Iterator[Chunk]:
     if encoding == "utf-8":
-        yield from pieces
+        yield from chunks
         return
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    for piece, ours in pieces:
-        yield (None if piece is None else decoder.decode(piece).encode("utf-8", "replace")), ours
+    for chunk, in_split in chunks:
+        yield (None if chunk is None else decoder.decode(chunk).encode("utf-8", "replace")), in_split
 
 
-def read_pages(pieces: Iterator[Piece], site: Site, path: str) -> Iterator[Document]:
-    """Yield a document for each page that begins in the part of a dump that the chunks belong to."""
-    for block, cut in _blocks(_as_utf8(pieces, site.encoding), path):
-        yield _document(block, cut, site, path)
+def read_pages(chunks: Iterator[Chunk], site: Site, path: str) -> Iterator[Document]:
+    """Yield one document per page that begins in the split of the chunks."""
+    for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):
+        yield _document(block, problem, site, path)

@@ -1,7 +1,7 @@
-"""Names in Wikipedia's editions: sections without prose, namespaces, disambiguation templates.
+"""Define names of Wikipedia's editions: sections without prose, namespaces and disambiguation templates.
 
-Names are lower case with blanks for underscores. Editions that are not listed use the English names, which MediaWiki
-understands everywhere, and the namespaces their dump states itself.
+Names are lowercase with spaces for underscores. Other editions use the English names, which MediaWiki supports in all
+editions, and the namespaces in the head of their dump.
 """
 
 _SECTIONS = {
@@ -43,7 +43,7 @@ _SECTIONS = {
     "tr": "ayrıca bakınız|kaynakça|dış bağlantılar|notlar|kaynaklar|konuyla ilgili yayınlar",
 }
 
-# Files and categories: what a link to them shows is no prose. Their English names hold in every edition.
+# Namespaces of files and categories, whose links show no prose. The English names are valid in all editions.
 _NAMESPACES = {
     "en": "file|image|category",
     "de": "datei|bild|kategorie",
@@ -98,7 +98,7 @@ _DISAMBIGUATION = {
     "no": "peker|disambig",
 }
 
-# A link such as [[fr:Titre]] stands for the same article in another edition and shows nothing.
+# A link such as [[fr:Titre]] refers to the same article in another edition and shows no text.
 _EDITIONS = """
     aa ab ace ady af ak als alt am ami an ang anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar bat-
     smg bbc bcl be be-tarask be-x-old bg bh bi bjn blk bm bn bo bpy br bs bug bxr ca cbk-zam cdo ce ceb ch cho
@@ -120,26 +120,26 @@ def _names(table: dict[str, str], language: str) -> frozenset[str]:
 
 
 def editions() -> frozenset[str]:
-    """Return the codes of Wikipedia's editions, most of them ISO 639's."""
+    """Return the codes of Wikipedia's editions, mostly ISO 639 codes."""
     return frozenset(_EDITIONS.split())
 
 
 def unwanted_sections(language: str) -> frozenset[str]:
-    """Return the headings of sections that contain lists of sources and links instead of prose."""
+    """Return the headings of sections with sources and links instead of prose."""
     return _names(_SECTIONS, language)
 
 
 def unwanted_prefixes(language: str) -> frozenset[str]:
-    """Return the prefixes, before the colon, of links that show no prose: files, categories, other editions."""
+    """Return the prefixes of links without prose: files, categories and other editions."""
     return _names(_NAMESPACES, language) | editions()
 
 
 def disambiguation_templates(language: str) -> frozenset[str]:
-    """Return the templates that only stand on disambiguation pages."""
+    """Return the templates that occur only on disambiguation pages."""
     return _names(_DISAMBIGUATION, language)
 
 
-# {{lang-ru|...}} shows the name of the language first; by ISO 639 code, as the English edition writes them.
+# {{lang-ru|...}} shows the name of the language first: names by ISO 639 code, as in the English edition.
 _LANGUAGE_NAMES = (
     "af=Afrikaans|ar=Arabic|arc=Imperial Aramaic|az=Azerbaijani|be=Belarusian|ber=Berber|bg=Bulgarian|bn=Bengali"
     "|bs=Bosnian|ca=Catalan|cs=Czech|cy=Welsh|da=Danish|de=German|el=Greek|en=English|eo=Esperanto|es=Spanish"

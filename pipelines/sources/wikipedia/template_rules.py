@@ -1,4 +1,4 @@
-"""Rules of inline templates, from their parameters to the text that they show.
+"""Define the rules of inline templates: functions from parameters to the displayed text.
 
 Parameters are numbered as in MediaWiki: {"1": ..., "lc": ...}.
 """
@@ -51,7 +51,7 @@ def second(parameters: Parameters) -> str:
 
 
 def block(parameters: Parameters) -> str:
-    """Return a quotation as paragraphs of its own."""
+    """Return a quotation as separate paragraphs."""
     text = parameters.get("text") or parameters.get("quote") or parameters.get("content") or first(parameters)
     return f"\n\n{text}\n\n"
 
@@ -67,19 +67,19 @@ def _with_commas(number: str) -> str:
 
 
 def _convert(parameters: Parameters) -> str:
-    """Return the measure of {{convert|5|to|10|km|mi}}, "5 to 10 km"; the conversion is left out."""
+    """Return the measure of {{convert|5|to|10|km|mi}}, "5 to 10 km", without the conversion."""
     show = str if parameters.get("comma") == "off" else _with_commas
     values = _positional(parameters)
     if not values:
         return ""
-    text, place = show(values[0]), 1
-    while place + 1 < len(values) and values[place] in RANGES:
-        text += RANGES[values[place]] + show(values[place + 1])
-        place += 2
-    if place < len(values):
-        text += " " + UNITS.get(values[place], values[place])
-        if place + 2 < len(values) and _is_number(values[place + 1]) and not _is_number(values[place + 2]):
-            text += f" {show(values[place + 1])} {UNITS.get(values[place + 2], values[place + 2])}"
+    text, index = show(values[0]), 1
+    while index + 1 < len(values) and values[index] in RANGES:
+        text += RANGES[values[index]] + show(values[index + 1])
+        index += 2
+    if index < len(values):
+        text += " " + UNITS.get(values[index], values[index])
+        if index + 2 < len(values) and _is_number(values[index + 1]) and not _is_number(values[index + 2]):
+            text += f" {show(values[index + 1])} {UNITS.get(values[index + 2], values[index + 2])}"
     return text
 
 
@@ -110,7 +110,7 @@ def _span(word: str) -> Rule:
 
 
 def _date(parameters: Parameters) -> str:
-    """Return year, month, day from the numbered parameters; the day first where the template has df."""
+    """Return the date of the numbered parameters year, month, day; day first if the template has df."""
     year, month, day = [*_positional(parameters), "", "", ""][:3]
     if month.isascii() and month.isdigit() and len(month) <= 2 and 1 <= int(month) <= 12:
         month = MONTHS[int(month) - 1]
@@ -249,7 +249,7 @@ def _english_pronunciation(parameters: Parameters) -> str:
 
 
 def _coordinates(parameters: Parameters) -> str:
-    """Return {{coord|13|19|N|169|9|W}} as "13°19′N 169°9′W"; "" where it only stands beside the title."""
+    """Return {{coord|13|19|N|169|9|W}} as "13°19′N 169°9′W"; "" if it is displayed beside the title."""
     if "title" in parameters.get("display", ""):
         return ""
     text, signs = "", iter("°′″")
@@ -264,7 +264,7 @@ def _coordinates(parameters: Parameters) -> str:
 
 
 def shown(*names: str) -> Rule:
-    """Return a rule that shows the first of these parameters that is given."""
+    """Return a rule that shows the first of these parameters that is not empty."""
     return lambda parameters: next((parameters[name] for name in names if parameters.get(name)), "")
 
 
@@ -279,7 +279,7 @@ def around(before: str, after: str) -> Rule:
 
 
 def unit(parameters: Parameters) -> str:
-    """Return number and unit of {{unité|5|km}} and the like."""
+    """Return number and unit of templates such as {{unité|5|km}}."""
     return " ".join(value for value in (first(parameters), parameters.get("2") or parameters.get("ul", "")) if value)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the rules in `template_rules.py`: names of templates, units, currencies, characters."""
+"""Define the tables of `template_rules.py`: names of templates, units, currencies and characters."""
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -69,7 +69,7 @@ CHARACTERS = {
     "natural": "♮", "number sign": "#", "degree": "°", "minus": "−", "times": "×", "sic": "", "break": " ", "br": " ",
 }  # fmt: skip
 
-# Templates that show their first parameter and nothing else.
+# Templates that show only their first parameter.
 SHOW_FIRST = (
     "nowrap", "nobr", "nowr", "no wrap", "nobreak", "avoid wrap", "j", "small", "smaller", "big", "larger",
     "large", "huge", "em", "strong", "sc", "smallcaps", "sc2", "sup", "sub", "mvar", "math", "bigmath", "code",

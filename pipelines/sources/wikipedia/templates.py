@@ -1,8 +1,8 @@
-"""Templates that stand inside sentences, and the words a reader sees in their place.
+"""Replace inline templates with the text that readers see.
 
-Only templates that have a rule show anything: what is left (infoboxes, citations, navigation, maintenance tags) is no
-prose. The rules follow the templates that occur in the prose of real dumps, of the English edition above all;
-`benchmarks/wikipedia.py --templates` lists those that have none.
+Only templates with a rule show text; all others (infoboxes, citations, navigation, maintenance tags) are not prose. The
+rules cover the templates in the prose of real dumps, mainly of the English edition. `benchmarks/wikipedia.py
+--templates` lists the templates without a rule.
 """
 
 import functools
@@ -32,7 +32,7 @@ def _with_reading(parameters: Parameters) -> str:
     return f"{first(parameters)}（{parameters.get('2', '')}）"
 
 
-# Where another edition uses a name for something of its own.
+# Templates of other editions, including names with another meaning there.
 _RULES_BY_LANGUAGE: dict[str, dict[str, Rule]] = {
     "de": {"zitat": block, '"': around("„", "“"), "zitat-en": block, "fnz": first, "zeno-artikel": always(""),
            "ars": first, "has": first, "zhs": first, "grcs": first, "las": first},
@@ -65,7 +65,7 @@ _RULES_BY_LANGUAGE: dict[str, dict[str, Rule]] = {
 
 _BY_PREFIX: tuple[tuple[str, Rule], ...] = (("script/", first), ("ipa-", pronunciation_in), ("ipac-", joined))
 
-# {{lc:TEXT}} and its like, MediaWiki's own.
+# MediaWiki's parser functions, such as {{lc:TEXT}}.
 _FUNCTIONS: dict[str, Callable[[str], str]] = {
     "lc": str.lower,
     "uc": str.upper,
@@ -87,13 +87,13 @@ def _rule(name: str, language: str) -> Rule | None:
     if name in RULES:
         return RULES[name]
     if name.startswith("lang-"):
-        # The English edition puts the language's name first, in English; what the others put is left out.
+        # The English edition puts the English name of the language first; labels of other editions are omitted.
         return language_label(LANGUAGE_NAMES.get(name[5:].split("-")[0], "") if language == "en" else "")
     return next((rule for prefix, rule in _BY_PREFIX if name.startswith(prefix)), None)
 
 
 def parse_parameters(text: str) -> Parameters:
-    """Parse `a|lc=y|b` to {"1": "a", "lc": "y", "2": "b"}, stripped; the last of equal names wins, as in MediaWiki."""
+    """Parse `a|lc=y|b` to {"1": "a", "lc": "y", "2": "b"}; the last of equal names wins, as in MediaWiki."""
     parameters: Parameters = {}
     count = 0
     for part in text.split("|"):
@@ -107,17 +107,17 @@ def parse_parameters(text: str) -> Parameters:
 
 
 def has_rule(name: str, language: str) -> bool:
-    """Return whether a template of this name shows its words."""
+    """Return whether a template of this name has a rule."""
     return _rule(" ".join(name.replace("_", " ").lower().split()), language) is not None
 
 
 def template_text(content: str, title: str, language: str) -> str:
-    """Return what a reader sees of `{{content}}`; "" for a template without a rule.
+    """Return the displayed text of `{{content}}`; "" for a template without a rule.
 
     Args:
-        content: what stands between the braces, templates and links inside it resolved already.
-        title: of the page, for {{PAGENAME}}.
-        language: of the edition.
+        content: The text between the braces, with resolved templates and links.
+        title: Title of the page, for {{PAGENAME}}.
+        language: Language code of the edition.
     """
     head, _, rest = content.partition("|")
     name = " ".join(head.replace("_", " ").lower().split()).removeprefix("template:")

@@ -1,4 +1,7 @@
-"""WikiExtractor's output: `<doc id="" url="" title="">`, the title again, a paragraph a line, `</doc>`; or `--json`."""
+"""Read WikiExtractor's output, as text or as `--json`.
+
+A text document is a line `<doc id="" url="" title="">`, the title, one paragraph per line, and `</doc>`.
+"""
 
 import dataclasses
 import html
@@ -13,12 +16,12 @@ from pipelines.sources.structured import jsonl
 
 _TITLE_START = re.compile(r'\btitle="')
 
-# `--json` writes these fields in this order, other versions with "revid" between them.
+# `--json` writes these fields in this order, in some versions with "revid" between them.
 _JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[^"]*", "title": ')
 
 
 def is_json(head: bytes) -> bool:
-    """Return whether a file's first bytes are those of WikiExtractor's `--json` output."""
+    """Return whether a file is WikiExtractor's `--json` output, by its first bytes."""
     return bool(_JSON.match(head))
 
 
@@ -35,9 +38,9 @@ def _read_json(stream: io.BufferedReader, path: str, options: ReadOptions) -> It
 
 
 def _title(line: str) -> str:
-    """Return the title in a line `<doc ... title="...">`, or "" if there is none.
+    """Return the title of a line `<doc ... title="...">`, or "".
 
-    WikiExtractor does not escape quotes inside a title, so the title runs to the last quote of the line.
+    WikiExtractor does not escape quotes in titles, so the title extends to the last quote of the line.
     """
     start = _TITLE_START.search(line)
     end = line.rfind('"')
@@ -45,12 +48,12 @@ def _title(line: str) -> str:
 
 
 def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
-    """Yield a document for each `<doc>` or line of JSON; entities such as `&lt;` are undone, the title's line dropped.
+    """Yield one document per `<doc>` or line of JSON, with decoded entities and without the line of the title.
 
-    A last document without `</doc>`, as in a file cut short, is yielded as far as it goes.
+    An incomplete last document, as in a truncated file, is yielded too.
 
     Raises:
-        SourceError: text stands outside of any `<doc>`.
+        SourceError: There is text outside of `<doc>`.
     """
     if stream.peek(1)[:1] == b"{":
         yield from _read_json(stream, path, options)
@@ -72,8 +75,8 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
         elif line.strip():
             if paragraphs is None:
                 raise SourceError(
-                    f"{path}, line {number}: text outside of <doc ...> ... </doc>; "
-                    "not WikiExtractor's output, name the correct --input_format"
+                    f"{path}, line {number}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
+                    "set the correct --input_format"
                 )
             text = html.unescape(line).strip()
             if paragraphs or text != title:

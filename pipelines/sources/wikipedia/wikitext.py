@@ -1,9 +1,9 @@
-"""Wikitext to the paragraphs of prose a reader sees.
+"""Convert wikitext to the paragraphs of prose that readers see.
 
-Three passes over the page, each linear in its length: tags (comments, references, formulas), brackets (templates, links
-and tables, resolved from the inside out on an explicit stack), lines (headings, lists, quotes, entities). No pass
-recurses or backtracks over the page,
-so that no page can hang it; `TooComplex` ends what MediaWiki would not show either.
+It makes three passes over a page, each linear in the length of the page. The first pass processes tags (comments,
+references, formulas). The second one resolves brackets (templates, links and tables) from the inside out on an explicit
+stack. The third one processes lines (headings, lists, quotes, entities). No pass recurses or backtracks, so no page can
+block it. `TooComplex` rejects pages that MediaWiki does not display either.
 """
 
 import html
@@ -16,9 +16,9 @@ from pipelines.sources.wikipedia.templates import template_text
 MAX_CHARACTERS = 2 << 20
 MAX_NESTING = 100
 
-# Noncharacters stand in for markup that is meant to be text; they are undone at the end.
+# Noncharacters replace markup that is meant as text; the last pass restores it.
 _MARKUP = "[]{}|=<>'*#:_\n"
-_PROTECT = {ord(character): 0xFDD0 + place for place, character in enumerate(_MARKUP)}
+_PROTECT = {ord(character): 0xFDD0 + index for index, character in enumerate(_MARKUP)}
 _RESTORE = {code: character for character, code in _PROTECT.items()}
 _RESTORE_TEXT = {code: (" " if character == ord("\n") else character) for code, character in _RESTORE.items()}
 _PIPE_AND_EQUALS = {ord("|"): _PROTECT[ord("|")], ord("="): _PROTECT[ord("=")]}
@@ -30,7 +30,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What stands between these tags is not wikitext or no prose.
+# The content of these tags is not wikitext or not prose.
 _OPAQUE = _words(
     """
     ref references math chem ce gallery timeline imagemap score source syntaxhighlight graph mapframe maplink
@@ -57,7 +57,7 @@ _MAGIC_WORD = re.compile(r"__[^\Wa-z_][^\Wa-z]{1,40}__")
 _LANGUAGE_VARIANT = re.compile(r"-\{([^{}]*)\}-")
 _HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*$")
 _QUOTES = re.compile(r"'{2,}")
-# The ends of a sentence, quotes and brackets after it allowed.
+# The end of a sentence, optionally followed by quotes and brackets.
 _SENTENCE_END = re.compile(r"[.!?…。！？:：][\"'”’»)\]）」』]*$")
 _WORD = re.compile(r"[^\W_]")
 
@@ -68,27 +68,27 @@ _STRAY_BLANK = re.compile(r" ([,.])(?=\s|$)")
 
 
 class TooComplex(Exception):
-    """A page beyond the bounds of size or nesting."""
+    """A page exceeds the limits of size or nesting."""
 
 
 def to_paragraphs(
     wikitext: str, title: str = "", language: str = "en", file_prefixes: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Return the prose of a page, a string a paragraph, whitespace folded.
+    """Return the prose of a page, one string per paragraph, with normalized whitespace.
 
-    Kept: paragraphs, indented lines that end like sentences, quotations, the words that inline templates show.
-    Left out: headings, list items, tables, infoboxes, references, formulas, file captions, preformatted text, and the
-    sections of links and sources. BERT's own Wikipedia was text passages without lists, tables and headers (Devlin et
-    al. 2018, section 3.1).
+    It keeps paragraphs, indented lines with sentence-ending punctuation, quotations, and the text of inline templates.
+    It removes headings, list items, tables, infoboxes, references, formulas, file captions, preformatted text, and
+    sections of links and sources. BERT's own Wikipedia text had no lists, tables and headers either (Devlin et al.
+    2018, section 3.1).
 
     Args:
-        wikitext: the source of the page.
-        title: of the page.
-        language: of the edition, such as "en".
-        file_prefixes: more names of the edition's namespaces for files and categories, lower case.
+        wikitext: Source of the page.
+        title: Title of the page.
+        language: Language code of the edition, such as "en".
+        file_prefixes: Further lowercase namespace names of files and categories.
 
     Raises:
-        TooComplex: more than MAX_CHARACTERS, or brackets nested deeper than MAX_NESTING.
+        TooComplex: The page has more than MAX_CHARACTERS, or brackets nested deeper than MAX_NESTING.
     """
     if len(wikitext) > MAX_CHARACTERS:
         raise TooComplex(f"{len(wikitext)} characters")
@@ -102,12 +102,12 @@ def to_paragraphs(
 
 
 def _without_tags(text: str) -> str:
-    """Drop comments and tags, and all that opaque tags enclose; HTML tables become wikitext's."""
+    """Remove comments, tags, and the content of opaque tags; convert HTML tables to wikitext tables."""
     if "<" not in text:
         return text
     parts: list[str] = []
     position = 0
-    unclosed: set[str] = set()  # Tags of which no end is left: looked for once, not again for each.
+    unclosed: set[str] = set()  # Tags without a further end tag, to search for it only once.
 
     def end_of(name: str, start: int) -> re.Match[str] | None:
         pattern = _COMMENT_END if name == "!--" else re.compile(rf"</{name}\s*>", re.IGNORECASE)
@@ -136,7 +136,7 @@ def _without_tags(text: str) -> str:
                 position = end.end()
         elif name in _BLOCKS:
             parts.append("\n")
-            # The blanks after it do not start a line as its author wrote it, which would make it preformatted.
+            # Skip blanks after the tag: at the start of a line they would mark preformatted text.
             position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
         elif name == "br":
             parts.append(" ")
@@ -149,8 +149,8 @@ def _without_tags(text: str) -> str:
 class _Brackets:
     """Resolve {{templates}}, [[links]] and {| tables |} from the inside out.
 
-    An open bracket is a frame: [its kind, how many braces it has, the text so far]. What is closed becomes text of the
-    frame around it; what never closes becomes plain text itself, as in MediaWiki.
+    An open bracket is a frame: [kind, number of braces, text so far]. The text of a closed bracket is added to the
+    enclosing frame. A bracket that never closes becomes plain text, as in MediaWiki.
     """
 
     def __init__(self, title: str, language: str, prefixes: frozenset[str]) -> None:
@@ -159,7 +159,7 @@ class _Brackets:
         self._prefixes = prefixes
 
     def resolve(self, text: str) -> str:
-        """Return the text without any bracket that closes."""
+        """Return the text with all closed brackets resolved."""
         page: list[str] = []
         self._frames: list[tuple[str, int, list[str]]] = [("", 0, page)]
         position = 0
@@ -199,13 +199,13 @@ class _Brackets:
         parts.append(text)
 
     def _add_resolved(self, text: str) -> None:
-        """Add text of a template or link; its bars and equals signs do not separate the outer one's parameters."""
+        """Add text of a template or link, and protect its bars and equals signs from the enclosing template."""
         if text:
             inside = len(self._frames) > 1 and ("|" in text or "=" in text)
             self._frames[-1][2].append(text.translate(_PIPE_AND_EQUALS) if inside else text)
 
     def _abandon(self) -> None:
-        """Join a bracket that never closes to the text around it; a table ends at the next heading."""
+        """Add the text of an unclosed bracket to the enclosing frame; an unclosed table ends at the next heading."""
         kind, _, parts = self._frames.pop()
         text = "".join(parts)
         if kind == "|":
@@ -231,12 +231,12 @@ class _Brackets:
             self._add_resolved(text)
 
     def _close_table(self) -> None:
-        for place in range(len(self._frames) - 1, 0, -1):
-            kind = self._frames[place][0]
+        for index in range(len(self._frames) - 1, 0, -1):
+            kind = self._frames[index][0]
             if kind == "{":
                 break
             if kind == "|":
-                del self._frames[place:]
+                del self._frames[index:]
                 self._add_resolved("\n")
                 return
         self._add_source("\n")
@@ -255,7 +255,7 @@ class _Brackets:
 
 
 def _language_variant(match: re.Match[str]) -> str:
-    """Return the first variant of -{zh-hans:A;zh-hant:B}-; -{T|...}- and the like show nothing."""
+    """Return the first variant of -{zh-hans:A;zh-hant:B}-, or "" for control codes such as -{T|...}-."""
     flag, bar, rest = match[1].partition("|")
     if bar and any(letter in flag for letter in "THD-"):
         return ""
@@ -266,15 +266,15 @@ def _language_variant(match: re.Match[str]) -> str:
 
 
 def _without_quotes(line: str) -> str:
-    """Drop the marks of bold and italic type; apostrophes stay, by MediaWiki's rule for unpaired marks."""
+    """Remove bold and italic marks, and keep apostrophes by MediaWiki's rule for unpaired marks."""
     marks = [(match.start(), match.end() - match.start()) for match in _QUOTES.finditer(line)]
-    # Four are an apostrophe and a bold mark, more than five are apostrophes and a mark of both.
+    # Four are an apostrophe and a bold mark; more than five are apostrophes and a bold italic mark.
     sizes = [3 if size == 4 else min(size, 5) for _, size in marks]
     odd = sum(size in (3, 5) for size in sizes) % 2 and sum(size in (2, 5) for size in sizes) % 2
     if odd:
         bold = [number for number, size in enumerate(sizes) if size == 3]
         for number in bold:
-            # l'''Iliade'': an apostrophe before italics; a single letter before it is the surest sign.
+            # l'''Iliade'': an apostrophe before italics, most likely after a single letter.
             before = line[max(0, marks[number][0] - 2) : marks[number][0]]
             if before[-1:].strip() and not before[:-1].strip():
                 break
@@ -291,7 +291,7 @@ def _without_quotes(line: str) -> str:
 
 
 def _finish(paragraph: str) -> str:
-    """Decode entities, fold whitespace, and drop brackets and blanks that removed markup leaves."""
+    """Decode entities, normalize whitespace, and remove brackets and blanks that removed markup leaves."""
     if "[" in paragraph:
         paragraph = _EXTERNAL_LINK.sub(r"\1", paragraph)
     if "&" in paragraph:
@@ -307,7 +307,7 @@ def _finish(paragraph: str) -> str:
 def _paragraphs(text: str, unwanted: frozenset[str]) -> list[str]:
     paragraphs: list[str] = []
     lines: list[str] = []
-    skipping = 0  # Level of the heading whose section is left out, or 0.
+    skipping = 0  # Heading level of the section to skip, or 0.
 
     def end_paragraph() -> None:
         if lines:

@@ -145,17 +145,23 @@ def test_a_decoder_is_read_if_it_is_tied_and_refused_if_not(release):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "sets model_type to 'roberta', BERT has 'bert'"),
+        ({"model_type": "roberta"}, "sets model_type to 'roberta', while BERT has 'bert'"),
         ({"is_decoder": True}, "sets is_decoder to True"),
         ({"position_embedding_type": "relative_key"}, "sets position_embedding_type"),
         ({"hidden_act": "silu"}, "sets hidden_act to 'silu'"),
-        ({"architectures": ["BertLMHeadModel"]}, "names the class BertLMHeadModel"),
+        ({"architectures": ["BertLMHeadModel"]}, "has the unknown class BertLMHeadModel"),
         ({"hidden_size": 7}, "hidden_size 7 is not a multiple"),
-        ({"hidden_size": "8"}, "hidden_size is '8'"),
-        ({"hidden_size": 16}, r"bert/embeddings/word_embeddings of shape \[15, 8\], its configuration says \[15, 16\]"),
-        ({"vocab_size": 99}, r"of shape \[15, 8\], its configuration says \[99, 8\]"),
-        ({"max_position_embeddings": 9}, r"position_embeddings of shape \[10, 8\], its configuration says \[9, 8\]"),
-        ({"num_hidden_layers": 1}, "more layers than its configuration's num_hidden_layers, 1"),
+        ({"hidden_size": "8"}, "invalid hidden_size '8'"),
+        (
+            {"hidden_size": 16},
+            r"bert/embeddings/word_embeddings of shape \[15, 8\], while its configuration implies \[15, 16\]",
+        ),
+        ({"vocab_size": 99}, r"of shape \[15, 8\], while its configuration implies \[99, 8\]"),
+        (
+            {"max_position_embeddings": 9},
+            r"position_embeddings of shape \[10, 8\], while its configuration implies \[9, 8\]",
+        ),
+        ({"num_hidden_layers": 1}, "more layers than num_hidden_layers 1"),
     ],
 )
 def test_configurations_that_do_not_fit_are_refused_in_a_line(release, changes, message):
@@ -174,11 +180,11 @@ def test_damaged_safetensors_are_named(release):
     cut = (b"", whole[:4], whole[: 8 + header // 2], whole[:-1])
     for content in (*cut, b"\xff" * 8 + whole[8:], b"[]" + whole[2:], whole + b"\0", shifted):
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"model\.safetensors is no whole safetensors file"):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors is not a complete safetensors file"):
             hugging_face.read(release)
     moved = whole[8 : 8 + header].replace(b'"data_offsets":[0,', b'"data_offsets":[9,', 1)
     path.write_bytes(whole[:8] + moved + whole[8 + header :])
-    with pytest.raises(CheckpointError, match=r"does not lie at bytes 9|begins at byte"):
+    with pytest.raises(CheckpointError, match=r"do not fit a tensor|starts at byte"):
         hugging_face.read(release)
 
 
@@ -187,10 +193,10 @@ def test_shards_stay_in_their_directory(tmp_path):
     index = tmp_path / "model" / "model.safetensors.index.json"
     weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     change_json(index, weight_map={**weight_map, "classifier.bias": "../model-00001-of-00003.safetensors"})
-    with pytest.raises(CheckpointError, match="points outside its directory"):
+    with pytest.raises(CheckpointError, match=r"refers to .* outside its directory"):
         hugging_face.read(tmp_path / "model")
     change_json(index, weight_map={**weight_map, "more": "model-00001-of-00003.safetensors"})
-    with pytest.raises(CheckpointError, match="promises more, which no shard holds"):
+    with pytest.raises(CheckpointError, match="lists more, which no shard contains"):
         hugging_face.read(tmp_path / "model")
     (tmp_path / "model" / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"00002-of-00003\.safetensors cannot be read"):

@@ -120,11 +120,11 @@ def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys)
     argv = ["--dry_run", "--use_public_ips", "build", "--input", TEXT, "--output", f"gs://{BUCKET}/dry", *SMALL]
     assert submit(cloud, *argv) == 0
     told = capsys.readouterr().out
-    assert "Would submit 2 job(s)" in told
-    assert "corpus: 4 file(s) in 4 piece(s)" in told
-    assert "pretraining-data: 4 corpus shard(s), 10 pass(es) over one" in told
+    assert "Dry run: 2 job(s)" in told
+    assert "corpus: 4 file(s) in 4 split(s)" in told
+    assert "pretraining-data: 4 corpus shard(s), 10 copies of a shard" in told
     assert "beam_python3." in told
-    assert "n2-standard-4, at most 20, 30 GB of disk, public addresses" in told
+    assert "n2-standard-4, at most 20, 30 GB of disk, public IP addresses" in told
     for line in (
         "Partition  (shuffles)",
         "WriteCorpusShard",
@@ -164,7 +164,7 @@ def test_ctrl_c_cancels_the_job_and_frees_the_output(cloud):
     (number,) = list(cloud.jobs)[before:]
     assert process.returncode == 130, errors
     assert f"gcloud dataflow jobs cancel {number} --project={PROJECT} --region={REGION}" in output
-    assert f"Job {number}: cancelled" in output
+    assert f"Job {number}: canceled" in output
     assert cloud.jobs[number]["state"] == "JOB_STATE_CANCELLED"
     assert cloud.contents("stopped") == {}
     assert "Traceback" not in errors
@@ -191,7 +191,7 @@ pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid [whil
         ),
         (
             ["Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access."],
-            "has its log. It said: Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access.",
+            "; error: Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access.",
         ),
     ],
     ids=["a mistake in the input", "the service's own"],
@@ -211,9 +211,9 @@ def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch, said, e
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((403, "The caller does not have permission"), "docs/SECURITY.md lists the roles"),
-        ((400, "The workflow could not be created: zone is wrong"), "mend the flag that it names"),
-        ((429, "Quota exceeded for quota metric"), "a quota is spent"),
+        ((403, "The caller does not have permission"), "see docs/reference/cloud-permissions.md for the roles"),
+        ((400, "The workflow could not be created: zone is wrong"), "correct the flag that the message names"),
+        ((429, "Quota exceeded for quota metric"), "a quota is exhausted"),
     ],
 )
 def test_a_service_that_refuses_is_one_line(cloud, quick, capsys, monkeypatch, answer, expected):
@@ -235,17 +235,23 @@ def test_a_second_job_at_the_same_output_is_refused_by_the_service_itself(cloud,
     }
     assert submit(cloud, "corpus", "--input", TEXT, "--output", output, "--vocab_size", "2000") == 1
     del cloud.jobs["running"]
-    assert f"runs a job named {dataflow_flags.job_name_of(output)} already" in capsys.readouterr().err
+    assert f"already runs a job named {dataflow_flags.job_name_of(output)}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["build", "--input", "texts/*.txt", "--output", "gs://bucket/o"], "--input texts/*.txt is no file that"),
-        (["build", "--input", "gs://bucket/i", "--output", "/data"], "--output /data is no file that"),
+        (
+            ["build", "--input", "texts/*.txt", "--output", "gs://bucket/o"],
+            "--input texts/*.txt is not readable by Dataflow workers",
+        ),
+        (
+            ["build", "--input", "gs://bucket/i", "--output", "/data"],
+            "--output /data is not readable by Dataflow workers",
+        ),
         (
             ["build", "--input", "gs://bucket/i", "--output", "gs://bucket/o", "--vocab_file", "v.txt"],
-            "--vocab_file v.txt is no file that",
+            "--vocab_file v.txt is not readable by Dataflow workers",
         ),
         (
             [
@@ -258,13 +264,16 @@ def test_a_second_job_at_the_same_output_is_refused_by_the_service_itself(cloud,
                 "gs://bucket/a",
                 "b",
             ],
-            "--decontaminate b is no file that",
+            "--decontaminate b is not readable by Dataflow workers",
         ),
         (
             ["corpus", "--input", "gs://bucket/i", "--output", "gs://bucket/o", "--runner=DirectRunner"],
-            "--runner stands behind corpus",
+            "--runner is a flag of submit dataflow: put it before corpus",
         ),
-        (["pretraining-data", "--input", "corpus", "--output", "gs://bucket/o"], "--input corpus is no file that"),
+        (
+            ["pretraining-data", "--input", "corpus", "--output", "gs://bucket/o"],
+            "--input corpus is not readable by Dataflow workers",
+        ),
     ],
 )
 def test_what_workers_cannot_see_is_named_before_anything_else(cloud, capsys, argv, expected):
@@ -277,14 +286,14 @@ def test_what_workers_cannot_see_is_named_before_anything_else(cloud, capsys, ar
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("--project", "My Project", "is no project ID"),
-        ("--project", "123456789", "is no project ID"),
-        ("--region", "us-central1-a", "is no region"),
+        ("--project", "My Project", "is not a project ID"),
+        ("--project", "123456789", "is not a project ID"),
+        ("--region", "us-central1-a", "is not a region"),
         ("--temp_location", "/tmp/x", "is not of the form gs://BUCKET/FOLDER"),
         ("--temp_location", "gs://Bucket/x", "is not of the form gs://BUCKET/FOLDER"),
-        ("--job_name", "Words_1", "is no job name"),
-        ("--labels", "Team=Words", "is no label"),
-        ("--service_account_email", "worker", "is no service account"),
+        ("--job_name", "Words_1", "is not a job name"),
+        ("--labels", "Team=Words", "is not a label"),
+        ("--service_account_email", "worker", "is not a service account"),
         ("--max_num_workers", "0", "is not a whole number from 1"),
     ],
 )
@@ -301,8 +310,8 @@ def test_a_flag_with_a_wrong_value_is_named(flag, value, expected, capsys):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--num_workers=30"], "--num_workers 30 is more than --max_num_workers 20"),
-        (["--autoscaling_algorithm=NONE"], "say how many"),
+        (["--num_workers=30"], "invalid --num_workers 30: must be at most --max_num_workers 20"),
+        (["--autoscaling_algorithm=NONE"], "NONE requires --num_workers"),
     ],
 )
 def test_numbers_of_workers_that_contradict_each_other_are_refused(cloud, capsys, flags, expected):
@@ -336,7 +345,7 @@ def test_machines_have_the_memory_of_a_partition():
     assert choose_machine_type("custom-4-8192", 10**12) == "custom-4-8192"
     with pytest.raises(SubmitError, match=r"a partition of 67 MB of text needs about .*, and n2-highcpu-8 has"):
         choose_machine_type("n2-highcpu-8", bucket)
-    with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* for each; use more --num_partitions"):
+    with pytest.raises(SubmitError, match=r"n2-highmem-4 has .* per process: use a higher --num_partitions"):
         choose_machine_type(None, 10**9)
 
 
@@ -398,10 +407,10 @@ def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, caps
 
     # A mistake is a line, and an output that is in use is one.
     assert launcher.main("corpus", [*parameters, "--fix_mojibake=yes"]) == 1
-    assert "--fix_mojibake 'yes' is neither true nor false" in capsys.readouterr().err
+    assert "invalid --fix_mojibake 'yes': must be true or false" in capsys.readouterr().err
     cloud.bucket().blob("templated/corpus/left.parquet").upload_from_string(b"x")
     assert launcher.main("corpus", parameters) == 1
-    assert "holds files of an earlier job" in capsys.readouterr().err
+    assert "contains files of an earlier job" in capsys.readouterr().err
 
 
 def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):

@@ -53,7 +53,7 @@ EVERYTHING = [
 # its groups are bounded, then name it.
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
 BOUNDED_GROUPS = {
-    "Units/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
     "Spread/ReshufflePerKey/GroupByKey": _SPREAD,
     "CorpusShards/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
     "GroupByBand": "a share of the hashes of all documents: as many shares as partitions",
@@ -64,7 +64,7 @@ BOUNDED_GROUPS = {
     "MergeLanguages/GroupByKey": "combined before it is shuffled: a count for each word of a group of words",
     "AddLanguageWords/GroupByKey": "combined before it is shuffled: a number for each language",
     "SumStatistics/GroupByKey": "combined before it is shuffled: the statistics of a split, of fixed size",
-    "UnionOfFound/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of held-out sentences",
+    "UnionOfOverlaps/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of held-out sentences",
 }
 # Everything that a step reads whole beside its input, and how large that gets.
 SMALL_SIDE_INPUTS = {
@@ -73,7 +73,7 @@ SMALL_SIDE_INPUTS = {
     "WriteVocabulary": "the vocabularies, and a few numbers for each group of words",
     "WeighLanguages": "a number for each language",
     "Manifest": "a line for each part, unit or shard; statistics of fixed size",
-    "UnionOfFound/InjectDefault": "numbers of held-out sentences",
+    "UnionOfOverlaps/InjectDefault": "numbers of held-out sentences",
 }
 
 

@@ -94,9 +94,9 @@ def test_nothing_listens_at_the_master(submit):
 
 def test_the_master_is_no_flink(cluster, submit):
     cluster.answers["/overview"] = b"<html>"
-    assert "not as Flink's REST interface does" in submit()
+    assert "is not the REST API of Flink" in submit()
     cluster.answers["/overview"] = None
-    assert "answers 404 to /overview" in submit()
+    assert "returns status 404 for /overview" in submit()
 
 
 def test_a_cluster_without_task_managers(cluster, submit):
@@ -105,11 +105,11 @@ def test_a_cluster_without_task_managers(cluster, submit):
 
 
 def test_another_version_than_the_cluster_has(submit):
-    assert "--flink_version 2.2, but" in submit("--flink_version=2.2")
+    assert "--flink_version 2.2 does not match Flink 1.19" in submit("--flink_version=2.2")
 
 
 def test_no_worker_pool(submit):
-    assert "no pool of Python workers listens there" in submit("--environment_config=localhost:1")
+    assert "no Python worker pool listens at this address" in submit("--environment_config=localhost:1")
 
 
 def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
@@ -119,10 +119,10 @@ def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
     assert cluster_there.host == "localhost.localdomain"
     config = _config("--flink_master", master)
     cluster_there.overview = FlinkCluster(cluster.address).overview
-    with pytest.raises(SubmitError, match="is a path of this machine, and the cluster is on localhost"):
+    with pytest.raises(SubmitError, match="is a local path, and the cluster is on localhost"):
         flink._check(config, beambert.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
     flags = ["--input", "gs://a", "--output", "gs://b", "--vocab_file", "here.txt"]
-    with pytest.raises(SubmitError, match=r"--vocab_file here\.txt is a path of this machine"):
+    with pytest.raises(SubmitError, match=r"--vocab_file here\.txt is a local path"):
         flink._check(config, beambert.read_command("build", flags), cluster_there, "n")
 
 
@@ -131,14 +131,14 @@ def _config(*flags: str):
 
 
 def test_no_java(cluster, submit):
-    assert "no Java: no-such-java is not in PATH" in submit(pool(cluster), "--java=no-such-java")
+    assert "--java no-such-java is not in PATH" in submit(pool(cluster), "--java=no-such-java")
 
 
 def test_a_job_server_that_is_not_there(cluster, submit):
     assert "--job_server_jar nowhere.jar does not exist" in submit(
         pool(cluster), "--java=sh", "--job_server_jar=nowhere.jar"
     )
-    assert "no job server listens there" in submit(pool(cluster), "--job_endpoint=localhost:1")
+    assert "no job server listens at this address" in submit(pool(cluster), "--job_endpoint=localhost:1")
 
 
 def test_a_job_server_that_ends_at_once(cluster, submit, tmp_path):
@@ -150,19 +150,19 @@ def test_a_job_server_that_ends_at_once(cluster, submit, tmp_path):
     )
     java.chmod(0o755)
     error = submit(pool(cluster), f"--java={java}", f"--job_server_jar={jar}")
-    assert "job server does not start: it has ended; it said: Exception in thread main" in error
+    assert "job server did not start (exit code 0): Exception in thread main" in error
 
 
 def test_a_job_that_still_writes_the_same_output(cluster, submit, tmp_path):
     cluster.job(flink.job_name(str(tmp_path / "out")), "RUNNING")
-    assert "out is being written by job 0123" in submit(pool(cluster))
+    assert "out is in use by job 0123" in submit(pool(cluster))
     cluster.answers["/jobs/overview"]["jobs"].clear()
     cluster.job(flink.job_name(str(tmp_path / "other")), "RUNNING")
-    assert "no Java" in submit(pool(cluster), "--java=no-such-java")
+    assert "--java no-such-java is not in PATH" in submit(pool(cluster), "--java=no-such-java")
 
 
 def test_flags_of_beams_that_are_ours(submit):
-    assert "--runner is set by beambert submit flink" in submit(build=("--runner=FlinkRunner",))
+    assert "--runner is a flag of submit flink: put it before build" in submit(build=("--runner=FlinkRunner",))
 
 
 def test_a_warning_where_nothing_is_tried_again(cluster, capsys, tmp_path):
@@ -170,7 +170,7 @@ def test_a_warning_where_nothing_is_tried_again(cluster, capsys, tmp_path):
     config = _config("--flink_master", cluster.address, pool(cluster))
     command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
     assert flink._check(config, command, FlinkCluster(cluster.address), "n") == (2, False, "1.19")
-    assert "a lost TaskManager fails the job" in capsys.readouterr().err
+    assert "the loss of a TaskManager fails the job" in capsys.readouterr().err
 
 
 def test_what_to_run_is_missing(capsys, cluster):
@@ -189,12 +189,12 @@ def test_the_name_of_a_job_is_that_of_its_output(tmp_path, monkeypatch):
 
 def test_the_flags_that_beam_is_given():
     config = _config("--flink_master=a:8081", "--environment_config=b:1")
-    flags = flink.beam_flags(config, "localhost:7", flink.Plan(3, False, "2.0"), "beambert-1")
+    flags = flink.beam_flags(config, "localhost:7", flink.ClusterProperties(3, False, "2.0"), "beambert-1")
     assert {"--runner=PortableRunner", "--job_endpoint=localhost:7", "--parallelism=3"} <= set(flags)
     assert {"--environment_type=EXTERNAL", "--environment_config=b:1", "--job_name=beambert-1"} <= set(flags)
     assert not any("cache" in flag for flag in flags)
     config = _config("--flink_master=a:8081", "--environment_type=LOOPBACK")
-    flags = flink.beam_flags(config, "localhost:7", flink.Plan(3, True, "2.0"), "beambert-1")
+    flags = flink.beam_flags(config, "localhost:7", flink.ClusterProperties(3, True, "2.0"), "beambert-1")
     assert not any("config" in flag for flag in flags)
     assert any("--environment_cache_millis=" in flag for flag in flags)
 
@@ -205,7 +205,7 @@ def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("another", "RUNNING")
 
     def command() -> None:
-        with flink._monitored_jobs(FlinkCluster(cluster.address), "ours", flink.Plan(2, False, "1.19")):
+        with flink._monitored_jobs(FlinkCluster(cluster.address), "ours", flink.ClusterProperties(2, False, "1.19")):
             cluster.job("ours", "RUNNING")
             cluster.answers["/jobs/overview"]["jobs"][-1]["jid"] = "4567"
             raise raised
@@ -288,7 +288,9 @@ def test_a_jar_with_the_right_digest(maven, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize(("name", "message"), [(JAR, "refusing to use it"), ("org.example:no:1", "cannot be fetched")])
+@pytest.mark.parametrize(
+    ("name", "message"), [(JAR, "the download was not used"), ("org.example:no:1", "cannot be downloaded")]
+)
 def test_a_jar_with_another_digest_or_none_at_all_leaves_nothing(maven, tmp_path, name, message):
     with pytest.raises(SubmitError, match=message):
         _fetch_jar(maven_path(name), tmp_path, "0" * 64)
@@ -297,7 +299,7 @@ def test_a_jar_with_another_digest_or_none_at_all_leaves_nothing(maven, tmp_path
 
 def test_the_published_job_server(maven, tmp_path):
     path = "/" + maven_path("org.apache.beam:beam-runners-flink-2.2-job-server:2.77.0")
-    with pytest.raises(SubmitError, match="name it with --job_server_jar"):
+    with pytest.raises(SubmitError, match="give a local copy with --job_server_jar"):
         published_job_server("2.2", "2.77.0", tmp_path)
     maven.answers |= {path: b"server", f"{path}.sha1": hashlib.sha1(b"server").hexdigest().encode()}
     jar = published_job_server("2.2", "2.77.0", tmp_path)

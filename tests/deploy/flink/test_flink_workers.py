@@ -195,7 +195,7 @@ def test_a_port_that_is_taken(pool):
         timeout=60,
     )
     assert result.returncode == 1
-    assert "is taken" in result.stderr
+    assert "is in use" in result.stderr
     assert "Traceback" not in result.stderr
 
 

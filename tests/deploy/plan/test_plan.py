@@ -100,7 +100,7 @@ def test_every_line_follows_from_those_before(capsys):
     assert training["operations"] == pytest.approx(training["hours"] * 3600 * 0.5 * 8 * 197e12)
     assert training["epochs"] == pytest.approx(256e6 / data["rows"])
     assert cloud["vCPU hours"] == pytest.approx(cloud["hours"] * 40)
-    # Written and read; 0.45 bytes a byte of text were measured for articles (docs/SCALE.md).
+    # Written and read; 0.45 bytes a byte of text were measured for articles (docs/benchmarks/scale.md).
     assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.06)
     assert bill["shuffle"] == pytest.approx(cloud["shuffle"] / 1e9 * 0.011)
     assert bill["vCPUs"] == pytest.approx(cloud["vCPU hours"] * 0.056)
@@ -117,8 +117,10 @@ def test_ten_times_the_text_is_ten_times_the_data(capsys):
 def test_for_people_every_number_has_its_arithmetic(capsys):
     assert beambert.main(["plan", "--words", "3.3e9", "--schedule", "128x0.9,512x0.1"]) == 0
     told = capsys.readouterr().out
-    for section in ("The text", "The data", "Building it on Dataflow", "Training", "The bill"):
+    for section in ("Input", "Data", "Dataflow", "Training", "Cost"):
         assert f"{section}\n" in told
+    for label in ("tokens", "steps", "positions per word", "write operations"):
+        assert re.search(rf"^  {label} {{2,}}[\d.,]", told, re.M)
     assert re.search(r"128: epochs +5\.\d +230 million sequences / 4\d\.\d million rows", told)
     assert re.search(r"512: epochs +1\.\d", told)
     assert "2026-11-21, not verified" in told
@@ -128,22 +130,22 @@ def test_for_people_every_number_has_its_arithmetic(capsys):
 @pytest.mark.parametrize(
     ("flags", "warning"),
     [
-        (["--corpus_bytes", "1e7"], "a vocabulary of 30,000 is too large for 2"),
-        (["--corpus_bytes", "1e9", "--vocab_size", "8000"], "every mask is seen"),
-        (["--corpus_bytes", "1e9"], "is read"),
-        (["--corpus_bytes", "1e11", "--num_train_steps", "100000"], "reads 1"),
-        (["--corpus_bytes", "2e10"], "--dupe_factor 6 is enough"),
+        (["--corpus_bytes", "1e7"], "vocabulary size 30,000 is too large for 2"),
+        (["--corpus_bytes", "1e9", "--vocab_size", "8000"], "repeat every mask"),
+        (["--corpus_bytes", "1e9"], "risk overfitting"),
+        (["--corpus_bytes", "1e11", "--num_train_steps", "100000"], "reads only 1"),
+        (["--corpus_bytes", "2e10"], "use --dupe_factor 6"),
         (["--corpus_bytes", "1e10", "--document_bytes", "500", "--max_seq_length", "512"], "use --pack"),
         (["--corpus_bytes", "1e10", "--train_batch_size", "4096"], "--optimizer lamb"),
-        (["--corpus_bytes", "1e7", "--train_batch_size", "4096"], "more than a tenth of an epoch"),
-        (["--corpus_bytes", "1e13"], "shards: listing"),
-        (["--corpus_bytes", "1e13"], "times the text"),
+        (["--corpus_bytes", "1e7", "--train_batch_size", "4096"], "more than 10 % of an epoch"),
+        (["--corpus_bytes", "1e13"], "shards take longer to list"),
+        (["--corpus_bytes", "1e13"], "times as large as the text"),
         (["--corpus_bytes", "1e13", "--document_bytes", "4000"], "--validation_fraction 1e-05"),
         (["--corpus_bytes", "1e12", "--num_partitions", "100"], "raise --num_partitions"),
-        (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "a document is never divided"),
-        (["--corpus_bytes", "1e8", "--workers", "100"], "would be idle"),
-        (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "spans 4 machines"),
-        (["--corpus_bytes", "1e10", "--model", "tiny", "--accelerator", "h100"], "examples would have to be read"),
+        (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "documents are not split across partitions"),
+        (["--corpus_bytes", "1e8", "--workers", "100"], "leave some idle"),
+        (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "spans 4 hosts"),
+        (["--corpus_bytes", "1e10", "--model", "tiny", "--accelerator", "h100"], "two CPU cores parse"),
     ],
 )
 def test_a_poor_plan_is_warned_of(capsys, flags, warning):
@@ -158,12 +160,15 @@ def test_a_good_plan_is_not(capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "give one of --corpus_bytes, --words and --input"),
-        (["--words", "1e9", "--corpus_bytes", "1e9"], "give one of"),
-        (["--words", "1e9", "--accelerator", "v3-9"], "no whole chip"),
+        ([], "give exactly one of --corpus_bytes, --words and --input"),
+        (["--words", "1e9", "--corpus_bytes", "1e9"], "give exactly one of"),
+        (
+            ["--words", "1e9", "--accelerator", "v3-9"],
+            "the number counts cores, and a v3 chip has 2; use a multiple of 2",
+        ),
         (["--words", "1e9", "--accelerator", "abacus"], "--peak_tflops"),
         (["--words", "1e9", "--model", "bse"], "did you mean 'base'"),
-        (["--words", "1e9", "--max_seq_length", "1024"], "longer than the 512 positions"),
+        (["--words", "1e9", "--max_seq_length", "1024"], "exceeds the 512 position embeddings"),
         (["--words", "1e9", "--schedule", "128"], "such as 128x0.9"),
         (["--words", "1e9", "--vocab_file", "none.txt"], "none.txt"),
         (["--words", "1e9", "--prices", "none.toml"], "none.toml does not exist"),
@@ -187,10 +192,10 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[dataflow.vcpu_hour]", "[dataflow.vcpu]", "has no [dataflow.vcpu_hour]"),
-        ("price = 0.056", 'price = "free"', "give dollars"),
-        ("price = 0.056", "price = -1", "give dollars"),
-        ("read = 2026-11-21", "read = 3", "the day it was looked up"),
+        ("[dataflow.vcpu_hour]", "[dataflow.vcpu]", "is missing [dataflow.vcpu_hour]"),
+        ("price = 0.056", 'price = "free"', "use US dollars"),
+        ("price = 0.056", "price = -1", "use US dollars"),
+        ("read = 2026-11-21", "read = 3", "use the date of the look-up"),
         ('source = "cloud', 'from = "cloud', "has no source"),
         ("[dataflow.vcpu_hour]", "[dataflow.vcpu_hour", "cannot be read"),
     ],

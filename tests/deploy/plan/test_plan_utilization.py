@@ -18,15 +18,15 @@ def printed(capsys, *flags: str) -> str:
 def test_the_default_is_called_a_goal_and_the_flag_is_named(capsys):
     (line,) = re.findall(r"^  utilization .*$", printed(capsys), re.MULTILINE)
     assert "0.45" in line
-    assert "a goal, not measured" in line
+    assert "assumed, not measured" in line
     assert "--mfu" in line
 
 
 @pytest.mark.parametrize("share", ["0.3", "0.45"])
 def test_a_share_that_was_given_is_not(capsys, share):
     text = printed(capsys, "--mfu", share)
-    assert "goal" not in text
-    assert re.search(rf"^  utilization +{share} +of the accelerator's peak, from --mfu$", text, re.MULTILINE)
+    assert "assumed" not in text
+    assert re.search(rf"^  utilization +{share} +fraction of the accelerator's peak, from --mfu$", text, re.MULTILINE)
 
 
 def test_the_default_is_what_the_line_says(capsys):

@@ -135,9 +135,9 @@ def test_a_machine_that_is_taken_away_is_replaced_and_the_run_goes_on(cloud):
     until(lambda: int(count.read_text()) > before + 3)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=300)
-    assert "taken away" in said
+    assert "preempted" in said
     # The second machine counts on from what had reached the bucket. The last lines of the first are lost with it.
-    first, going_on, second = said.partition("Going on from what lies in gs://bucket/run")
+    first, going_on, second = said.partition("Resuming from gs://bucket/run")
     assert going_on
     shown, shown_then = (
         [int(line.split()[1]) for line in lines.splitlines() if line.startswith("step ")] for lines in (first, second)
@@ -163,7 +163,7 @@ def test_what_somebody_else_deletes_is_not_created_again(cloud):
     cloud.plan(states=[["ACTIVE", {"state": "SUSPENDING", "stateInitiator": "USER"}]])
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
-    assert "deleted by somebody else" in result.stderr
+    assert "deleted by another process" in result.stderr
     assert len(cloud.calls("create")) == 1
     assert cloud.left == []
 
@@ -218,7 +218,7 @@ def test_a_name_that_is_taken_is_left_alone(cloud):
     (cloud.state / "requests" / f"{NAME}.json").write_text(json.dumps({"states": ["ACTIVE"]}))
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
-    assert "was left alone" in result.stderr
+    assert "in use by another request" in result.stderr
     assert cloud.calls("delete") == []
     assert cloud.left == [NAME]
 
@@ -255,7 +255,11 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
     assert process.returncode == (0 if phase == "delete" else 128 + number), said
     assert "Traceback" not in said
     assert cloud.left == [], said
-    assert "mine is being deleted" in said if phase == "delete" else "resumes from what is in gs://bucket/run" in said
+    assert (
+        "mine is being deleted" in said
+        if phase == "delete"
+        else "run the same command to resume from gs://bucket/run" in said
+    )
     if phase == "run":
         assert cloud.bucket("gs://bucket/run/saved").exists()
 
@@ -278,7 +282,7 @@ def test_keep_leaves_it_and_says_how_to_delete_it(cloud):
     result = cloud.submit("--keep", command=PRETRAIN)
     assert result.returncode == 0
     assert cloud.left == [NAME, NAME]
-    assert f"is kept and costs until it is deleted: {DELETE}" in result.stdout
+    assert f"is kept and billed until it is deleted: {DELETE}" in result.stdout
 
 
 def test_keep_does_not_keep_what_was_taken_away(cloud):
@@ -300,7 +304,7 @@ def test_a_deletion_that_fails_is_said_loudly_and_is_a_failure(cloud):
     cloud.plan(refuse_delete="PERMISSION_DENIED: Permission 'tpu.nodes.delete' denied")
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
-    assert f"{NAME} COULD NOT BE DELETED AND COSTS MONEY" in result.stdout
+    assert f"{NAME} COULD NOT BE DELETED AND IS STILL BILLED" in result.stdout
     assert result.stdout.rstrip().splitlines()[-2].strip() == DELETE
     assert "Permission 'tpu.nodes.delete' denied" in result.stdout
 
@@ -318,7 +322,7 @@ def test_a_machine_that_lets_nobody_in_is_deleted(cloud):
     cloud.plan(ssh_fails=True)
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
-    assert "copying files to the machine failed" in result.stderr
+    assert "copying files to the TPU VM failed" in result.stderr
     assert cloud.left == []
 
 
@@ -327,7 +331,7 @@ def test_a_service_that_is_silent_for_a_while_stops_nothing(cloud):
     cloud.plan(describe_error=[silence, None])
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 0, result.stderr
-    assert "trying on" in result.stdout
+    assert "retrying" in result.stdout
 
 
 def test_an_output_that_cannot_be_read_is_not_begun_anew(cloud):

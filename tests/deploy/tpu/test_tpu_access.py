@@ -39,12 +39,15 @@ def refused(cloud: Cloud, *flags: str) -> tuple[str, str]:
     [
         (
             LOGGED_OUT,
-            "gcloud is not logged in (You do not currently have an active account selected); run gcloud auth l",
+            "gcloud is not logged in (You do not currently have an active account selected): run gcloud auth l",
         ),
         (EXPIRED, "gcloud is not logged in (There was a problem refreshing"),
-        (DISABLED, "not enabled in --project p; run gcloud services enable tpu.googleapis.com --project p"),
-        (DENIED, "--project p with --zone us-west4-a cannot be used: PERMISSION_DENIED: Permission 'tpu.queued"),
-        ("NOT_FOUND: Location us-west4-z is not found.", "check both, and the roles of the account (docs/TPU.md)"),
+        (DISABLED, "not enabled in --project p: run gcloud services enable tpu.googleapis.com --project p"),
+        (DENIED, "--project p with --zone us-west4-a is not accessible: PERMISSION_DENIED: Permission 'tpu.queued"),
+        (
+            "NOT_FOUND: Location us-west4-z is not found.",
+            "check both, and the roles of the account (docs/reference/cloud-permissions.md)",
+        ),
         (UNAVAILABLE, "the Cloud TPU service cannot be reached: UNAVAILABLE: The service is currently unavailable"),
     ],
 )
@@ -61,7 +64,7 @@ def test_without_gcloud_nothing_is_said_to_be_requested(cloud, monkeypatch):
     (cloud.tools / "gcloud").unlink()
     monkeypatch.setenv("PATH", "")
     out, line = refused(cloud)
-    assert "gcloud is not installed; install the Google Cloud CLI" in line
+    assert "gcloud is not installed: install the Google Cloud CLI" in line
     assert out == ""
 
 
@@ -83,7 +86,7 @@ def test_a_dry_run_needs_no_login(cloud):
 def test_a_request_that_certainly_made_nothing_is_not_deleted(cloud, words):
     cloud.plan(refuse=words, refuse_delete=words)
     out, line = refused(cloud)
-    assert "the request for a TPU was refused" in line
+    assert "the request for a TPU was rejected" in line
     assert "delet" not in out.split("queued-resources delete")[1]
     assert cloud.calls("delete") == []
 
@@ -92,7 +95,7 @@ def test_a_request_that_certainly_made_nothing_is_not_deleted(cloud, words):
 def test_a_request_that_may_have_been_made_is_not_said_to_cost(cloud, flags):
     cloud.plan(refuse=UNAVAILABLE, refuse_delete=UNAVAILABLE)
     out, line = refused(cloud, *flags)
-    assert "the request for a TPU was refused: UNAVAILABLE" in line
+    assert "the request for a TPU was rejected: UNAVAILABLE" in line
     assert "COULD NOT BE DELETED" not in out
     assert "is kept" not in out
     assert f"It is unknown whether {NAME} was created" in out
@@ -104,4 +107,4 @@ def test_a_machine_that_exists_is_still_said_to_cost(cloud):
     failed = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": "There is no more capacity"}}}
     cloud.plan(states=[["WAITING_FOR_RESOURCES", failed]], refuse_delete=DENIED)
     out, _ = refused(cloud)
-    assert f"{NAME} COULD NOT BE DELETED AND COSTS MONEY" in out
+    assert f"{NAME} COULD NOT BE DELETED AND IS STILL BILLED" in out

@@ -104,7 +104,7 @@ def test_refusals_are_told_apart(service, tpu):
     # What was refused for any other reason may yet have been made.
     assert tpu.may_exist
     answers.append(error(409, "ALREADY_EXISTS", f"Resource '{REQUEST}' already exists"))
-    with pytest.raises(SubmitError, match="left alone"):
+    with pytest.raises(SubmitError, match="in use by another request"):
         tpu.create(create)
     assert not tpu.may_exist
 
@@ -140,7 +140,7 @@ DENIED = (
         (error(403, "PERMISSION_DENIED", DISABLED), "run gcloud services enable tpu.googleapis.com --project p"),
         (
             error(403, "PERMISSION_DENIED", DENIED),
-            "--project p with --zone us-west4-a cannot be used: PERMISSION_DENIED",
+            "--project p with --zone us-west4-a is not accessible: PERMISSION_DENIED",
         ),
         (error(404, "NOT_FOUND", "Location z is not found or access is unauthorized."), "Location z is not found"),
         (error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."), "run gcloud auth login"),
@@ -159,6 +159,6 @@ def test_without_an_account_gcloud_is_not_logged_in(service, tpu, monkeypatch):
     monkeypatch.delenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS")
     with pytest.raises(SubmitError) as caught:
         require_access(tpu)
-    expected = "gcloud is not logged in (You do not currently have an active account selected); run gcloud auth login"
+    expected = "gcloud is not logged in (You do not currently have an active account selected): run gcloud auth login"
     assert str(caught.value) == expected
     assert service[1] == []

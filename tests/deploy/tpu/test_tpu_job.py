@@ -29,7 +29,7 @@ def test_places_in_buckets_become_paths_and_nothing_else_changes():
 
 
 def test_a_strategy_that_is_given_stays():
-    assert job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--strategy=one")).argv.count("--strategy") == 0
+    assert job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--strategy=single")).argv.count("--strategy") == 0
 
 
 def test_every_path_of_a_fine_tuning_is_brought_there():
@@ -54,18 +54,18 @@ def test_a_shape_in_a_file_is_brought_there_and_a_name_is_not():
     [
         (
             ("--data", "d128", "--output", "gs://b/r"),
-            r"--data d128 is not in a bucket.*cp --recursive d128 gs://BUCKET/",
+            r"--data d128 is a local path.*cp --recursive d128 gs://BUCKET/",
         ),
         (("--data", "a b;c", "--output", "gs://b/r"), r"cp --recursive 'a b;c' gs://BUCKET/"),
-        (("--data", "gs://b/d", "--output", "run"), r"--output run would be lost"),
-        (("--data", "gs://b/d", "--output", "gs://b/r", "--model", "m.json"), r"--model m.json is not in a bucket"),
-        (("--data", "gs://b/d", "--output", "gs://b"), r"a whole bucket"),
-        (("--data", "gs://b/d", "--output", "gs://b/"), r"a whole bucket"),
-        (("--data", "gs://b/d", "--output", "gs://b/../r"), r"has \.\."),
-        (("--data", "gs://b/d*", "--output", "gs://b/r"), r"takes for a pattern"),
-        (("--data", "gs://b/d", "--output", "gs://b/d/r"), r"one in the other"),
-        (("--data", "gs://b/d/x", "--output", "gs://b/d"), r"one in the other"),
-        (("--data", "gs://b/d", "--output", "gs://b/r", "--tpu_name", "n"), r"--tpu_name is not needed"),
+        (("--data", "gs://b/d", "--output", "run"), r"--output run would be deleted with the TPU VM"),
+        (("--data", "gs://b/d", "--output", "gs://b/r", "--model", "m.json"), r"--model m.json is a local path"),
+        (("--data", "gs://b/d", "--output", "gs://b"), r"gs://b/? is a bucket: use a path in it"),
+        (("--data", "gs://b/d", "--output", "gs://b/"), r"gs://b/? is a bucket: use a path in it"),
+        (("--data", "gs://b/d", "--output", "gs://b/../r"), r"contains \.\."),
+        (("--data", "gs://b/d*", "--output", "gs://b/r"), r"wildcard character"),
+        (("--data", "gs://b/d", "--output", "gs://b/d/r"), r"overlap: use a separate"),
+        (("--data", "gs://b/d/x", "--output", "gs://b/d"), r"overlap: use a separate"),
+        (("--data", "gs://b/d", "--output", "gs://b/r", "--tpu_name", "n"), r"--tpu_name does not apply"),
     ],
 )
 def test_what_cannot_work_there_is_refused_in_one_line(flags, message):
@@ -82,9 +82,9 @@ def test_a_cache_beside_the_output_is_refused():
 
 def test_types_of_several_hosts_are_refused_and_say_why():
     assert runtime_version("v5litepod-8") == "v2-alpha-tpuv5-lite"
-    with pytest.raises(SubmitError, match=r"v5litepod-16 has several hosts, which beambert cannot feed"):
+    with pytest.raises(SubmitError, match=r"v5litepod-16 has several hosts, which is not supported"):
         runtime_version("v5litepod-16")
-    with pytest.raises(SubmitError, match=r"not known"):
+    with pytest.raises(SubmitError, match=r"unknown --accelerator_type tpu7x-8"):
         runtime_version("tpu7x-8")
 
 

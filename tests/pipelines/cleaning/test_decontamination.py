@@ -11,7 +11,7 @@ from pipelines.cleaning.decontamination import (
     NGRAM,
     document_keys,
     evaluation_keys,
-    find_run,
+    find_shared_ngram,
     load_evaluation,
     read_evaluation_texts,
 )
@@ -42,12 +42,12 @@ def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
     keys = load_evaluation((str(path),)).keys
     words = context.split()
     disguised = " ".join(words[:20]).upper().replace(",", " ,").replace(" ", "  ")
-    assert find_run(["Something else first.", disguised, "And after."], keys)
+    assert find_shared_ngram(["Something else first.", disguised, "And after."], keys)
     # Over the border of two sentences.
-    assert find_run(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
-    assert not find_run([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
+    assert find_shared_ngram(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
+    assert not find_shared_ngram([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
     german = load_evaluation((str(shared_data / "squad" / "xquad.de.json"),)).keys
-    assert not find_run([context], german)
+    assert not find_shared_ngram([context], german)
 
 
 def test_glue_tables(shared_data):
@@ -56,7 +56,7 @@ def test_glue_tables(shared_data):
     keys = load_evaluation((str(path),)).keys
     long = [line.split("\t")[0] for line in lines if len(re.findall(r"[^\W_]+", line.split("\t")[0])) >= NGRAM]
     assert len(long) > 300
-    assert all(find_run([sentence], keys) for sentence in long)
+    assert all(find_shared_ngram([sentence], keys) for sentence in long)
 
 
 def test_text_and_json_lines(tmp_path):
@@ -66,7 +66,7 @@ def test_text_and_json_lines(tmp_path):
     for name in ("a.txt", "a.jsonl"):
         keys = load_evaluation((str(tmp_path / name),)).keys
         assert len(keys) == 1
-        assert find_run([sentence.title() + "!"], keys)
+        assert find_shared_ngram([sentence.title() + "!"], keys)
 
 
 def test_errors_name_the_file(tmp_path):
@@ -74,7 +74,7 @@ def test_errors_name_the_file(tmp_path):
     (tmp_path / "short.txt").write_text("Too short.")
     with pytest.raises(SourceError, match=r"--decontaminate .*a.json cannot be read"):
         load_evaluation((str(tmp_path / "a.json"),))
-    with pytest.raises(SourceError, match=r"short.txt: no text of 13 words"):
+    with pytest.raises(SourceError, match=r"short.txt: no text has 13 words"):
         load_evaluation((str(tmp_path / "short.txt"),))
     with pytest.raises(SourceError, match=r"nothing.txt cannot be"):
         load_evaluation((str(tmp_path / "nothing.txt"),))
@@ -87,7 +87,9 @@ def test_a_run_names_the_first_file_that_has_it(tmp_path):
     one, two = str(tmp_path / "one.txt"), str(tmp_path / "two.txt")
     for paths in ((one, two), (two, one)):
         evaluation = load_evaluation(paths)
-        described = [evaluation.describe(find_run([f"And: {text.upper()}!"], evaluation.keys)) for text in texts]
+        described = [
+            evaluation.describe(find_shared_ngram([f"And: {text.upper()}!"], evaluation.keys)) for text in texts
+        ]
         assert described == [
             {"evaluation_file": path, "matching_words": text}
             for path, text in zip((one, paths[0], two), texts, strict=True)
@@ -104,7 +106,7 @@ words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y
 def test_any_pair_of_texts_against_tuples(evaluation, document):
     keys = evaluation_keys([evaluation])
     assert len(keys) == len(runs(evaluation))
-    found = find_run([document], keys)
+    found = find_shared_ngram([document], keys)
     shared = runs(evaluation) & runs(document)
     assert (found is not None) == bool(shared)
     # The first one of the document, spelled as it is compared.
@@ -116,4 +118,4 @@ def test_any_pair_of_texts_against_tuples(evaluation, document):
 
 @given(st.text(), st.text())
 def test_no_text_raises(evaluation, document):
-    find_run([document], evaluation_keys([evaluation]))
+    find_shared_ngram([document], evaluation_keys([evaluation]))

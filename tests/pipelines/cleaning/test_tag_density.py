@@ -51,4 +51,4 @@ def test_the_warning_needs_a_share():
     assert source_warnings(counts) == []
     counts["documents_reported"]["html_tags"] = 10
     (warning,) = source_warnings(counts)
-    assert "10 of 1,000 documents (1%) hold HTML" in warning
+    assert "10 of 1,000 documents (1%) contain HTML" in warning

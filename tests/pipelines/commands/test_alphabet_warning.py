@@ -37,7 +37,7 @@ def test_the_remedy_is_the_limit_and_it_helps(chinese, capsys):
     said, warnings = _warnings(chinese, capsys, [], "first")
     (warning,) = warnings
     assert warning in said
-    match = re.search(r"because --alphabet_limit 1000 leaves out ([\d,]+) of.* with --alphabet_limit (\d+)", warning)
+    match = re.search(r"because --alphabet_limit 1000 excludes ([\d,]+) of.* with --alphabet_limit (\d+)", warning)
     assert match
     _, warnings = _warnings(chinese, capsys, ["--alphabet_limit", match[2]], "second")
     assert warnings == []

@@ -69,7 +69,7 @@ def lines_with_bad_ones() -> list[str]:
     ("reason", "message"),
     [
         ("null_text", "field 'body' is null"),
-        ("missing_text", "has no field 'body'; its fields are key, text"),
+        ("missing_text", "has no field 'body' (fields: key, text)"),
         ("not_text", "field 'body' is a number"),
         ("broken_record", "not valid JSON"),
     ],
@@ -90,7 +90,7 @@ def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys, workers):
     flags = ["--input", path, "--text_field", "body", "--on_bad_record", "skip", "--id_field", "key"]
     assert corpus(tmp_path / "out", *flags, "--direct_num_workers", workers) == 0
     captured = capsys.readouterr()
-    assert "4 of 16 record(s) were left out because they are bad (1 null_text, " in captured.err
+    assert "rejected 4 of 16 records as invalid (1 null_text, " in captured.err
     assert "1 broken_record" in captured.out
     found = counts(tmp_path / "out")
     assert found["documents_rejected"] == dict.fromkeys(sorted(BAD), 1)
@@ -114,7 +114,10 @@ def test_vocab_says_what_it_left_out(tmp_path, capsys):
     path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
     argv = ["vocab", "--input", path, "--output", tmp_path / "vocab.txt", "--vocab_size", 60, "--text_field", "body"]
     assert beambert.main(list(map(str, [*argv, "--on_bad_record", "skip"]))) == 0
-    assert "rejected    1 broken_record, 1 missing_text, 1 not_text, 1 null_text" in capsys.readouterr().out
+    assert (
+        "rejected    documents by rule: 1 broken_record, 1 missing_text, 1 not_text, 1 null_text"
+        in capsys.readouterr().out
+    )
 
 
 def test_what_is_left_out_is_the_same_with_any_number_of_workers(tmp_path):
@@ -206,7 +209,7 @@ def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"{folder}/a.zip is a zip archive; unpack it first (unzip FILE)" in error
-    assert "4 more input file(s) cannot be read either" in error
+    assert "4 more input files cannot be read" in error
     assert f"{folder}/b.tar.gz" in error
     assert not (tmp_path / "out/corpus.json").exists()
 
@@ -240,16 +243,14 @@ def test_a_field_is_refused_where_no_file_has_fields(tmp_path, capsys):
     for flags in (["--text_field", "text"], ["--id_field", "key"], ["--text_field", "text", "--input_format", "text"]):
         assert corpus(tmp_path / "out", "--input", tmp_path / "a.txt", *flags) == 1
         error = capsys.readouterr().err
-        assert f"{flags[0]} {flags[1]} cannot be applied: no --input file has fields ({tmp_path}/a.txt)" in error
+        assert f"{flags[0]} {flags[1]} has no effect: no --input file has fields ({tmp_path}/a.txt)" in error
 
 
 def test_a_field_is_warned_of_where_some_files_have_none(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", list(map(json.dumps, records())))
     (tmp_path / "b.txt").write_text("\n\n".join(texts()))
     assert corpus(tmp_path / "out", "--input", f"{tmp_path}/?.*", "--text_field", "body") == 0
-    warning = (
-        f"warning: --text_field body has no effect on 1 of 2 input file(s), which have no fields: {tmp_path}/b.txt"
-    )
+    warning = f"warning: --text_field body has no effect on 1 of 2 input files, which have no fields: {tmp_path}/b.txt"
     assert warning in capsys.readouterr().err
 
 
@@ -272,12 +273,12 @@ def test_html_in_records_is_warned_of(tmp_path, capsys):
     path = write_lines(tmp_path / "a.jsonl", list(map(json.dumps, pages)))
     assert corpus(tmp_path / "out", "--input", path, "--vocab_size", 80) == 0
     error = capsys.readouterr().err
-    assert "12 of 12 documents (100%) hold HTML: scripts, styles and menus are trained on as text" in error
+    assert "12 of 12 documents (100%) contain HTML, so scripts, styles and menus become training text" in error
     assert "trafilatura" in error
     assert counts(tmp_path / "out")["documents_reported"] == {"html_tags": 12}
     assert beambert.main(["pretraining-data", "--input", f"{tmp_path}/out", "--output", f"{tmp_path}/data"]) == 0
     manifest = json.loads((tmp_path / "data/dataset.json").read_text())
-    assert any("12 of 12 documents (100%) hold HTML" in line for line in manifest["counts"]["warnings"])
+    assert any("12 of 12 documents (100%) contain HTML" in line for line in manifest["counts"]["warnings"])
 
 
 def test_no_html_alarm_on_formulas_and_program_text(tmp_path, capsys):

@@ -195,29 +195,32 @@ def test_an_output_that_holds_something_else_is_left_alone(built, articles, tmp_
     before = digests(built)
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(built), *SMALL]
     for changed, says in (
-        (["--vocab_size", "1999"], "vocab_size 2000 there, 1999 asked"),
-        (["--max_seq_length", "64"], "max_seq_length 128 there, 64 asked"),
+        (["--vocab_size", "1999"], "vocab_size: 2000 recorded, 1999 requested"),
+        (["--max_seq_length", "64"], "max_seq_length: 128 recorded, 64 requested"),
     ):
         assert beambert.main([*argv, *changed]) == 1
         assert says in capsys.readouterr().err
     (tmp_path / "b.txt").write_text("Other text.")
     assert beambert.main([*argv, "--input", f"{tmp_path}/b.txt"]) == 1
-    assert "holds a corpus of other input files" in capsys.readouterr().err
+    assert "contains a corpus of other input files" in capsys.readouterr().err
     assert digests(built) == before
 
 
 MISTAKES = {
-    "no match": ("--input {0}/none*", "none* matches no file"),
-    "no text": ("--input {0}/blank.txt --objective mlm", "no document with a word is left"),
-    "one document": ("--input {0}/a.txt --vocab_size 20", "1 document(s) to train on"),
+    "no match": ("--input {0}/none*", "none* matches no files"),
+    "no text": ("--input {0}/blank.txt --objective mlm", "the training split has no words"),
+    "one document": ("--input {0}/a.txt --vocab_size 20", "at least 2 training documents"),
     "not UTF-8": ("--input {0}/a.txt {0}/invalid.txt", "invalid.txt, line 2: byte 0xe9 is not valid utf-8"),
-    "cut gz": ("--input {0}/a.txt {0}/cut.txt.gz", "cut.txt.gz is not a whole .gz file"),
-    "cut gz, two processes": ("--input {0}/a.txt {0}/cut.txt.gz --direct_num_workers 2", "is not a whole .gz file"),
-    "no [MASK]": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/vocab.txt", "vocab.txt: no [MASK]"),
+    "cut gz": ("--input {0}/a.txt {0}/cut.txt.gz", "cut.txt.gz is not a complete .gz file"),
+    "cut gz, two processes": ("--input {0}/a.txt {0}/cut.txt.gz --direct_num_workers 2", "is not a complete .gz file"),
+    "no [MASK]": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/vocab.txt", "vocab.txt: missing special tokens [MASK]"),
     "too few words": ("--input {0}/a.txt {0}/b.txt --vocab_size 5000", "lower --vocab_size"),
     "no vocabulary": ("--input {0}/a.txt --vocab_file {0}/no.txt", "no.txt does not exist"),
-    "two vocabularies": ("--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9", "exclude each other"),
-    "out of range": ("--input {0}/a.txt --max_seq_length 5", "--max_seq_length 5 is out of range"),
+    "two vocabularies": (
+        "--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9",
+        "--vocab_size and --vocab_file conflict",
+    ),
+    "out of range": ("--input {0}/a.txt --max_seq_length 5", "invalid --max_seq_length 5: must be from 8"),
     "no input": ("", "--input is missing"),
 }
 

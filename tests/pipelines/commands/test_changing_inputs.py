@@ -64,7 +64,7 @@ def rewrite_with_another_time(path: Path) -> None:
     [
         (append, "changed while the job read it"),
         (rewrite_with_another_time, "changed while the job read it"),
-        (Path.unlink, "cannot be found any more"),
+        (Path.unlink, "is missing ("),
     ],
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl"])
@@ -115,7 +115,7 @@ def test_every_part_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, cap
     (tmp_path / "in").mkdir()
     path = tmp_path / "in/dump.xml"
     path.write_bytes(bz2.decompress(source.read_bytes())[: 2 << 20])
-    monkeypatch.setitem(dump.PART_BYTES, ".xml", 512 << 10)
+    monkeypatch.setitem(dump.SPLIT_BYTES, ".xml", 512 << 10)
     while_reading(monkeypatch, lambda: append(path), after=40)
     assert run(tmp_path / "in", tmp_path / "out", "--vocab_size", "500") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err

@@ -99,8 +99,8 @@ def test_language(texts, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--skip_rules", "edit"], "--skip_rules edit is no rule"),
-        (["--decontaminate", "nothing.tsv"], "nothing.tsv matches no file"),
+        (["--skip_rules", "edit"], "invalid --skip_rules edit: not a rule"),
+        (["--decontaminate", "nothing.tsv"], "nothing.tsv matches no files"),
         (["--max_digit_ratio", "3"], "not a number from 0 to 1"),
     ],
 )

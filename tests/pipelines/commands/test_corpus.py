@@ -152,7 +152,7 @@ def test_weights_ask_for_a_number_each(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", {"a": "Some text."})
     argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]
     assert beambert.main(argv) == 1
-    assert "--input_weights has 2 number(s) for 1 --input pattern(s)" in capsys.readouterr().err
+    assert "--input_weights has 2 values for 1 --input pattern;" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         beambert.main([*argv[:-2], "0"])
     assert "'0' is not a number above 0" in capsys.readouterr().err
@@ -190,7 +190,7 @@ def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, un
     parts = [path for path in tmp_path.glob("killed/corpus/*.parquet") if path.stem in notes]
     finished = {path: path.stat().st_mtime_ns for path in parts}
     result = subprocess.run([*argv, str(tmp_path / "killed")], check=True, capture_output=True, text=True)
-    assert "going on from an earlier run" in result.stdout
+    assert "resuming an earlier run" in result.stdout
     assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert not (tmp_path / "killed/unfinished").exists()
@@ -203,14 +203,14 @@ def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, 
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")}
     assert written
     assert beambert.main([*argv, "400"]) == 0
-    assert "going on from an earlier run" in capsys.readouterr().out
+    assert "resuming an earlier run" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
     assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
     assert digests(tmp_path / "new") == digests(tmp_path / "out")
     # What is counted depends on the case.
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
-    assert "going on" not in capsys.readouterr().out
+    assert "resuming" not in capsys.readouterr().out
 
 
 def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):

@@ -108,5 +108,5 @@ def test_a_manifest_that_changes_during_the_job_is_found(corpus, tmp_path):
     reader = CorpusReader.open(str(tmp_path / "corpus"))
     manifest = tmp_path / "corpus/corpus.json"
     manifest.write_text(manifest.read_text().replace("sha256", "sha257", 1))
-    with pytest.raises(SourceError, match=r"corpus\.json differs from what it was when the job started"):
+    with pytest.raises(SourceError, match=r"corpus\.json differs from its state at the start of the job"):
         reader.read_shard(TRAIN)

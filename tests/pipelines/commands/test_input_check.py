@@ -30,6 +30,6 @@ def test_a_sample_without_fields_refuses_nothing(tmp_path, capsys):
         path.write_text("Some text.")
     paths[-1].write_text('{"body": "Some text."}')
     check_inputs(inputs(*paths), ReadOptions(text_field="body"), ["--text_field body"])
-    assert "has no effect on 1,000 of 1,000 input file(s) looked at" in capsys.readouterr().err
+    assert "has no effect on 1,000 of 1,000 input files checked" in capsys.readouterr().err
     with pytest.raises(SourceError, match="no --input file has fields"):
         check_inputs(inputs(*paths[:3]), ReadOptions(text_field="body"), ["--text_field body"])

@@ -145,10 +145,10 @@ def test_packed_rows_and_rows_for_the_trainer_to_mask(built, shard, tmp_path, ca
     assert "\n0.1  NotNext" in out
     path = rewrite(shard, built / "dynamic.tfrecord", dynamic, count=3)
     _, out, _ = run(capsys, path)
-    assert out.count("masked by the trainer") == 3
+    assert out.count("masked during training") == 3
     assert "Next" not in out
     _, out, _ = run(capsys, path, "--stats")
-    assert "masked      by the trainer" in out
+    assert "masked      during training" in out
     assert "labels" not in out
 
 
@@ -160,9 +160,9 @@ def test_numbers_are_those_of_the_manifest(built, shard, capsys):
     assert f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding" in out
     assert f"labels      {counts['instances_labeled_1'] / counts['instances']:.1%} NotNext" in out
     masked = counts["masked_tokens"]
-    assert f"masked      {masked / counts['instance_tokens']:.1%} of positions" in out
+    assert f"masked      {masked / counts['instance_tokens']:.1%} of tokens" in out
     assert f"{counts['masked_as_mask'] / masked:.1%} [MASK]" in out
-    assert f"{counts['masked_as_original'] / masked:.1%} the same" in out
+    assert f"{counts['masked_as_original'] / masked:.1%} unchanged" in out
 
 
 def test_what_labels_mean_is_read_from_the_manifest(built, shard, tmp_path, capsys):
@@ -185,7 +185,7 @@ def test_a_part_of_a_shard(shard, capsys):
     assert "\n4  " in some
     code, out, _ = run(capsys, shard, "--start", 10**6)
     assert code == 0
-    assert "no example from number 1000000 on" in out
+    assert "no examples at or after index 1000000" in out
 
 
 def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
@@ -196,14 +196,14 @@ def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
     torn.write_bytes(lonely.read_bytes()[:-9])
     vocab = ("--vocab_file", built / "vocab.txt")
     for argv, says in (
-        ((lonely,), "name the vocabulary of"),
+        ((lonely,), "give the vocabulary of"),
         ((lonely, "--vocab_file", tmp_path / "none"), "none does not exist"),
-        ((lonely, "--vocab_file", tmp_path / "few.txt"), "lonely.tfrecord, example 0: it has the id"),
+        ((lonely, "--vocab_file", tmp_path / "few.txt"), "lonely.tfrecord, example 0: token id"),
         ((torn, *vocab), "torn.tfrecord ends within the record at byte"),
-        ((built / "corpus.json", *vocab), "it is no TFRecord file"),
+        ((built / "corpus.json", *vocab), "not a TFRecord file"),
         ((tmp_path / "none.tfrecord", *vocab), "none.tfrecord does not exist"),
         ((tmp_path / "none.tfrecord",), "none.tfrecord does not exist"),
-        ((tmp_path / "other.parquet", *vocab), "no input_ids"),
+        ((tmp_path / "other.parquet", *vocab), "input_ids is missing"),
     ):
         code, _, err = run(capsys, *argv)
         assert (code, err.count("\n")) == (1, 1), err

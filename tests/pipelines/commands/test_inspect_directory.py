@@ -63,7 +63,7 @@ def test_a_dataset_is_its_first_shard(folder, capsys, flags):
     assert (code, err) == (0, "")
     line, rest = out.split("\n", 1)
     assert f"is a dataset of {len(manifest.shards)} shards with {manifest.num_examples('train'):,} train" in line
-    assert line.endswith(f"this is {shard}")
+    assert line.endswith(f"first shard: {shard}")
     assert rest == inspect(capsys, folder / "dataset" / shard, *flags)[1]
 
 
@@ -82,7 +82,7 @@ def test_a_corpus_is_its_first_documents(folder, capsys):
     code, alone, err = inspect(capsys, folder / "corpus" / first, "--number", "2", "--start", "1")
     assert (code, err) == (0, "")
     assert out.endswith(alone)
-    assert inspect(capsys, folder / "corpus", "--start", "1000")[1].endswith("no document from number 1000 on\n")
+    assert inspect(capsys, folder / "corpus", "--start", "1000")[1].endswith("no documents at or after index 1000\n")
 
 
 def test_statistics_of_a_corpus_are_its_sizes(folder, capsys):
@@ -98,14 +98,14 @@ def test_other_directories_are_named(folder, capsys):
         code, _, err = inspect(capsys, path)
         assert (code, err.count("\n")) == (1, 1)
         assert f"{path} {says}" in err
-        assert "give a shard, or a directory made by beambert build" in err
+        assert "give a shard, or a directory written by beambert build" in err
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("shards/train-copy-000-00000-of-00002.tfrecord", "bytes and has 0 now: it was changed; copy"),
-        ("vocab.txt", "is not the vocabulary that the dataset was built with"),
+        ("shards/train-copy-000-00000-of-00002.tfrecord", "it was changed after it was written; copy"),
+        ("vocab.txt", "is not the vocabulary of the dataset"),
     ],
 )
 @pytest.mark.parametrize("flags", [(), ("--stats",)])

@@ -28,7 +28,7 @@ def test_a_language_that_is_no_code_is_refused(command, language, hint, tmp_path
     argv = [command, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", language]
     assert beambert.main(argv) == 1
     error = _error(capsys)
-    assert f"--language {language} is not a known ISO 639 code" in error
+    assert f"invalid --language {language}: not a known ISO 639 code" in error
     assert hint in error
     assert not (tmp_path / "out").exists()
 
@@ -103,7 +103,7 @@ def test_balancing_one_language_is_refused(command, tmp_path, capsys):
     argv = [command, "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path)]
     assert beambert.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
     error = capsys.readouterr().err
-    assert "has no effect: every document is of the language en" in error
+    assert "has no effect: all documents are in the language en" in error
     assert "--language_field" in error
     assert not (tmp_path / "data/corpus.json").exists()
 
@@ -124,7 +124,7 @@ def test_a_field_that_holds_no_codes_is_named(tmp_path, capsys):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"text": "a"}]), tmp_path / "in.parquet")
     argv[2] = str(tmp_path / "in.parquet")
     assert beambert.main(argv) == 1
-    assert "no column 'lang' (found: text)" in _error(capsys)
+    assert "column 'lang' is missing (columns: text)" in _error(capsys)
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.json", "in.csv", "in.txt"])

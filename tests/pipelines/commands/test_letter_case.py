@@ -46,12 +46,12 @@ def test_the_marks_stay_where_they_are_letters(language, tmp_path, capsys):
     assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is False
     assert _marks((data / "vocab.txt").read_text()) > 5
     said = capsys.readouterr()
-    assert f"Case: cased, because of --language {language}; --do_lower_case true overrides" in said.out
+    assert f"Text is cased because of --language {language}; --do_lower_case true overrides this" in said.out
     assert "loses a mark" not in said.err
 
 
 @pytest.mark.parametrize(
-    ("language", "loss"), [("hi", "words become equal"), ("ja", "words become equal"), ("fr", "accents are lost")]
+    ("language", "loss"), [("hi", "distinct words merge"), ("ja", "distinct words merge"), ("fr", "accents are lost")]
 )
 def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, capsys):
     # The flag wins over the language.
@@ -61,7 +61,7 @@ def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, caps
     assert manifest["options"]["do_lower_case"] is True
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
     assert loss in line
-    assert "--do_lower_case false keeps them" in line
+    assert "use --do_lower_case false to keep them" in line
     before, after = manifest["counts"]["diacritics"]["example"]
     assert f"({before} -> {after})" in line
     # By an oracle of its own: what is left is the word without its marks.

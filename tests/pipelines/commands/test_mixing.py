@@ -34,7 +34,7 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
     argv = ["pretraining-data", "--input", str(tmp_path / "other"), "--output", str(tmp_path / "out")]
     assert beambert.main(argv) == 1
     error = capsys.readouterr().err
-    assert "those of Unicode 99.0.0" in error
+    assert "uses Unicode 99.0.0" in error
     assert "use the same Python" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
@@ -42,12 +42,12 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
 
 def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
-    with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
+    with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
         WriteShards(CorpusReader.open(str(corpus)), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
     options = CorpusOptions(
         True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
     )
-    with pytest.raises(DatasetError, match=r"the machine that started the job those of Unicode 99\.0\.0"):
+    with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
         WriteCorpusShard(str(corpus), options, "").setup()
 
 
@@ -58,7 +58,7 @@ def test_a_corpus_keeps_its_own_vocabulary(corpus, tmp_path, capsys):
     argv = ["pretraining-data", "--input", str(tmp_path / "corpus"), "--vocab_file", str(tmp_path / "other.txt")]
     assert beambert.main([*argv, "--output", str(tmp_path / "corpus")]) == 1
     error = capsys.readouterr().err
-    assert "has another vocab.txt than --vocab_file" in error
+    assert "whose vocab.txt differs from --vocab_file" in error
     assert error.count("\n") == 1
     assert (tmp_path / "corpus/vocab.txt").read_bytes() == vocab
     assert not (tmp_path / "corpus/dataset.json").exists()

@@ -15,7 +15,7 @@ def test_a_finished_build_without_a_newer_option_is_up_to_date(tmp_path, capsys)
     _forget(tmp_path / "data" / "dataset.json", "ragged")
     assert beambert.main([*command, "--compression", "gzip"]) == 1
     error = capsys.readouterr().err
-    assert "compression 'none' there, 'gzip' asked" in error
+    assert "compression: 'none' recorded, 'gzip' requested" in error
     assert "ragged" not in error
 
 
@@ -27,7 +27,7 @@ def test_an_option_without_its_default_is_another_corpus(tmp_path, capsys):
     _forget(tmp_path / "data" / "corpus.json", "near_duplicates", ("read", "document_unit"))
     assert beambert.main(command) == 0
     assert beambert.main([*command, "--drop_near_duplicates"]) == 1
-    assert "near_duplicates False there, True asked" in capsys.readouterr().err
+    assert "near_duplicates: False recorded, True requested" in capsys.readouterr().err
 
 
 def _forget(manifest: Path, *names: str | tuple[str, str]) -> None:

@@ -71,4 +71,4 @@ def test_its_missing_shards_are_made_again_under_their_names(old_build, articles
 def test_options_that_differ_have_their_new_names(old_build, articles, capsys):
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL, "--num_buckets", "4"]
     assert beambert.main(argv) == 1
-    assert "num_partitions 3 there, 4 asked" in capsys.readouterr().err
+    assert "num_partitions: 3 recorded, 4 requested" in capsys.readouterr().err

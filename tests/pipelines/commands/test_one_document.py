@@ -40,7 +40,8 @@ def test_next_sentence_prediction_is_refused_before_the_file_is_read(tmp_path, c
     assert build(book(tmp_path), tmp_path / "out", "nsp") == 1
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
-    assert "1 document(s) to train on, and --objective nsp draws random next sentences from a second" in captured.err
+    assert "--objective nsp requires at least 2 training documents for random next sentences" in captured.err
+    assert "but --input has 1; give more files" in captured.err
     assert "--objective mlm or sop" in captured.err
     assert captured.out == ""
     assert not (tmp_path / "out/corpus.json").exists()
@@ -51,7 +52,7 @@ def test_a_file_whose_documents_must_be_counted_is_refused_by_the_second_job(tmp
     path.write_text(json.dumps({"text": book(tmp_path).read_text()}) + "\n")
     assert build(path, tmp_path / "out", "nsp") == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "1 document(s) to train on, and --objective nsp" in error
+    assert "--objective nsp requires at least 2 training documents" in error
     # What was read is not lost.
     assert build(path, tmp_path / "out", "mlm") == 0
     assert "is up to date" in capsys.readouterr().out
@@ -62,7 +63,7 @@ def test_a_corpus_of_one_document(tmp_path, capsys):
     assert run("corpus", *argv, "--validation_fraction", 0) == 0
     argv = ["--input", tmp_path / "corpus", "--output", tmp_path / "data", "--dupe_factor", 1]
     assert run("pretraining-data", *argv) == 1
-    assert "1 document(s) to train on, and --objective nsp" in capsys.readouterr().err
+    assert "--objective nsp requires at least 2 training documents" in capsys.readouterr().err
     assert not (tmp_path / "data/vocab.txt").exists()
     assert run("pretraining-data", *argv, "--objective", "mlm") == 0
 

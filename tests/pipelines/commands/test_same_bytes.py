@@ -115,7 +115,7 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys,
     (output / "vocab.txt").unlink()
     capsys.readouterr()
     assert beambert.main(argv) == 0
-    assert f"2 of {len(times)} shard(s) are missing or cut" in capsys.readouterr().out
+    assert f"rebuilding 2 missing or truncated of {len(times)} shards" in capsys.readouterr().out
     assert digests(output) == before
     assert (output / "dataset.json").read_bytes() == manifest
     made = {name for name, changed in kept(output).items() if changed != times[name]}
@@ -139,7 +139,7 @@ def test_a_shard_that_comes_out_otherwise_is_an_error(built, tmp_path, capsys):
     assert beambert.main(argv) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"{shard.name} made again is another file than" in error
+    assert f"{shard.name} was rebuilt, but its checksum differs from" in error
     assert "numpy 0" in error
     assert not (output / shard.name).exists()
 
@@ -158,7 +158,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     assert (stopped / "build.lock").exists() == (number == signal.SIGKILL)
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert [line for line in error.splitlines() if " passes" not in line] == [
+        assert [line for line in error.splitlines() if " shard copies" not in line] == [
             "beambert pretraining-data: interrupted; run the same command again to resume"
         ]
     notes = [json.loads(path.read_text()) for path in stopped.glob("unfinished/*/*.json")]
@@ -171,7 +171,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     del before[lost]
     result = command(*argv, stopped)
     assert result.returncode == 0, result.stderr
-    assert f"{len(notes)} of them finished by an earlier run" in result.stdout
+    assert f"resuming an earlier run ({len(notes)} complete)" in result.stdout
     assert before.items() <= kept(stopped).items()
     assert digests(stopped) == digests(whole)
     assert (stopped / "dataset.json").read_bytes() == (whole / "dataset.json").read_bytes()

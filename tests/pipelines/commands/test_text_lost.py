@@ -26,7 +26,7 @@ def test_a_style_in_one_long_line_loses_nothing(tmp_path, capsys):
     (tmp_path / "other.txt").write_text(_prose(3, 5))
     argv = ["corpus", "--input", str(tmp_path / "*.txt"), "--output", str(tmp_path / "data")]
     assert beambert.main([*argv, *_OPTIONS]) == 0
-    assert "of its text was left out" not in capsys.readouterr().err
+    assert "cleaning removed" not in capsys.readouterr().err
     counts = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]
     assert counts["documents"]["train"] == 2
     assert counts["documents_rejected"] == {}
@@ -50,10 +50,10 @@ def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, c
     code, numbers = str(lossy / "code.txt"), str(lossy / "numbers.txt")
     argv = ["corpus", "--input", str(lossy / "good.txt"), str(lossy / "more.txt"), code, numbers]
     assert beambert.main([*argv, "--output", str(tmp_path / "data"), *_OPTIONS]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "cleaning removed" in line]
     assert len(lines) == 2
-    assert f"--input {code}: 98% of its text was left out: 98% by residual_markup" in lines[0]
-    assert f"--input {numbers}: 100% of its text was left out: 100% by digits" in lines[1]
+    assert f"--input {code}: cleaning removed 98% of the text: 98% by residual_markup" in lines[0]
+    assert f"--input {numbers}: cleaning removed 100% of the text: 100% by digits" in lines[1]
     assert all(f"{tmp_path}/data/rejected/" in line for line in lines)
     inputs = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["inputs"]
     assert inputs[numbers]["bytes_lost"] == {"digits": (lossy / "numbers.txt").stat().st_size}
@@ -63,7 +63,7 @@ def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, c
 def test_a_file_among_many_that_is_mostly_lost_is_named(lossy, tmp_path, capsys):
     argv = ["corpus", "--input", str(lossy / "*.txt"), "--output", str(tmp_path / "data"), *_OPTIONS]
     assert beambert.main(argv) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "cleaning removed" in line]
     assert [line.split(":")[0].split()[-1] for line in lines] == [f"{lossy}/numbers.txt", f"{lossy}/code.txt"]
 
 
@@ -71,7 +71,7 @@ def test_duplicates_are_counted_too():
     counts = {"inputs": {"a": {"bytes": 40, "bytes_lost": {"duplicate": 50, "digits": 10}}}}
     (line,) = loss_warnings(counts, "out/rejected/")
     assert line.startswith(
-        "--input a: 60% of its text was left out: 50% by duplicate, 10% by digits; see out/rejected/"
+        "--input a: cleaning removed 60% of the text: 50% by duplicate, 10% by digits; see out/rejected/"
     )
 
 
@@ -89,7 +89,7 @@ def test_entities_are_no_loss():
 def test_the_remedy_names_only_rules_that_can_be_skipped():
     counts = {"inputs": {"a": {"bytes": 10, "bytes_lost": {"duplicate": 90}}}}
     assert loss_warnings(counts, "d/rejected/") == [
-        "--input a: 90% of its text was left out: 90% by duplicate; see d/rejected/."
+        "--input a: cleaning removed 90% of the text: 90% by duplicate; see d/rejected/"
     ]
     counts["inputs"]["a"]["bytes_lost"] = {"residual_markup": 90}
-    assert "; see d/rejected/, and --skip_rules" in loss_warnings(counts, "d/rejected/")[0]
+    assert "; see d/rejected/; if this is not intended, use --skip_rules" in loss_warnings(counts, "d/rejected/")[0]

@@ -55,7 +55,7 @@ def test_a_part_is_deleted(corpus, tmp_path):
         argv, "data/corpus/train-*.parquet", lambda path: (path.unlink(), deleted.append(path)), tmp_path
     )
     assert code == 1, error
-    assert f"{deleted[0]} was written and is missing now" in error
+    assert f"{deleted[0]} is missing: it was removed after it was written" in error
     assert error.count("\n") == 1
     assert not (output / "corpus.json").exists()
     # As the message says: the same command makes it again, with the same bytes.
@@ -104,11 +104,11 @@ def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path,
     part = next(output.glob("corpus/train-*.parquet"))
     part.write_bytes(part.read_bytes()[:-1])
     assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 1
-    assert f"{part} was written with" in capsys.readouterr().err
+    assert f"{part} has {part.stat().st_size:,} bytes instead of" in capsys.readouterr().err
     part.unlink()
     assert beambert.main(["corpus", *FLAGS, "--output", str(output)]) == 1
     error = capsys.readouterr().err
-    assert f"{part} was written and is missing now" in error
+    assert f"{part} is missing: it was removed after it was written" in error
     assert f"delete {output} and run the same command again" in error
 
 
@@ -132,7 +132,7 @@ def test_a_directory_with_a_name_like_a_pattern_is_refused(tmp_path, capsys):
     """Beam would list, and the tidying delete, files of the directory that the pattern matches."""
     (tmp_path / "data 1").mkdir()
     assert beambert.main(["corpus", *FLAGS, "--output", str(tmp_path / "data [1]")]) == 1
-    assert "is a pattern; give a directory without the characters *, ? and [" in capsys.readouterr().err
+    assert "a glob pattern; give a directory without the characters *, ? and [" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["data 1"]
 
 
@@ -170,7 +170,7 @@ def test_a_vocabulary_is_replaced_with_overwrite(corpus, tmp_path, capsys):
     output = tmp_path / "vocab.txt"
     output.write_text("old")
     assert beambert.main(["vocab", *FLAGS, "--output", str(output)]) == 1
-    assert "exists; give --overwrite" in capsys.readouterr().err
+    assert "already exists; use --overwrite" in capsys.readouterr().err
     assert beambert.main(["vocab", *FLAGS, "--output", str(output), "--overwrite"]) == 0
     assert output.read_bytes() == (corpus / "vocab.txt").read_bytes()
     assert beambert.main(["vocab", *FLAGS, "--output", "/dev/null", "--overwrite"]) == 1

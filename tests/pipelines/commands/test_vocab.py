@@ -100,11 +100,14 @@ def test_size_layout_and_words_left_out(corpus):
 
 
 MISTAKES = {
-    "more pieces than words": ("--vocab_size 30000", "the text has words for only"),
+    "more pieces than words": ("--vocab_size 30000", "the words of the text allow at most"),
     "fewer pieces than characters": ("--vocab_size 50", "raise --vocab_size to at least"),
     "no such file to compare with": ("--compare_vocab {0}/none.txt", "--compare_vocab {0}/none.txt does not exist"),
-    "no vocabulary to compare with": ("--compare_vocab {0}/there.txt", "there.txt: no [PAD], [UNK]"),
-    "file is there": ("--output {0}/there.txt", "there.txt exists; give --overwrite"),
+    "no vocabulary to compare with": (
+        "--compare_vocab {0}/there.txt",
+        "there.txt: missing special tokens [PAD]",
+    ),
+    "file is there": ("--output {0}/there.txt", "there.txt already exists; use --overwrite"),
     "no directory": ("--output {0}/there.txt/vocab.txt", "cannot be written"),
 }
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.corpus.records import (
-    BlockPlace,
+    BlockLocation,
     Record,
     from_block,
     read_block_file,
@@ -64,4 +64,4 @@ def test_blocks_in_a_file(tmp_path) -> None:
     (tmp_path / "unit.json").unlink()
     assert read_block_file(path) is None
     with pytest.raises(FileNotFoundError):
-        list(read_blocks([BlockPlace(str(tmp_path / "none"), 0, 9)]))
+        list(read_blocks([BlockLocation(str(tmp_path / "none"), 0, 9)]))

@@ -99,14 +99,20 @@ def test_an_empty_shard_has_no_example(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda data: data[:-3], r"ends within the record at byte (\d+): it is truncated"),
+        (lambda data: data[:-3], r"ends within the record at byte (\d+): the file is truncated"),
         (lambda data: data[:7], "ends within the record at byte 0"),
-        (lambda data: data[:30] + bytes([data[30] ^ 1]) + data[31:], "record at byte 0 does not fit its checksum"),
-        (lambda data: b"\xff" + data[1:], "the length at byte 0 does not fit its checksum: it is no TFRecord file"),
-        (lambda data: data + b"junk and more junk", r"the length at byte \d+ does not fit its checksum: the file is"),
-        (lambda data: gzip.compress(data)[:-30], "cannot be read on behind byte .* damaged or truncated"),
-        (lambda data: b"PAR1" + data, "is not a whole Parquet file"),
-        (lambda data: b"some text\n" * 9, "it is no TFRecord file; give a shard"),
+        (lambda data: data[:30] + bytes([data[30] ^ 1]) + data[31:], "record at byte 0 does not match its checksum"),
+        (
+            lambda data: b"\xff" + data[1:],
+            "record length at byte 0 does not match its checksum: not a TFRecord",
+        ),
+        (
+            lambda data: data + b"junk and more junk",
+            r"record length at byte \d+ does not match its checksum: the file",
+        ),
+        (lambda data: gzip.compress(data)[:-30], "cannot be read after byte .* corrupt or truncated"),
+        (lambda data: b"PAR1" + data, "is not a complete Parquet file"),
+        (lambda data: b"some text\n" * 9, "not a TFRecord file; give a shard"),
     ],
 )
 def test_damage_is_named_with_its_place(tmp_path, damage, says):
@@ -120,10 +126,10 @@ def test_damage_is_named_with_its_place(tmp_path, damage, says):
 
 def test_other_records_and_missing_files_are_named(tmp_path):
     path = write(tmp_path / "text", [b"\x00\x01 not a message"])
-    with pytest.raises(DatasetError, match=r"the record at byte 0 is no tf\.train\.Example"):
+    with pytest.raises(DatasetError, match=r"the record at byte 0 is not a valid tf\.train\.Example"):
         list(read_examples(path))
     path = write(tmp_path / "other", [message({"image": [1]})])
-    with pytest.raises(DatasetError, match="record 0 has no input_ids but image"):
+    with pytest.raises(DatasetError, match=r"record 0: input_ids is missing \(features: image\)"):
         list(read_examples(path))
     with pytest.raises(DatasetError, match="none cannot be read"):
         list(read_examples(str(tmp_path / "none")))

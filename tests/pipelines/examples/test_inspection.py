@@ -91,11 +91,11 @@ def test_continuations_and_control_characters_at_the_edges():
 
 
 def test_contradictions_are_named():
-    with pytest.raises(DatasetError, match=r"the id 13, the vocabulary 12 pieces.*--vocab_file"):
+    with pytest.raises(DatasetError, match=r"token id 13, but the vocabulary has 12 tokens.*--vocab_file"):
         decode({"input_ids": ids("the a\x1bb")}, 12)
-    with pytest.raises(DatasetError, match="masks position 40 of a row of 13"):
+    with pytest.raises(DatasetError, match="masked position 40 in an example of 13 positions"):
         decode(padded() | {"masked_lm_positions": integers(2, 6, 40, 0)}, len(VOCAB))
-    with pytest.raises(DatasetError, match="of different lengths"):
+    with pytest.raises(DatasetError, match="have different lengths"):
         decode(padded() | {"masked_lm_ids": integers(1)}, len(VOCAB))
 
 

@@ -236,20 +236,18 @@ def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_page_on_files_reads_them_as_it_says(write, tmp_path, monkeypatch, capsys):
-    """Runs its Python; the comment behind a print is what it must print."""
+def test_the_guide_reads_the_shards(write, tmp_path, monkeypatch, capsys):
+    """Runs its Python; the comment after a print is the expected output."""
     for name, changes in {"data": {}, "ragged": {"ragged": True}, "parquet": {"format": "parquet"}}.items():
         output, shards, _, options = write(**changes)
         manifest = {**dataclasses.asdict(options), "shards": [dataclasses.asdict(shard) for shard in shards]}
         (output / "dataset.json").write_text(json.dumps(manifest))
         (tmp_path / name).symlink_to(output)
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "EXAMPLES.md").read_text(encoding="utf-8")
-    section = text[text.index("## Files") :].split("\n## ")[0]
-    names = {}
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    text = (ROOT / "docs" / "guides" / "read-shards.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     for block in blocks:
-        exec(block, names)
+        exec(block, {})
         expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
         assert capsys.readouterr().out.splitlines() == expected
     assert len(blocks) == 4

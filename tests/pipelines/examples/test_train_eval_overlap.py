@@ -57,7 +57,7 @@ def found_of(reader, shards) -> list:
 @pytest.mark.parametrize("most", [100_000, 25, 3, 1])
 def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
     reader, shards, held_out, train = corpus
-    monkeypatch.setattr(train_eval_overlap, "MOST_SENTENCES", most)
+    monkeypatch.setattr(train_eval_overlap, "MAX_SENTENCES", most)
     result = train_eval_overlap.overlap_of(
         train_eval_overlap.read_validation_sentences(reader, shards), train_eval_overlap.union(found_of(reader, shards))
     )

@@ -194,14 +194,14 @@ def test_no_credentials_and_a_bucket_that_is_not_public(monkeypatch, cloud):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
     for cloud.status in (401, 403):
         line = refused(INPUT)
-        assert line.startswith("--input gs://bucket/texts/a.txt: no Google credentials were found, and bucket bucket")
+        assert line.startswith("--input gs://bucket/texts/a.txt: Google credentials are missing, and bucket bucket")
         assert LOGIN in line
         assert "GOOGLE_APPLICATION_CREDENTIALS" in line
 
 
 def test_credentials_are_needed_to_submit():
     line = refused(credentials=True)
-    assert line.startswith("no Google credentials were found; ")
+    assert line.startswith("Google credentials are missing; ")
     assert LOGIN in line
 
 
@@ -218,14 +218,14 @@ def test_access_that_is_denied_says_why(monkeypatch, cloud, key):
     cloud.message = "me@p.iam does not have storage.objects.list access to the Google Cloud Storage bucket. " * 9
     line = refused(OUTPUT)
     assert line.startswith("--output gs://bucket/out: access to bucket bucket is denied (me@p.iam does not have ")
-    assert "docs/SECURITY.md" in line
+    assert "docs/reference/cloud-permissions.md" in line
 
 
 def test_credentials_that_are_refused(monkeypatch, cloud, key):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
     cloud.token = (400, {"error": "invalid_grant", "error_description": "Token has been expired or revoked."})
     line = refused(INPUT)
-    assert "Google refuses the credentials (invalid_grant: Token has been expired or revoked.)" in line
+    assert "Google rejects the credentials (invalid_grant: Token has been expired or revoked.)" in line
     assert LOGIN in line
     assert not cloud.storage_requests
 
@@ -265,7 +265,7 @@ def test_a_server_that_cannot_be_reached(monkeypatch, request, cloud, kind, with
     assert time.monotonic() - began < 6
     assert f"{address.removeprefix('http://')} cannot be reached (" in line
     assert "check the network" in line
-    assert ("no Google credentials were found" in line) is not with_credentials
+    assert ("Google credentials are missing" in line) is not with_credentials
     reasons = {"closed": "refused", "silent": "no answer ", "unknown": "known|resolution|address"}
     assert re.search(reasons[kind], line), line
 
@@ -288,26 +288,26 @@ def test_a_search_for_credentials_that_does_not_end_is_given_up(monkeypatch, clo
     monkeypatch.setattr(google_access, "_credentials", lambda flags: time.sleep(60))
     require_access([INPUT])
     cloud.status = 401
-    assert "no Google credentials were found" in refused(INPUT)
+    assert "Google credentials are missing" in refused(INPUT)
 
 
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("gs://", "is not a path in a bucket; give gs://BUCKET/NAME"),
-        ("gs:///a", "is not a path in a bucket"),
-        ("gs://B", "is not a path in a bucket"),
-        ("gs://" + "b" * 5000, "is not a path in a bucket"),
-        ("s3://b/x", "needs the package boto3, which is not installed; pip install 'apache-beam[aws]'"),
-        ("hdfs://h/x", "needs the package hdfs, which is not installed; pip install 'apache-beam[hadoop]'"),
+        ("gs://", "is not a Cloud Storage path; give gs://BUCKET/NAME"),
+        ("gs:///a", "is not a Cloud Storage path"),
+        ("gs://B", "is not a Cloud Storage path"),
+        ("gs://" + "b" * 5000, "is not a Cloud Storage path"),
+        ("s3://b/x", "requires the package boto3, which is not installed; run pip install 'apache-beam[aws]'"),
+        ("hdfs://h/x", "requires the package hdfs, which is not installed; run pip install 'apache-beam[hadoop]'"),
         (
             "azfs://a/b/x",
-            "needs the package azure.storage.blob, which is not installed; pip install 'apache-beam[azure]'",
+            "requires the package azure.storage.blob, which is not installed; run pip install 'apache-beam[azure]'",
         ),
-        ("https://example.com/a.txt", "is neither a path of this machine nor in a known kind of bucket"),
-        ("ftp://" + "x" * 5000, "is neither a path of this machine nor in a known kind of bucket"),
-        ("file:///tmp/a.txt", "give the path alone, without file://"),
-        ("://", "is neither a path of this machine nor"),
+        ("https://example.com/a.txt", "the URL scheme is not supported"),
+        ("ftp://" + "x" * 5000, "the URL scheme is not supported"),
+        ("file:///tmp/a.txt", "give the path without file://"),
+        ("://", "the URL scheme is not supported"),
     ],
 )
 def test_other_kinds_of_paths(monkeypatch, path, says):
@@ -392,7 +392,7 @@ def test_every_command_fails_in_seconds_with_one_line(tmp_path, closed, silent, 
     code, out, err, seconds = run(argv, env)
     assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
     assert "gs://bucket/" in err
-    assert "no Google credentials were found" in err
+    assert "Google credentials are missing" in err
     assert LOGIN in err
     assert len(err) <= 401
     # Ten on a machine that has nothing else to do; the limits within add up to less.

@@ -136,7 +136,7 @@ def test_a_forked_child_releases_nothing(tmp_path):
 @pytest.mark.parametrize("content", ["mine", "[1, 2]\n", '"a process"', "9" * 5000, "[" * 100_000])
 def test_a_file_of_a_person_with_the_name_of_the_lock_stays(tmp_path, content):
     (tmp_path / LOCK_NAME).write_text(content)
-    refused = pytest.raises(OutputError, match=f"--output X holds {LOCK_NAME}, which is not a lock of beambert")
+    refused = pytest.raises(OutputError, match=f"--output X contains {LOCK_NAME}, which is not a lock of beambert")
     with refused, locked(tmp_path):
         pass
     assert (tmp_path / LOCK_NAME).read_text() == content

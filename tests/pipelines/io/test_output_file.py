@@ -49,7 +49,7 @@ def test_a_file_of_a_model_is_refused(place, folder):
 
 
 def test_a_file_that_exists_needs_overwrite(folder):
-    with pytest.raises(OutputFileError, match=r"--output other\.txt exists; give --overwrite to replace it"):
+    with pytest.raises(OutputFileError, match=r"--output other\.txt already exists; use --overwrite to replace it"):
         check_output_file("--output", "other.txt", [("--input", "in.txt")])
     with pytest.raises(OutputFileError, match=r"exists; delete it, or give another --output"):
         check_output_file("--output", "other.txt", overwrite=None)
@@ -62,7 +62,7 @@ def test_directories_and_missing_ones_are_refused(folder):
         ("model", "is a directory"),
         ("new/", "is a directory"),
         ("", "is empty"),
-        ("no/new.txt", "directory .*no does not exist; make it"),
+        ("no/new.txt", "directory .*no does not exist; create it"),
         ("in.txt/new.txt", "cannot be written: .*in.txt is a file"),
     ):
         with pytest.raises(OutputFileError, match=says):
@@ -76,7 +76,7 @@ def test_urls(folder):
     there = {"gs://bucket/there.txt"}.__contains__
     check_output_file("--output", "gs://bucket/new.txt", [("--input", "gs://bucket/there.txt")], exists=there)
     check_output_file("--output", "gs://bucket/there.txt", overwrite=True, exists=there)
-    with pytest.raises(OutputFileError, match="exists; give --overwrite"):
+    with pytest.raises(OutputFileError, match="already exists; use --overwrite"):
         check_output_file("--output", "gs://bucket/there.txt", exists=there)
     read = [("--input", "gs://bucket/there.txt")]
     with pytest.raises(OutputFileError, match="is the same file as --input"):
@@ -137,7 +137,7 @@ def test_a_file_is_complete_or_absent(folder):
 
 
 def test_a_file_that_appears_meanwhile_stays(folder):
-    with pytest.raises(OutputFileError, match=r"was made by another process.*the result is in (.*)$") as error:
+    with pytest.raises(OutputFileError, match=r"was created by another process.*the result is in (.*)$") as error:
         write("late.txt", "ours", lambda: (folder / "late.txt").write_text("theirs"))
     assert (folder / "late.txt").read_text() == "theirs"
     assert (folder / str(error.value).rsplit(" ", 1)[1]).read_text() == "ours"

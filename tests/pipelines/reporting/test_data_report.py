@@ -193,34 +193,34 @@ def test_data_without_fault_raises_no_alarm():
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"held_out": {"instances": 0}}, "No document is in the validation split"),
-        ({"held_out": {"instances": 300}}, "Only 300 example(s) are in the validation split"),
-        ({"overlap": (10, 2, 100, 0)}, "2 of 10 validation documents have half of their longer sentences"),
-        ({"overlap": (10, 0, 100, 7)}, "7.0% of the validation sentences occur in the training text"),
-        ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of tokens are [UNK]: the vocabulary does not fit this corpus"),
+        ({"held_out": {"instances": 0}}, "the validation split is empty"),
+        ({"held_out": {"instances": 300}}, "the validation split has only 300 examples"),
+        ({"overlap": (10, 2, 100, 0)}, "2 of 10 validation documents have at least half of their longer sentences"),
+        ({"overlap": (10, 0, 100, 7)}, "7.0% of the longer validation sentences also occur in the training text"),
+        ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of the tokens are [UNK], so the vocabulary does not fit the"),
         ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),
-        ({"train": {"tokens": 2_345_678}}, "has 2.35 million tokens: enough to try things out"),
+        ({"train": {"tokens": 2_345_678}}, "has 2.35 million tokens, which is enough for experiments"),
         ({"corpus": {"documents_rejected": {"short": 40_000, "dup": 9}}}, "40% of the documents were rejected, most"),
         ({"corpus": {"languages": {"en": {"words": 9}, "de": {"words": 9}}}}, "mixes 2 languages (de, en)"),
-        ({"train": {"sentences": 110_000}}, "A document has 1.1 sentences on average"),
+        ({"train": {"sentences": 110_000}}, "documents have 1.1 sentences on average"),
         ({"train": {"sentence_lengths": np.eye(1, 600, 599, dtype=int)[0] * 200_000}}, "10.0% of the sentences are lo"),
-        ({"options": {"dupe_factor": 1}}, "There is one copy"),
-        ({"train": {"instances_labeled_1": 310_000}}, "62.0% of the pairs are not next sentences, far from half"),
-        ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are not next sentences, far from half"),
-        ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped, far from half"),
-        ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are left out, cut"),
+        ({"options": {"dupe_factor": 1}}, "there is one copy"),
+        ({"train": {"instances_labeled_1": 310_000}}, "62.0% of the pairs are random next sentences instead of"),
+        ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are random next sentences instead of"),
+        ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped instead of about 50%"),
+        ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are truncated"),
         ({"train": {"positions": 120_000_000}}, "50% of the positions are padding"),
         (
             {"train": {"masked_tokens": 6_000_000, "masked_as_mask": 4_800_000}},
-            "10.0% of the tokens are masked, not",
+            "10.0% of the tokens are masked instead of 15%",
         ),
-        ({"train": {"masked_as_mask": 7_000_000}}, "77.8% of the masked tokens became [MASK], 80% were asked for"),
+        ({"train": {"masked_as_mask": 7_000_000}}, "77.8% of the masked tokens are replaced by [MASK] instead of 80%"),
     ],
 )
 def test_each_fault_has_its_warning(changed, says):
     found = warnings(**changed)
     assert any(says in warning for warning in found), found
-    assert all("\n" not in warning and warning.endswith(".") for warning in found)
+    assert all("\n" not in warning and not warning.endswith(".") for warning in found)
     assert len(found) <= 3
 
 

@@ -7,44 +7,53 @@ import time
 
 import pytest
 
-from pipelines.runner.job_progress import Look, Stage, describe, pause, watch_files
+from pipelines.runner.job_progress import Measurement, Stage, describe, pause, watch_files
 
 STAGE = Stage("Stage", "nowhere/*", {str(number): 1.0 for number in range(80)}, "passes")
 
 
-def look(seconds: float, files: int, megabytes: float = 0, examples: float = 0, grown: float | None = None) -> Look:
+def measurement(
+    seconds: float, files: int, megabytes: float = 0, examples: float = 0, grown: float | None = None
+) -> Measurement:
     amounts = {"MB/s": megabytes} | ({"examples/s": examples} if examples else {})
-    return Look(seconds, files, float(files), amounts, seconds if grown is None else grown)
+    return Measurement(seconds, files, float(files), amounts, seconds if grown is None else grown)
 
 
 @pytest.mark.parametrize(
     ("looks", "says"),
     [
-        ([look(0, 0)], "0 of 80 passes"),
+        ([measurement(0, 0)], "0 of 80 passes"),
         # One file after nine seconds: those are the start of the workers for the greater part.
-        ([look(0, 0), look(9, 1, megabytes=10)], "1 of 80 passes"),
-        ([look(0, 0), look(9, 1, megabytes=10), look(9.5, 2, megabytes=20)], "2 of 80 passes"),
-        ([look(0, 0), look(9, 1, megabytes=10), look(11, 5, megabytes=50)], "5 of 80 passes, 20 MB/s, about 38 s left"),
+        ([measurement(0, 0), measurement(9, 1, megabytes=10)], "1 of 80 passes"),
+        ([measurement(0, 0), measurement(9, 1, megabytes=10), measurement(9.5, 2, megabytes=20)], "2 of 80 passes"),
+        (
+            [measurement(0, 0), measurement(9, 1, megabytes=10), measurement(11, 5, megabytes=50)],
+            "5 of 80 passes, 20 MB/s, about 38 s left",
+        ),
         # Half a minute is no start any more.
-        ([look(0, 0), look(30, 1, megabytes=10)], "1 of 80 passes, 0.3 MB/s, about 40 min left"),
+        ([measurement(0, 0), measurement(30, 1, megabytes=10)], "1 of 80 passes, 0.3 MB/s, about 40 min left"),
         # What was there before counts as finished, but not for the rate.
         (
-            [look(0, 40, megabytes=4000), look(1, 44, megabytes=4400), look(5, 60, megabytes=6000, examples=98_765)],
+            [
+                measurement(0, 40, megabytes=4000),
+                measurement(1, 44, megabytes=4400),
+                measurement(5, 60, megabytes=6000, examples=98_765),
+            ],
             "60 of 80 passes, 400 MB/s, 25,000 examples/s, about 5 s left",
         ),
-        ([look(0, 0), look(1, 1, megabytes=1), look(5, 80, megabytes=80)], "80 of 80 passes"),
+        ([measurement(0, 0), measurement(1, 1, megabytes=1), measurement(5, 80, megabytes=80)], "80 of 80 passes"),
         (
-            [look(0, 0), look(1, 1, megabytes=1), look(7201, 3, megabytes=3)],
+            [measurement(0, 0), measurement(1, 1, megabytes=1), measurement(7201, 3, megabytes=3)],
             "3 of 80 passes, 0.0 MB/s, about 3.2 days left",
         ),
         # The time left runs down until the next file is found, and grows again when that is overdue.
         (
-            [look(0, 0), look(10, 1, megabytes=9), look(60, 41, megabytes=609, grown=50)],
+            [measurement(0, 0), measurement(10, 1, megabytes=9), measurement(60, 41, megabytes=609, grown=50)],
             "41 of 80 passes, 15 MB/s, about 29 s left",
         ),
         (
-            [look(0, 0), look(10, 1, megabytes=9), look(90, 41, megabytes=609, grown=50)],
-            "41 of 80 passes, 15 MB/s, about 78 s left",
+            [measurement(0, 0), measurement(10, 1, megabytes=9), measurement(90, 41, megabytes=609, grown=50)],
+            "41 of 80 passes, 15 MB/s, about 1 min 18 s left",
         ),
     ],
 )
@@ -55,17 +64,17 @@ def test_rates_and_what_is_left(looks, says):
 def test_work_is_weighed():
     """Two small files of four are finished, which is a tenth of the work."""
     stage = STAGE._replace(costs={"a": 1.0, "b": 1.0, "c": 9.0, "d": 9.0})
-    assert describe(stage, [Look(0, 0, 0, {}, 0), Look(1, 1, 1, {}, 1), Look(4, 2, 2, {}, 4)]).endswith(
-        "about 54 s left"
-    )
+    assert describe(
+        stage, [Measurement(0, 0, 0, {}, 0), Measurement(1, 1, 1, {}, 1), Measurement(4, 2, 2, {}, 4)]
+    ).endswith("about 54 s left")
 
 
 def test_looking_takes_no_more_than_a_tenth_of_the_time():
     remote = STAGE._replace(pattern="gs://bucket/notes/*")
-    assert pause(STAGE, Look(0, 0, 0, {}, 0, took=0.01)) == 0.5
-    assert pause(remote, Look(0, 0, 0, {}, 0, took=0.5)) == 5
+    assert pause(STAGE, Measurement(0, 0, 0, {}, 0, duration=0.01)) == 0.5
+    assert pause(remote, Measurement(0, 0, 0, {}, 0, duration=0.5)) == 5
     for stage in (STAGE, remote):
-        assert pause(stage, Look(0, 0, 0, {}, 0, took=20)) == pytest.approx(180)
+        assert pause(stage, Measurement(0, 0, 0, {}, 0, duration=20)) == pytest.approx(180)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -73,8 +82,8 @@ def test_files_are_watched_and_measured_once(tmp_path, monkeypatch, terminal):
     stream = io.StringIO()
     stream.isatty = lambda: terminal
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("pipelines.runner.job_progress._SECONDS_BETWEEN_LOOKS", 0.02)
-    monkeypatch.setattr("pipelines.runner.job_progress._LEAST_SECONDS", 0.05)
+    monkeypatch.setattr("pipelines.runner.job_progress._SECONDS_BETWEEN_POLLS", 0.02)
+    monkeypatch.setattr("pipelines.runner.job_progress._MIN_SECONDS", 0.05)
     (tmp_path / "before.json").write_text("")
     measured = []
 

@@ -48,14 +48,14 @@ def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
     assert not capsys.readouterr().err
     monkeypatch.setattr(memory, "available_memory", lambda: int(needed * 1.2))
     memory.require_memory(four_shards, 2, ignore=False)
-    assert capsys.readouterr().err.startswith("Warning: 2 process(es) on shards of up to 1,000 MB of text need about")
+    assert capsys.readouterr().err.startswith("warning: the estimated memory is ")
     monkeypatch.setattr(memory, "available_memory", lambda: needed // 2)
     with pytest.raises(
-        DatasetError, match="GB are free; use fewer --direct_num_workers than 2 or a corpus of"
+        DatasetError, match="GB is available; use fewer --direct_num_workers than 2 or a corpus of"
     ) as caught:
         memory.require_memory(four_shards, 2, ignore=False)
     memory.require_memory(four_shards, 2, ignore=True)
-    assert "Warning" in capsys.readouterr().err
+    assert "warning" in capsys.readouterr().err
     # What is advised would not even be warned of.
     advised = int(str(caught.value).split("--num_partitions ")[1].split("`")[0])
     smaller = dataclasses.replace(four_shards, shards=four_shards.shards[:1] * advised)

@@ -174,7 +174,7 @@ def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkey
     monkeypatch.setattr("fcntl.flock", no_locks)
     path = tmp_path / FILE_NAME
     with lock_output(str(tmp_path)):
-        held = pytest.raises(OutputError, match=f"process {os.getpid()} .* if that one is dead, remove {path}")
+        held = pytest.raises(OutputError, match=f"process {os.getpid()} .* if that process has ended, delete {path}")
         with held, lock_output(str(tmp_path)):
             pass
         assert path.exists()

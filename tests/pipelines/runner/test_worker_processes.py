@@ -116,7 +116,7 @@ def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes
     (line,) = lines
     assert "a worker process was killed (signal 9)" in line
     assert "memory" in line
-    assert "fewer --direct_num_workers" in line
+    assert "reduce --direct_num_workers" in line
     assert beambert.main(["build", "--input", str(text), "--output", str(build.output), *FLAGS]) == 0
     capsys.readouterr()
     assert hashes(build.output) == undisturbed
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_workers_wherever_they_are(build, stage):
     ("program", "message"),
     [
         ("raise SystemExit('no luck')", "a worker process exited with code 1 (no luck); run"),
-        ("pass", "a worker process exited with code 0 (it printed nothing); run"),
+        ("pass", "a worker process exited with code 0 (no output); run"),
         ("import os; os.kill(os.getpid(), 9)", "a worker process was killed (signal 9)"),
         ("import os; os.abort()", "a worker process was ended by signal 6"),
     ],
@@ -174,7 +174,7 @@ def test_a_worker_that_cannot_be_started(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(worker_processes, "_COMMAND", (str(tmp_path / "missing"),))
     argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
     assert beambert.main(argv) == 1
-    assert "no worker process could be started (No such file or directory)" in capsys.readouterr().err
+    assert "a worker process cannot be started (No such file or directory)" in capsys.readouterr().err
 
 
 def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_path):

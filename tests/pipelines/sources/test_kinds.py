@@ -118,8 +118,8 @@ MARKUP = {
     "a": (b"\xef\xbb\xbf\n <HTML><HEAD><TITLE>T</TITLE></HEAD></HTML>", "an HTML page"),
     "b": (b'<?xml version="1.0"?>\n<!-- c -->\n<!DOCTYPE html PUBLIC "-//W3C">\n<html></html>', "an HTML page"),
     "fragment.htm": (b"<div class=a>Text.</div>", "an HTML page"),
-    "feed": (b'<?xml version="1.0" encoding="utf-8"?>\n<rss></rss>', "XML, but no MediaWiki dump"),
-    "tei.xml": (b"<TEI><text>Words.</text></TEI>", "XML, but no MediaWiki dump"),
+    "feed": (b'<?xml version="1.0" encoding="utf-8"?>\n<rss></rss>', "XML, but not a MediaWiki dump"),
+    "tei.xml": (b"<TEI><text>Words.</text></TEI>", "XML, but not a MediaWiki dump"),
     "a.warc": (b"WARC/1.0\r\nWARC-Type: warcinfo\r\n", "a WARC file"),
 }
 

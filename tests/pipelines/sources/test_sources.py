@@ -49,7 +49,7 @@ def test_jsonl_takes_the_named_field(tmp_path):
         (b'{"text": "a"}\n{"text": \n', "line 2: not valid JSON"),
         (
             b'{"body": "a", "url": "u"}\n',
-            "line 1 has no field 'text'; its fields are body, url; name the field with --text_field",
+            r"line 1 has no field 'text' \(fields: body, url\); set the field with --text_field",
         ),
         (b"[1]\n", "line 1 is a list, not an object"),
         (b"[" * 100_000, "line 1: not valid JSON"),
@@ -143,13 +143,16 @@ def test_parquet(tmp_path):
 def test_parquet_errors_name_the_columns(tmp_path):
     data = write_parquet(tmp_path / "a.parquet", text=[1, 2, 3], body=["a", "b", "c"])
     for field in ("text", "nothing"):
-        with pytest.raises(SourceError, match=re.escape(f"column {field!r} (found: text (int64), body (string))")):
+        with pytest.raises(
+            SourceError,
+            match=re.escape(f"column {field!r} is missing or not text (columns: text (int64), body (string))"),
+        ):
             read(tmp_path / "a.parquet", data, text_field=field)
-    with pytest.raises(SourceError, match="not a whole Parquet file"):
+    with pytest.raises(SourceError, match="not a complete Parquet file"):
         read(tmp_path / "a.parquet", data[:-20])
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     damaged = data[:4] + b"\xff" * (footer - 4) + data[footer:]
-    with pytest.raises(SourceError, match=r"a.parquet is damaged"):
+    with pytest.raises(SourceError, match=r"a.parquet is corrupt"):
         read(tmp_path / "a.parquet", damaged, text_field="body")
 
 
@@ -199,7 +202,7 @@ def test_compressed_files_and_damaged_ones(tmp_path, suffix):
     if suffix != ".zst":  # pyarrow writes zstd without the checksum that would tell of a changed byte
         broken.append(bytes(damaged))
     for content in broken:
-        with pytest.raises(SourceError, match=f"a.txt{suffix} is not a whole {suffix} file"):
+        with pytest.raises(SourceError, match=f"a.txt{suffix} is not a complete {suffix} file"):
             read(path, content, input_format="sentences")
 
 

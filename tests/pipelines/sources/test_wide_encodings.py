@@ -50,9 +50,9 @@ def test_fine_tuning_and_evaluation_files_in_wide_encodings_are_refused(tmp_path
     for content in ("text,label\na,0\n", '{"text": "a"}\n', "EU B-ORG\n"):
         path = tmp_path / "train.csv"
         path.write_bytes(content.encode(encoding))
-        with pytest.raises(TaskDataError, match=f"is {name}; convert it first: iconv -f {name} -t UTF-8 train.csv"):
+        with pytest.raises(TaskDataError, match=f"is {name}: convert it with iconv -f {name} -t UTF-8 train.csv"):
             read_text(path)
-        with pytest.raises(SourceError, match=f"--decontaminate .* is {name}; convert it first"):
+        with pytest.raises(SourceError, match=f"--decontaminate .* is encoded in {name}, not in UTF-8; convert"):
             list(read_evaluation_texts(str(path)))
 
 

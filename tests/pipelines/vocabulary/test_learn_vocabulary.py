@@ -67,7 +67,7 @@ def test_a_part_passes_on_its_most_frequent_words(parts: list[list[str]], seed: 
         expected.update({word: counts[word] for word in ranked[:3]})
         withheld += sum(counts[word] for word in ranked[3:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_groups, "WORDS_A_SHARD", 3)
+        patch.setattr(word_groups, "WORDS_PER_SHARD", 3)
         groups = merged(parts, "train", 4, seed)
         assert {word: count for counts, _ in groups.values() for word, count in counts.items()} == expected
         assert sum(left_out for _, left_out in groups.values()) == withheld

@@ -39,7 +39,7 @@ def test_a_metric_s_last_word_says_whether_low_or_high_is_better(directory, metr
 
 @pytest.mark.parametrize("metric", ["learning_rate", "glossary", "floss", "accuracy_of_words", ""])
 def test_other_metrics_are_refused(directory, metric):
-    with pytest.raises(TrainingError, match=f"a high or a low {metric} is better is not known; give .* accuracy"):
+    with pytest.raises(TrainingError, match=f"invalid --best_metric {metric}: must end with one of .* accuracy"):
         record_if_improved(directory, 1, metric, 0.5)
     assert best(directory) is None
 

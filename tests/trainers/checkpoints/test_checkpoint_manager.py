@@ -330,8 +330,8 @@ def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact
         assert len(lines) == 2
         for line, size in zip(lines, ("800,000", "32"), strict=True):
             assert re.fullmatch(
-                rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it takes {size} bytes, "
-                rf"[\d,]+ are free there; free some space, .* resumes from {directory}/model.ckpt-1",
+                rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it needs {size} bytes, "
+                rf"and [\d,]+ are free; free some space .* resumes from {directory}/model.ckpt-1",
                 line,
             )
         assert content(directory) == {1: (1.0, {})}
@@ -361,7 +361,7 @@ def test_a_warning_where_the_disk_has_no_room_for_all_that_is_kept(tmp_path, mon
     saved = variables(1)  # 32 bytes
     assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(2)) is None
     warning = checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3))
-    assert re.search("up to 4 more checkpoints of 32 bytes and has 100 bytes free; .*--keep_checkpoint_max", warning)
+    assert re.search("up to 4 more checkpoints of 32 bytes, and 100 bytes are free; .*--keep_checkpoint_max", warning)
     checkpoint_manager.save(tmp_path, 1, saved)
     assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3)) is None
 
@@ -408,7 +408,7 @@ def test_errors_name_the_file_and_the_variable(tmp_path):
     prefix = checkpoint_manager.save(tmp_path, 1, variables(1)).prefix
     with pytest.raises(TrainingError, match=r"model.ckpt-1 has no variable b/kernel"):
         checkpoint_manager.restore(prefix, {"b/kernel": tf.Variable([1.0])})
-    with pytest.raises(TrainingError, match=r"has a/kernel of shape \[2, 3\], the model needs \[3, 2\]"):
+    with pytest.raises(TrainingError, match=r"has a/kernel with shape \[2, 3\], but the model requires \[3, 2\]"):
         checkpoint_manager.restore(prefix, {"a/kernel": tf.Variable(tf.zeros([3, 2]))})
     blocked = tmp_path / "file"
     blocked.write_text("x")
@@ -461,7 +461,7 @@ def test_rows_that_pad_the_vocabulary_are_not_in_checkpoints(tmp_path):
     assert restored["bert/embeddings/word_embeddings/adam_m"].numpy()[:, 1].tolist() == [3] * 5 + [0] * 3
     assert restored["cls/predictions/output_bias"].numpy().tolist() == [2] * 5 + [0] * 3
     assert (restored["other"].numpy() == padded(2.0)["other"].numpy()).all()
-    with pytest.raises(TrainingError, match=r"word_embeddings of shape \[5, 2\], the model needs \[6, 2\]"):
+    with pytest.raises(TrainingError, match=r"word_embeddings with shape \[5, 2\], but the model requires \[6, 2\]"):
         checkpoint_manager.restore(prefix, padded(0.0), vocab_size=6)
     # A model without padding reads the same checkpoint.
     plain = {"cls/predictions/output_bias": tf.Variable(np.zeros(5))}

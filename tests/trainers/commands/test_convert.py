@@ -36,12 +36,13 @@ def test_it_says_what_it_found_and_wrote(tmp_path, capsys):
     code, said, _ = convert(capsys, zipped(tmp_path / "uncased"), tmp_path / "native", "--to", "native")
     assert code == 0
     assert said.splitlines() == [
-        f"Found     TF1 checkpoint {tmp_path / 'uncased.zip'}: pretraining, 2 layers of 8, 15 pieces, 46 tensors with "
+        f"Found     TF1 checkpoint {tmp_path / 'uncased.zip'}: pretraining, 2 layers, hidden size 8, "
+        "vocabulary size 15, 46 tensors with "
         "1,489 parameters",
-        "          93 variables of the optimizer, step 1234",
-        "Note      lower-cased, as its vocabulary shows; --do_lower_case overrides",
+        "          93 optimizer variables, step 1234",
+        "Note      uncased, inferred from the vocabulary; --do_lower_case overrides it",
         f"Wrote     native model {tmp_path / 'native'}: 46 tensors",
-        "Left out  93 variables of the optimizer (--optimizer keep writes them, to tf1 or native)",
+        "Left out  93 optimizer variables; --optimizer keep writes them (tf1 and native)",
     ]
     assert {path.name for path in (tmp_path / "native").iterdir()} == {
         "README.md",
@@ -67,18 +68,18 @@ def test_kept_state_comes_back_to_the_byte(tmp_path, capsys):
     assert convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native", "--optimizer", "keep")[0] == 0
     code, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "tf1", "--optimizer", "keep")
     assert code == 0
-    assert f"Wrote     TF1 checkpoint {tmp_path / 'c'}: 46 tensors and 93 variables of the optimizer\n" in said
+    assert f"Wrote     TF1 checkpoint {tmp_path / 'c'}: 46 tensors and 93 optimizer variables\n" in said
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
 
 
 def test_what_has_no_place_is_said(tmp_path, capsys):
     _, said, _ = convert(capsys, FIXTURES / "classification", tmp_path / "a", "--to", "tf1")
-    assert "Note      TF1 has no place for the labels: no, maybe, yes\n" in said
-    assert "the released code knows only the tanh form of GELU" in said
+    assert "Note      a TF1 checkpoint does not record the labels: no, maybe, yes\n" in said
+    assert "this model uses the erf form of GELU" in said
     write_release(tmp_path / "b", "span")
     _, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "huggingface")
     assert (
-        "Left out  bert/pooler/dense/kernel, bert/pooler/dense/bias: BertForQuestionAnswering has no place for them\n"
+        "Left out  bert/pooler/dense/kernel, bert/pooler/dense/bias: BertForQuestionAnswering has no such weights\n"
         in said
     )
     _, said, _ = convert(capsys, tmp_path / "b", tmp_path / "d", "--to", "native", "--task", "pretraining")
@@ -94,7 +95,7 @@ def test_files_that_lie_elsewhere_can_be_named(tmp_path, capsys):
     argv = [tmp_path / "a", tmp_path / "b", "--to", "huggingface"]
     code, _, error = convert(capsys, *argv)
     assert (code, error.count("\n")) == (1, 1)
-    assert "has no bert_config.json beside it" in error
+    assert "has no bert_config.json in its directory" in error
     argv += ["--bert_config_file", tmp_path / "bert_config.json"]
     code, _, error = convert(capsys, *argv)
     assert (code, error.count("\n")) == (1, 1)
@@ -112,19 +113,19 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys):
     vocabulary.write_text(whole + "more\n", encoding="utf-8")
     code, _, error = convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native")
     assert (code, error.count("\n")) == (1, 1)
-    assert "has 16 pieces, the model has vocab_size 15" in error
+    assert "has 16 tokens, but vocab_size of the model is 15" in error
     vocabulary.write_text(whole, encoding="utf-8")
     for flags, message in [
-        (["--to", "huggingface", "--optimizer", "keep"], "give --optimizer drop"),
-        (["--to", "native", "--task", "classification"], "has no head of classification"),
+        (["--to", "huggingface", "--optimizer", "keep"], "use --optimizer drop"),
+        (["--to", "native", "--task", "classification"], "has no classification head"),
     ]:
         code, _, error = convert(capsys, tmp_path / "a", tmp_path / "b", *flags)
         assert (code, error.count("\n")) == (1, 1)
         assert message in error
     code, _, error = convert(capsys, tmp_path / "a", tmp_path / "a", "--to", "tf1")
-    assert "is there already; give a new directory" in error
+    assert "already exists; use a new directory" in error
     code, _, error = convert(capsys, tmp_path / "nowhere", tmp_path / "b", "--to", "tf1")
-    assert "holds no checkpoint" in error
+    assert "is not a checkpoint" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 
@@ -167,7 +168,7 @@ def test_pretraining_begins_with_a_checkpoint_of_any_kind(tmp_path, options, cap
     for path in (zipped(directory), tmp_path / "hf"):
         output = tmp_path / "outputs" / path.name
         said = pretrained(options, capsys, "--init_checkpoint", path, "--output", output)
-        assert f"Weights read from {path}: loaded 30\n" in said
+        assert f"Weights loaded from {path}: loaded 30\n" in said
         # Without --model, the model is the checkpoint's.
         assert BertConfig.load(output / "bert_config.json") == config
         trained = stored_values(output / "checkpoints" / "model.ckpt-1")
@@ -184,7 +185,7 @@ def test_rows_that_pad_a_vocabulary_are_filled_with_zeros(release):
     model = BertForPretraining(config, pad_vocabulary=True)
     variables = variables_by_tf1_name(model)
     with open_checkpoint(directory) as checkpoint:
-        assert load_weights(checkpoint, variables).initialised == ()
+        assert load_weights(checkpoint, variables).initialized == ()
     words = np.asarray(variables["bert/embeddings/word_embeddings"])
     assert words.shape == (128, 16)
     np.testing.assert_array_equal(words[: config.vocab_size], values["bert/embeddings/word_embeddings"])
@@ -197,14 +198,14 @@ def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
     (tmp_path / "fine-tuned" / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
     said = pretrained(options, capsys, "--init_checkpoint", tmp_path / "fine-tuned")
     assert (
-        "loaded 23; initialised 7: cls/predictions/transform/dense/kernel, cls/predictions/transform/dense/bias, "
+        "loaded 23; initialized 7: cls/predictions/transform/dense/kernel, cls/predictions/transform/dense/bias, "
         "cls/predictions/transform/LayerNorm/gamma, cls/predictions/transform/LayerNorm/beta, "
         "cls/predictions/output_bias, cls/seq_relationship/output_weights and 1 more; ignored 2: output_weights, "
         "output_bias\n"
     ) in said
     lines = (tmp_path / "output" / "init_checkpoint.txt").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 23 + 7 + 2
-    assert "initialised cls/seq_relationship/output_bias" in lines
+    assert "initialized cls/seq_relationship/output_bias" in lines
     names = {name.tf1 for name in variable_names(config)} & values.keys()
     trained = stored_values(tmp_path / "output" / "checkpoints" / "model.ckpt-1")
     assert_same_bytes({name: trained[name] for name in names}, {name: values[name] for name in names})
@@ -216,21 +217,21 @@ def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
     directory, _, _ = release
     config = options("--do_train", "--init_checkpoint", str(directory))
     message = (
-        r"of another model: hidden_size 16 there, 32 in the model; num_hidden_layers 1 there, 2 in the model; "
-        r"intermediate_size 20 there, 64 in the model; max_position_embeddings \d+ there, \d+ in the model; leave"
+        r"does not fit the model: hidden_size is 16, 32 in the model; num_hidden_layers is 1, 2 in the model; "
+        r"intermediate_size is 20, 64 in the model; max_position_embeddings is \d+, \d+ in the model; omit"
     )
     with pytest.raises(TrainingError, match=message):
         pretrain.run(config)
     write_release(tmp_path / "other")
-    with pytest.raises(TrainingError, match=r"other/vocab\.txt, which is not the vocabulary of --data; build"):
+    with pytest.raises(TrainingError, match=r"other/vocab\.txt, but --data has another vocabulary; build"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")
     with open_checkpoint(directory) as checkpoint:
         writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
     with pytest.raises(
-        OutputError, match=r"holds a converted model \(beambert.json\), which is not what beambert pretrain writes"
+        OutputError, match=r"contains a converted model \(beambert.json\), which beambert pretrain does not write"
     ):
         pretrained(options, capsys, "--init_checkpoint", directory, "--output", tmp_path / "native")
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "nowhere")
     assert not (tmp_path / "output").exists()
 
@@ -264,7 +265,7 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
         assert fact in card
     code, said, _ = convert(capsys, output, tmp_path / "native", "--to", "native", "--optimizer", "keep")
     assert code == 0
-    assert "93 variables of the optimizer, step 6" in said
+    assert "93 optimizer variables, step 6" in said
     # All that is known of the run goes along; converted once more, the card is the same.
     assert (tmp_path / "native" / "README.md").read_text(encoding="utf-8") == card
     before = stored_values(output / "checkpoints" / "model.ckpt-6")
@@ -274,4 +275,4 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
 def test_filling_with_a_model_of_hugging_face():
     (fillings,) = fill_masks(FIXTURES / "pretraining_erf", ["a [MASK]"], top_k=40)[0]
     assert sum(filling.probability for filling in fillings) == pytest.approx(1)
-    assert len({filling.piece for filling in fillings}) == 40
+    assert len({filling.token for filling in fillings}) == 40

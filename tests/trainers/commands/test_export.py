@@ -30,7 +30,7 @@ TASKS = {
     "multiple_choice": None,
     "span": None,
 }
-# Different lengths, one without pieces, one that is cut.
+# Different lengths, one without tokens, one that is truncated.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
 PAIRS = [*SINGLE[::-1]]
 CHOICES = [[pair, f"{text} human", "all"] for text, pair in zip(SINGLE, PAIRS, strict=True)]
@@ -167,8 +167,8 @@ def test_masks_are_filled_as_by_the_command(folder, answers):
         fillings = wanted.get(text, [])
         assert (found["positions"][row] >= 0).sum() == len(fillings)
         for mask, candidates in enumerate(fillings):
-            assert [piece.decode() for piece in found["pieces"][row, mask]] == [c.piece for c in candidates]
-            assert [VOCABULARY.tokens[i] for i in found["ids"][row, mask]] == [c.piece for c in candidates]
+            assert [piece.decode() for piece in found["pieces"][row, mask]] == [c.token for c in candidates]
+            assert [VOCABULARY.tokens[i] for i in found["ids"][row, mask]] == [c.token for c in candidates]
             close(found["probabilities"][row, mask], [c.probability for c in candidates])
         padding = slice(len(fillings), None)
         assert set(found["pieces"][row, padding].ravel()) <= {b""}
@@ -330,9 +330,9 @@ def test_the_command(folder, tmp_path, capsys):
     assert "pair" in said
     assert "text_pair" in said
     for flags, message in (
-        ([str(destination)], "is there already"),
-        ([str(tmp_path / "a"), "--max_seq_length", "65"], "give 8 to 64"),
-        ([str(tmp_path / "a"), "--top_k", "99999"], "--top_k is 99999"),
+        ([str(destination)], "already exists; use a new directory"),
+        ([str(tmp_path / "a"), "--max_seq_length", "65"], "must be 8 to 64"),
+        ([str(tmp_path / "a"), "--top_k", "99999"], "invalid --top_k 99999"),
     ):
         assert beambert.main(["export", str(folder / "classification"), *flags]) == 1
         error = capsys.readouterr().err
@@ -345,7 +345,7 @@ def test_models_without_some_heads(tmp_path):
     """A BertModel has no heads, a BertForMaskedLM no pooler and no next-sentence head; another head is an error."""
     import tensorflow as tf
 
-    with pytest.raises(TrainingError, match=r"lacks cls/squad/output_weights and 1 more.* \(span\) cannot be done"):
+    with pytest.raises(TrainingError, match=r"is missing cls/squad/output_weights and 1 more.* \(span\) requires"):
         load_model(write_model(tmp_path / "pretrained"), task="span")
 
     save(load_model(write_model(tmp_path / "encoder", without=("cls/",))), tmp_path / "1", LENGTH)
@@ -381,7 +381,7 @@ def ids_inputs(task):
 def test_a_bilstm_is_for_tensorflow_alone(folder, tmp_path, capsys, kind):
     source = str(folder / "token_classification_bilstm")
     assert beambert.main(["export", source, str(tmp_path / "out"), "--to", kind]) == 1
-    assert f"--to {kind} has no BiLSTM" in capsys.readouterr().err
+    assert f"--to {kind} does not support the BiLSTM head" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
 

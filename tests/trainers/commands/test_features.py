@@ -87,7 +87,7 @@ def test_json_lines_are_those_of_the_released_code(run, tmp_path, layers, capsys
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert_same(found, reference(LINES, [int(layer) for layer in layers.split(",")]))
     said = capsys.readouterr().err
-    assert f"2 of {len(LINES)} texts were longer than --max_seq_length {LENGTH} and were cut" in said
+    assert f"2 of {len(LINES)} texts exceeded --max_seq_length {LENGTH} and were truncated" in said
     assert not list(tmp_path.glob(".*"))
 
 
@@ -169,7 +169,7 @@ def test_what_is_odd_in_the_input(run, tmp_path, capsys):
     assert run([b"a \xff b", b"a b"], "out.jsonl") == 0
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines())
     assert [f["token"] for f in first["features"]] == [f["token"] for f in second["features"]]
-    assert "1 of 2 texts were not UTF-8" in capsys.readouterr().err
+    assert "1 of 2 texts were not valid UTF-8" in capsys.readouterr().err
     (tmp_path / "empty.txt").write_bytes(b"")
     for kind in ("jsonl", "parquet", "npz"):
         output = tmp_path / f"empty.{kind}"
@@ -182,11 +182,11 @@ def test_what_is_odd_in_the_input(run, tmp_path, capsys):
 
 def test_mistakes_are_one_line_and_leave_nothing(run, tmp_path, capsys):
     for name, flags, message in (
-        ("out.txt", (), "ends in none of jsonl, parquet, npz"),
-        ("out.npz", ("--layers", "2"), "--layers names 2, the model has 2 layers; give -2 to 1"),
-        ("out.npz", ("--layers", "0,-2"), "names a layer of 2 twice"),
-        ("out.npz", ("--layers", "last"), "give whole numbers"),
-        ("out.npz", ("--max_seq_length", "19"), "give 3 to 18"),
+        ("out.txt", (), "unknown suffix of --output_file"),
+        ("out.npz", ("--layers", "2"), "invalid layer 2 in --layers: must be -2 to 1"),
+        ("out.npz", ("--layers", "0,-2"), "contains a layer of 2 twice"),
+        ("out.npz", ("--layers", "last"), "must be integers"),
+        ("out.npz", ("--max_seq_length", "19"), "must be 3 to 18"),
         ("there/out.npz", (), "cannot be written"),
         ("out.npz", ("--vocab_file", str(tmp_path / "none.txt")), "none.txt"),
     ):

@@ -18,7 +18,7 @@ def output(tmp_path, options):
     return tmp_path / "output"
 
 
-def test_encode_puts_masks_between_the_pieces():
+def test_encode_puts_masks_between_the_tokens():
     ids = encode("[MASK]ba bes [MASK] fu.[MASK]", Tokenizer(VOCABULARY, never_split=["[MASK]"]), LENGTH)
     pieces = [VOCABULARY.tokens[number] for number in ids]
     assert pieces == ["[CLS]", "[MASK]", "ba", "be", "##s", "[MASK]", "fu", ".", "[MASK]", "[SEP]"]
@@ -31,10 +31,10 @@ def test_fillings_are_the_best_of_a_distribution(output):
         probabilities = [filling.probability for filling in fillings]
         assert sum(probabilities) == pytest.approx(1)
         assert probabilities == sorted(probabilities, reverse=True)
-        assert {filling.piece for filling in fillings} == set(VOCABULARY.tokens)
+        assert {filling.token for filling in fillings} == set(VOCABULARY.tokens)
     # Alone as in a batch, where shorter texts are padded.
     [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
-    assert [filling.piece for filling in alone] == [filling.piece for filling in one[0][:3]]
+    assert [filling.token for filling in alone] == [filling.token for filling in one[0][:3]]
     assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
 
 
@@ -44,8 +44,8 @@ def test_answers_come_in_the_order_of_the_texts(output):
     assert [len(masks) for masks in answers] == [1, 1, 1, 2]
     for text, masks in zip(texts, answers, strict=True):
         [alone] = fill_masks(output, [text], top_k=2)
-        assert [[filling.piece for filling in mask] for mask in masks] == [
-            [filling.piece for filling in mask] for mask in alone
+        assert [[filling.token for filling in mask] for mask in masks] == [
+            [filling.token for filling in mask] for mask in alone
         ]
 
 
@@ -67,14 +67,14 @@ def test_a_model_without_the_head_is_refused():
 
 
 def test_errors(tmp_path, output):
-    with pytest.raises(TrainingError, match=r"'ba' has no \[MASK\]"):
+    with pytest.raises(TrainingError, match=r"invalid TEXT 'ba': \[MASK\] is missing"):
         fill_masks(output, ["ba"])
-    with pytest.raises(TrainingError, match=rf"has {LENGTH + 1} pieces .* at most {LENGTH}"):
+    with pytest.raises(TrainingError, match=rf"{LENGTH + 1} tokens .* max_seq_length is {LENGTH}"):
         fill_masks(output, ["ba " * (LENGTH - 2) + "[MASK]"])
     fill_masks(output, ["ba " * (LENGTH - 3) + "[MASK]"])
-    with pytest.raises(TrainingError, match="--top_k is 0"):
+    with pytest.raises(TrainingError, match="invalid --top_k 0"):
         fill_masks(output, ["[MASK]"], top_k=0)
-    with pytest.raises(CheckpointError, match=r"holds no checkpoint"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint"):
         fill_masks(tmp_path, ["[MASK]"])
 
 

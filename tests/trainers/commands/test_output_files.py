@@ -60,7 +60,7 @@ def test_a_file_that_exists_is_replaced_with_overwrite_alone(command, folder, tm
     output = tmp_path / "out.txt"
     output.write_text("kept")
     assert beambert.main(command(folder, output)) == 1
-    assert f"--output_file {output} exists; give --overwrite" in capsys.readouterr().err
+    assert f"--output_file {output} already exists; use --overwrite" in capsys.readouterr().err
     assert output.read_text() == "kept"
     assert beambert.main(command(folder, output, "--overwrite")) == 0
     assert len(output.read_text().splitlines()) >= 2

@@ -38,7 +38,7 @@ MODELS = {
     "multiple_choice": None,
     "span": None,
 }
-# Different lengths, one without pieces, one that is cut.
+# Different lengths, one without tokens, one that is truncated.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
 PAIRS = [f"{first} ||| {second}" for first, second in zip(TEXTS[:12], TEXTS[12:24], strict=True)]
 CHOICES = ["all ||| human ||| rights ||| a", f"{TEXTS[2]} ||| {TEXTS[3]} ||| {TEXTS[4]}"]
@@ -99,7 +99,7 @@ def unpadded(text, pair=None):
 
 def logits_alone(predictor, text, pair=None):
     """The model, asked one text without padding."""
-    return np.array(predictor.opened.model(unpadded(text, pair)))[0]
+    return np.array(predictor.inference_model.model(unpadded(text, pair)))[0]
 
 
 def softmax(logits):
@@ -147,7 +147,7 @@ def test_several_labels_of_a_text(predictor, served):
     assert len(sizes) > 1
     ids = np.array([[2, 7, 8, 3]], np.int32)
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-    logits = np.array(asking.opened.model(inputs))
+    logits = np.array(asking.inference_model.model(inputs))
     close(ask("ids", **inputs)["probabilities"], 1 / (1 + np.exp(-logits)))
     labels_file = Path(ask.loaded.labels_file.asset_path.numpy().decode())
     assert json.loads(labels_file.read_text(encoding="utf-8")) == list(LABELS)
@@ -159,10 +159,11 @@ def test_choices(predictor):
     for line, answer in zip(CHOICES, found, strict=True):
         text, *choices = line.split(" ||| ")
         inputs = [unpadded(text, choice) for choice in choices]
-        logits = np.array([asking.opened.model({n: v[None] for n, v in one.items()}) for one in inputs])[:, 0, 0]
+        model = asking.inference_model.model
+        logits = np.array([model({n: v[None] for n, v in one.items()}) for one in inputs])[:, 0, 0]
         assert (answer["text"], answer["choices"], answer["choice"]) == (text, choices, logits.argmax())
         close(answer["probabilities"], softmax(logits))
-    with pytest.raises(TrainingError, match=r"line 1 has less than two choices; write 'text \|\|\| choice"):
+    with pytest.raises(TrainingError, match=r"line 1 has fewer than two choices: write 'text \|\|\| choice"):
         answers(asking, [CHOICES[0], "a ||| b"])
 
 
@@ -184,7 +185,7 @@ def test_answers_and_their_places(predictor, served, monkeypatch):
     none = predictor("span", question="all", null_score_diff_threshold=-1e9)
     for answer in answers(none, ["human", "  "]):
         assert (answer["answer"], answer["start"], answer["end"]) == ("", -1, -1)
-    with pytest.raises(TrainingError, match=r"line 1 has no question; write 'question \|\|\| context', or give --"):
+    with pytest.raises(TrainingError, match=r"line 1 has no question: write 'question \|\|\| context', or use --"):
         answers(asking, ["a ||| b", "a"])
 
 
@@ -381,7 +382,7 @@ def test_lines_of_stdin(folder, capsys, monkeypatch):
     code, said, errors = called(capsys, folder / "classification", "--input_file", "-", "--json")
     found = [json.loads(line) for line in said.splitlines()]
     assert (code, len(found), found[1]["text_pair"]) == (0, 6000, "all")
-    assert "3,000 of 6,000 lines were not UTF-8" in errors
+    assert "3,000 of 6,000 lines were not valid UTF-8" in errors
 
 
 def test_a_reader_may_go_away(folder):
@@ -398,21 +399,21 @@ def test_nothing_half_written(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "texts.txt").write_text("a ||| b ||| c\n" * 3 + "a\n", encoding="utf-8")
     flags = ["--input_file", tmp_path / "texts.txt", "--output_file", tmp_path / "answers"]
     code, _, error = called(capsys, folder / "multiple_choice", *flags)
-    assert (code, error.strip().splitlines()[-1].count("texts.txt, line 4 has less than two choices")) == (1, 1)
+    assert (code, error.strip().splitlines()[-1].count("texts.txt, line 4 has fewer than two choices")) == (1, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("pretraining", ["a"], "is a pretrained model without the head of a task; fine-tune it first"),
-        ("classification", [], "give TEXT, one or more, or --input_file"),
-        ("classification", ["a", "--input_file", "b"], "give TEXT, one or more, or --input_file"),
-        ("classification", ["a", "--question", "b"], "--question is for models of span"),
-        ("span", ["a ||| b", "--words_at", "whitespace"], "--words_at is for models of token_classification"),
-        ("classification", ["a", "--max_seq_length", "65"], "give 8 to 64"),
+        ("pretraining", ["a"], "is a pretrained model without a task head: fine-tune it first"),
+        ("classification", [], "give either TEXT or --input_file"),
+        ("classification", ["a", "--input_file", "b"], "give either TEXT or --input_file"),
+        ("classification", ["a", "--question", "b"], "--question is a flag for span models"),
+        ("span", ["a ||| b", "--words_at", "whitespace"], "--words_at is a flag for token_classification models"),
+        ("classification", ["a", "--max_seq_length", "65"], "must be 8 to 64"),
         ("classification", ["--input_file", "nowhere.txt"], "nowhere.txt"),
-        ("nowhere", ["a"], "holds no checkpoint"),
+        ("nowhere", ["a"], "is not a checkpoint"),
     ],
 )
 def test_mistakes_are_one_line(folder, capsys, name, flags, message):

@@ -171,5 +171,5 @@ def test_replacements_are_text_and_a_manifest_without_rates_is_refused(tmp_path)
     assert masking.replacement_ids.tolist() == list(range(5, len(VOCABULARY)))
     assert (masking.mask_id, masking.masked_lm_prob) == (VOCABULARY.mask_id, 0.15)
     assert DynamicMasking.from_dataset(tmp_path, write_dataset(tmp_path / "masked")) is None
-    with pytest.raises(DatasetError, match=r"dataset.json does not say how to draw them .*'masked_lm_prob'"):
+    with pytest.raises(DatasetError, match=r"dataset.json does not record the masking options .*'masked_lm_prob'"):
         DynamicMasking.from_dataset(tmp_path, dataclasses.replace(dataset, options={}))

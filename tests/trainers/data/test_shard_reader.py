@@ -67,7 +67,7 @@ def test_a_corrupt_record_is_named_or_the_next_good_one_takes_its_place(tmp_path
         for number in lost:
             damaged[number * 116 + 50] ^= 1
         path.write_bytes(gzip.compress(damaged) if compression == "gzip" else damaged)
-        with pytest.raises(DatasetError, match=rf"{path} is damaged: the record at byte {lost[0] * 116} .*is corrupt"):
+        with pytest.raises(DatasetError, match=rf"{path} has a corrupt record at byte {lost[0] * 116} "):
             read(path, shard, compression)
         expected = [(record, False) for record in RECORDS]
         for number in lost:
@@ -81,7 +81,7 @@ def test_behind_a_corrupt_length_no_record_is_found(tmp_path, place):
     path = tmp_path / "shard"
     shard = write(path, RECORDS)
     flip(path, 4 * 116 + place)
-    with pytest.raises(DatasetError, match=r"at byte 464 is corrupt \(no record can be made out behind it\)"):
+    with pytest.raises(DatasetError, match=r"corrupt record at byte 464 \(no record boundary after it\)"):
         ShardRecords(path, shard, "none", skip=False)
     # The four before stand in, each as often as the others.
     expected = [(RECORDS[number % 4], number >= 4) for number in range(20)]
@@ -95,10 +95,10 @@ def test_a_shard_without_a_good_record_is_an_error_even_so(tmp_path):
     shard = write(path, RECORDS[:2])
     flip(path, 50)
     flip(path, 166)
-    with pytest.raises(DatasetError, match="has no whole record"):
+    with pytest.raises(DatasetError, match="has no valid record"):
         read(path, shard, skip=True)
     flip(path, 0)
-    with pytest.raises(DatasetError, match="has no whole record"):
+    with pytest.raises(DatasetError, match="has no valid record"):
         read(path, shard, skip=True)
 
 
@@ -109,14 +109,14 @@ def test_a_compressed_shard_is_read_as_far_as_it_can_be(tmp_path):
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2)):
         path.write_bytes(damaged)
-        with pytest.raises(DatasetError, match=r"the record at byte .* of its decompressed content is corrupt"):
+        with pytest.raises(DatasetError, match=r"corrupt record at byte .* of its decompressed content"):
             ShardRecords(path, shard, "gzip", skip=False)
         contents = [content for content, _ in read(path, shard, "gzip", skip=True)]
         good = next(number for number in range(40) if contents[number] != records[number])
         assert 5 <= good <= 20
         assert contents == [records[number % good] for number in range(40)]
     path.write_bytes(b"no gzip file")
-    with pytest.raises(DatasetError, match="has no whole record"):
+    with pytest.raises(DatasetError, match="has no valid record"):
         ShardRecords(path, shard, "gzip", skip=True)
 
 
@@ -135,7 +135,7 @@ def test_any_flipped_bit_is_found_and_costs_no_other_record_its_place(tmp_path_f
         # The length of the first record is lost, or the beginning of the compressed stream.
         assert compression == "gzip" or place < 12
     if compression == "none":
-        with pytest.raises(DatasetError, match=f"the record at byte {place // 116 * 116} is corrupt"):
+        with pytest.raises(DatasetError, match=f"corrupt record at byte {place // 116 * 116} "):
             read(path, shard)
     for number, (record, is_other) in enumerate(read_as):
         assert (record == RECORDS[number]) == (not is_other)
@@ -146,7 +146,7 @@ def test_other_numbers_of_records_than_the_manifest_says(tmp_path):
     path = tmp_path / "shard"
     shard = write(path, RECORDS)
     for examples in (19, 21):
-        with pytest.raises(DatasetError, match=f"holds 20 records, the manifest says {examples}"):
+        with pytest.raises(DatasetError, match=f"has 20 records, but the manifest lists {examples}"):
             ShardRecords(path, dataclasses.replace(shard, examples=examples), "none", skip=True)
     path.unlink()
     with pytest.raises(DatasetError, match=r"shard cannot be read .* copy it again"):
@@ -195,7 +195,7 @@ def test_verification_names_every_damaged_shard(tmp_path):
     flip(tmp_path / "validation-1-0.tfrecord", 7)
     check_sizes(tmp_path, dataset.shards)
     with pytest.raises(
-        DatasetError, match=r"2 of 6 shards do not have .* \(train-0-1.tfrecord, validation-1-0.tfrecord\)"
+        DatasetError, match=r"2 of 6 shards are corrupt, .* \(train-0-1.tfrecord, validation-1-0.tfrecord\)"
     ):
         verify(tmp_path, dataset)
     (tmp_path / "train-0-1.tfrecord").unlink()

@@ -67,6 +67,6 @@ def test_a_run_on_several_lengths_without_masks_of_their_own(data, options, tmp_
 
 def test_parquet_is_refused_before_anything_is_written(data, options, tmp_path):
     (data / "dataset.json").write_text(dataclasses.replace(load(data), file_format="parquet").to_json())
-    with pytest.raises(DatasetError, match=r"holds parquet files, .* build it again with --format tfrecord"):
+    with pytest.raises(DatasetError, match=r"contains parquet shards, .* build the data again with --format tfrecord"):
         pretrain.run(options())
     assert not (tmp_path / "output").exists()

@@ -21,7 +21,7 @@ def initial(tmp_path_factory):
 
 @pytest.fixture
 def finetune(rte, initial, tmp_path):
-    """A function from flags to the exit code of `beambert finetune rte`: 12 updates, 2 epochs, into tmp_path/output."""
+    """A function from flags to the exit code of `beambert finetune rte`: 12 steps, 2 epochs, into tmp_path/output."""
 
     def run(*flags: str) -> int:
         return beambert.main(arguments("rte", rte, initial, tmp_path / "output", *flags))

@@ -52,7 +52,7 @@ def test_a_task_is_trained_scored_and_answered(task, tmp_path, shared_data, caps
     first = ["--init_checkpoint", str(initial), "--do_train", "--do_eval", "--do_predict"]
     assert beambert.main([*command, *first, "--num_train_epochs", "1", "--train_batch_size", "8"]) == 0
     said = capsys.readouterr()
-    assert "initialised 2" in said.out
+    assert "initialized 2" in said.out
     results = json.loads((output / "eval_results.json").read_text())
     assert results.keys() >= RESULTS.get(task, {"eval_accuracy"}) | {"global_step"}
     text = (output / "eval_results.txt").read_text()

@@ -30,7 +30,7 @@ def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
     assert results(output).keys() == names
     assert results(output)["global_step"] == 12
     assert not list(output.glob("*test*"))
-    assert "on 24 examples of rte for 12 steps of 4" in capsys.readouterr().out
+    assert "on 24 examples of rte for 12 steps of batch size 4" in capsys.readouterr().out
     record = native.load(output)
     assert (record.task, record.labels, record.max_seq_length) == (
         "classification",
@@ -38,21 +38,24 @@ def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
         48,
     )
     assert record.metrics["eval_accuracy"] == results(output)["eval_accuracy"]
-    assert "initialised output_weights" in (output / "init_checkpoint.txt").read_text()
+    assert "initialized output_weights" in (output / "init_checkpoint.txt").read_text()
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--doc_stride", "64"], "--doc_stride is for squad, not for rte; leave it out"),
+        (["--doc_stride", "64"], "--doc_stride is a flag of squad, not of rte: omit it"),
         (["--model", "tiny"], "give one of them"),
-        (["--max_seq_length", "65"], "--max_seq_length is 65; give 8 to 64"),
-        (["--train_batch_size", "100"], "24 training examples are not one update of --train_batch_size 100"),
-        (["--class_weights", "maybe=2"], "names 'maybe'; labels of rte are entailment, not_entailment"),
-        (["--best_metric", "speed"], "whether a high or a low speed is better is not known"),
-        (["--tpu_name", "x", "--strategy", "one"], "--tpu_name says where a TPU is"),
-        (["--train_batch_size", "6", "--gradient_accumulation_steps", "4"], "must be multiples of 4"),
-        (["--eval_steps", "4", "--best_metric", "eval_f1"], "--best_metric eval_f1 is not in the evaluation"),
+        (["--max_seq_length", "65"], "invalid --max_seq_length 65: must be 8 to 64"),
+        (["--train_batch_size", "100"], "24 training examples are less than one batch of --train_batch_size 100"),
+        (["--class_weights", "maybe=2"], "unknown label 'maybe'; rte has entailment, not_entailment"),
+        (["--best_metric", "speed"], "invalid --best_metric speed: must end with one of loss"),
+        (["--tpu_name", "x", "--strategy", "one"], "invalid --tpu_name with --strategy single"),
+        (["--train_batch_size", "6", "--gradient_accumulation_steps", "4"], "must be a multiple of 4"),
+        (
+            ["--eval_steps", "4", "--best_metric", "eval_f1"],
+            "invalid --best_metric eval_f1: not a metric of the evaluation",
+        ),
     ],
 )
 def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
@@ -60,7 +63,7 @@ def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
     *before, line = capsys.readouterr().err.splitlines()
     assert line.startswith("beambert finetune: error: ")
     assert said in line
-    assert all("are longer than --max_seq_length" in warning for warning in before)
+    assert all("exceed --max_seq_length" in warning for warning in before)
 
 
 def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
@@ -69,9 +72,9 @@ def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
         (line,) = capsys.readouterr().err.splitlines()
         return line
 
-    assert "--init_checkpoint is missing: name a pretrained model" in said()
-    assert "holds no model to evaluate; train one with --do_train" in said("--do_eval")
-    assert "needs --vocab_file" in said("--do_train", "--model", "tiny")
+    assert "--init_checkpoint is missing: give a pretrained model" in said()
+    assert "contains no model to evaluate: train one with --do_train" in said("--do_eval")
+    assert "requires --vocab_file" in said("--do_train", "--model", "tiny")
     assert "without --do_train" not in said("--do_train", "--init_checkpoint", str(tmp_path / "nothing"))
     # A pretrained model has no head to be scored.
     assert "is a model for pretraining" in said("--do_eval", "--init_checkpoint", str(initial))
@@ -103,17 +106,17 @@ def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path
         assert code == 1, captured.out
         return captured.err
 
-    assert "holds a run of rte, not of wnli" in said("--do_eval", task="wnli")
-    assert "--seed (12345 there, 1 now)" in said("--do_train", "--train_batch_size", "4", "--seed", "1")
-    assert "the batch size of update 0 (4 there, 8 now)" in said("--do_train", "--train_batch_size", "8")
+    assert "contains a run of rte, not of wnli" in said("--do_eval", task="wnli")
+    assert "--seed (12345 before, 1 now)" in said("--do_train", "--train_batch_size", "4", "--seed", "1")
+    assert "the batch size at step 0 (4 before, 8 now)" in said("--do_train", "--train_batch_size", "8")
     given = ["--do_train", "--train_batch_size", "4", "--num_train_epochs", "2"]
-    assert "the data at update 0" in said(*given, "--max_seq_length", "16")
+    assert "the data at step 0" in said(*given, "--max_seq_length", "16")
     # Whatever is not said is as it was: the same run, done already.
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
-    assert "is already trained to step 12; more --num_train_epochs would go on" in capsys.readouterr().out
+    assert "is already trained to step 12; raise --num_train_epochs to continue" in capsys.readouterr().out
     pretraining = write_model(tmp_path / "converted")
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
-    assert "holds a converted model (beambert.json)" in capsys.readouterr().err
+    assert "contains a converted model (beambert.json)" in capsys.readouterr().err
 
 
 def stopped(argv, step):
@@ -203,8 +206,8 @@ def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetu
     assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(output / "checkpoints")][-1] == 8
     assert best(output / "checkpoints").step == 4
     said = capsys.readouterr().out
-    assert "Ended after step 8: 2 evaluations without a better eval_accuracy" in said
-    assert "is that of step 4: it becomes the model" in said
+    assert "Stopped early at step 8: no better eval_accuracy in 2 evaluations" in said
+    assert "step 4, which becomes the model" in said
     assert results(output)["global_step"] == 4
     assert native.load(output).steps == 4
     assert native.model_checkpoint(output).name == "model.ckpt-4"
@@ -232,7 +235,7 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     capsys.readouterr()
     assert beambert.main([*given, "--output", str(tmp_path / "more"), "--train_batch_size", "8"]) == 0
     # Its head has the same labels and stays.
-    assert "initialised" not in capsys.readouterr().out
+    assert "initialized" not in capsys.readouterr().out
     # One with other labels does not.
     other = tmp_path / "three"
     other.mkdir()
@@ -241,9 +244,9 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     given = ["finetune", "mnli", "--data_dir", str(other), "--init_checkpoint", str(output), "--train_batch_size", "8"]
     assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_eval"]) == 1
     said = capsys.readouterr().err
-    assert "the model was trained for other classes (entailment, not_entailment) than mnli has" in said
+    assert "the labels of the model (entailment, not_entailment) are not those of mnli" in said
     assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_train", "--do_eval"]) == 0
-    assert "initialised 2: output_weights, output_bias" in capsys.readouterr().out
+    assert "initialized 2: output_weights, output_bias" in capsys.readouterr().out
     assert "eval_mismatched_loss" in results(tmp_path / "mnli")
 
 

@@ -27,10 +27,10 @@ def test_it_survives_every_kind_but_tf1(model, tmp_path, capsys):
     assert config["problem_type"] == "multi_label_classification"
     convert(tmp_path / "hf", tmp_path / "back", "native")
     assert native.load(tmp_path / "back").multi_label is True
-    assert "| Classes of a text | any number of them |" in (tmp_path / "back" / "README.md").read_text(encoding="utf-8")
+    assert "| Labels per text | any number |" in (tmp_path / "back" / "README.md").read_text(encoding="utf-8")
     capsys.readouterr()
     convert(model, tmp_path / "tf1", "tf1")
-    assert "TF1 cannot say that a text may have several labels" in capsys.readouterr().err
+    assert "a TF1 checkpoint cannot record that the task is multi-label" in capsys.readouterr().err
     for name, expected in (("model", True), ("hf", True), ("back", True), ("tf1", False)):
         with open_checkpoint(tmp_path / name) as checkpoint:
             assert checkpoint.multi_label is expected

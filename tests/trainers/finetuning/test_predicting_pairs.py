@@ -51,13 +51,13 @@ def predict(capsys, path, *argv):
 def test_one_text_is_no_pair(models, capsys, name, tmp_path):
     code, said = predict(capsys, models / name, PAIR, SINGLE)
     assert (code, said.err.count("\n")) == (1, 1)
-    assert "'the ferry left' is one text" in said.err
-    assert "was fine-tuned on pairs; write 'a text ||| another'" in said.err
+    assert "'the ferry left' is a single text" in said.err
+    assert "was fine-tuned on pairs: write 'a text ||| another'" in said.err
     (tmp_path / "texts.txt").write_text(f"{PAIR}\n{SINGLE}\n", encoding="utf-8")
     out = tmp_path / "answers.txt"
     code, said = predict(capsys, models / name, "--input_file", str(tmp_path / "texts.txt"), "--output_file", str(out))
     assert code == 1
-    assert "texts.txt, line 2 is one text" in said.err
+    assert "texts.txt, line 2 is a single text" in said.err
     assert not out.exists()
     assert predict(capsys, models / name, PAIR)[0] == 0
 
@@ -73,11 +73,11 @@ def test_a_pair_is_not_one_text(models, capsys):
 @pytest.mark.parametrize(
     ("name", "texts", "warned"),
     [
-        ("earlier mrpc", [SINGLE, PAIR], "1 of 2 are single texts, and"),
+        ("earlier mrpc", [SINGLE, PAIR], "1 of 2 inputs are single texts, but"),
         ("earlier mrpc", [PAIR], None),
-        ("earlier cola", [PAIR], "1 of 1 are pairs, and"),
+        ("earlier cola", [PAIR], "1 of 1 inputs are pairs, but"),
         ("earlier cola", [SINGLE], None),
-        ("elsewhere", [SINGLE], "1 of 1 are single texts, and"),
+        ("elsewhere", [SINGLE], "1 of 1 inputs are single texts, but"),
         ("mixed", [SINGLE, PAIR], None),
     ],
 )

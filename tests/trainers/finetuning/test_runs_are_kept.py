@@ -58,23 +58,23 @@ def test_options_that_change_no_result_leave_finished_runs(output, rte, initial,
     model = shutil.copytree(initial, tmp_path / "model")
     assert seeds(moved, model, output) == 0
     assert runs_of(output) == before
-    assert "Run 1 of 2, seed-7, is done" in capsys.readouterr().out
+    assert "Run 1 of 2: seed-7 (complete)" in capsys.readouterr().out
     # Rounding alone: the runs stay, and it is said.
     assert seeds(rte, initial, output, "--xla", "on") == 0
     assert runs_of(output) == before
-    assert "not bit for bit the same: --xla (auto there, on now)" in capsys.readouterr().out
+    assert "is not bit-identical: --xla (auto before, on now)" in capsys.readouterr().out
 
 
 def test_options_that_change_results_are_refused_by_name(output, rte, initial, tmp_path, capsys):
     before = tree(output)
     for flags, named in (
-        (("--learning_rate", "1e-3"), "--learning_rate (5e-05 there, 0.001 now)"),
-        (("--max_train_samples", "16"), "--max_train_samples (not given there, 16 now)"),
-        (("--do_lower_case", "false"), "--do_lower_case (not given there, false now)"),
+        (("--learning_rate", "1e-3"), "--learning_rate (5e-05 before, 0.001 now)"),
+        (("--max_train_samples", "16"), "--max_train_samples (not set before, 16 now)"),
+        (("--do_lower_case", "false"), "--do_lower_case (not set before, false now)"),
     ):
         assert seeds(rte, initial, output, *flags) == 1
         error = capsys.readouterr().err
-        assert f"holds a run that differs in {named}; give another --output" in error
+        assert f"contains a run with other options: {named}; use another --output" in error
         assert error.count("\n") == 1
         assert tree(output) == before
     # Other examples under the same name.
@@ -82,7 +82,7 @@ def test_options_that_change_results_are_refused_by_name(output, rte, initial, t
     text = (changed / "dev.tsv").read_text(encoding="utf-8")
     (changed / "dev.tsv").write_text(text.replace("a", "e"), encoding="utf-8")
     assert seeds(changed, initial, output) == 1
-    assert f"--data_dir ({rte} there, {changed} now)" in capsys.readouterr().err
+    assert f"--data_dir ({rte} before, {changed} now)" in capsys.readouterr().err
     assert tree(output) == before
 
 
@@ -95,7 +95,7 @@ def test_runs_that_an_older_beambert_recorded_are_recognized(output, rte, initia
     (output / "runs.json").write_text(json.dumps(old))
     before = tree(output)
     assert seeds(rte, initial, output, "--num_train_epochs", "2") == 1
-    assert "--num_train_epochs (1.0 there, 2.0 now)" in capsys.readouterr().err
+    assert "--num_train_epochs (1.0 before, 2.0 now)" in capsys.readouterr().err
     assert tree(output) == before
     runs = runs_of(output)
     assert seeds(rte, initial, output, "--eval_batch_size", "5") == 0
@@ -165,8 +165,8 @@ def test_content_counts_before_the_place():
     there, now = {**asked(), "init_checkpoint": "a"}, {**asked(), "init_checkpoint": "b"}
     same, other = {"data": "0", "init_checkpoint": "1"}, {"data": "0", "init_checkpoint": "2"}
     assert run_comparison.differences(there, same, now, same) == []
-    assert run_comparison.differences(there, same, now, other) == ["--init_checkpoint (a there, b now)"]
-    assert run_comparison.differences(there, same, there, other) == ["--init_checkpoint a, which changed since"]
+    assert run_comparison.differences(there, same, now, other) == ["--init_checkpoint (a before, b now)"]
+    assert run_comparison.differences(there, same, there, other) == ["--init_checkpoint a, which has changed"]
     # Nothing is known of the content: an old record.
     assert run_comparison.differences(there, {}, {**now, "init_checkpoint": "./a"}, same) == []
-    assert run_comparison.differences(there, {}, now, same) == ["--init_checkpoint (a there, b now)"]
+    assert run_comparison.differences(there, {}, now, same) == ["--init_checkpoint (a before, b now)"]

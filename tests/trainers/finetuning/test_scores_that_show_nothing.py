@@ -49,13 +49,13 @@ def test_a_development_set_of_one_class(finetune, tmp_path):
     warning = "Every example of dev has the label bad (20 examples)"
     assert f"warning: {warning}" in said.err
     assert warning in report
-    assert "Nothing unusual" not in report
+    assert "No warnings." not in report
     assert results_of(tmp_path)["eval_accuracy_majority_class"] == 1.0
 
 
 def test_a_classifier_that_predicts_one_class(finetune, tmp_path):
     said, report = finetune(["good"] * 95 + ["bad"], ["good", "good", "bad"] * 10, *QUICK)
-    warning = "Every example of dev is given the label good (accuracy 0.667, majority class 0.667)"
+    warning = "The model predicts the label good for every example of dev (accuracy 0.667, majority class 0.667)"
     assert f"warning: {warning}" in said.err
     assert warning in report
     # Beside each score, in the line of the evaluation, in the files and in the report.
@@ -75,13 +75,13 @@ def test_no_alarm_where_the_model_has_learned(finetune, tmp_path):
     assert results["eval_accuracy_majority_class"] == pytest.approx(2 / 3)
     assert results["eval_f1_constant_prediction"] == pytest.approx(0.5)
     assert "warning" not in said.err
-    for words in ("Every example", "chance", "has learned"):
+    for words in ("Every example", "chance", "The model predicts"):
         assert words not in report
 
 
 def test_several_runs_say_it_once_more_and_name_the_runs(finetune, tmp_path):
     said, report = finetune(["good"] * 47 + ["bad"], ["good", "good", "bad"] * 10, *QUICK, "--seeds", "2")
-    line = "seed-12345, seed-12346: Every example of dev is given the label good"
+    line = "seed-12345, seed-12346: The model predicts the label good for every example of dev"
     assert f"warning: {line}" in said.err
     assert line in report
     assert "majority class 0.6667" in said.out

@@ -19,7 +19,7 @@ def test_seeds_are_the_runs_that_they_would_be_alone(finetune, tmp_path, capsys)
     together = tmp_path / "together"
     (tmp_path / "output").rename(together)
     said = capsys.readouterr().out
-    assert "of 2 runs: mean 0." in said
+    assert "over 2 runs: mean 0." in said
     assert f"Best         {tmp_path / 'output'}/seed-" in said
     for seed in (7, 8):
         assert finetune("--seed", str(seed)) == 0
@@ -56,7 +56,7 @@ def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tm
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 0
     assert made == [(8, 1e-3, 1.0), (8, 1e-4, 1.0), (8, 1e-4, 1.0)]
     said = capsys.readouterr().out
-    assert "Run 1 of 2, batch8-lr0.001-epochs1, is done" in said
+    assert "Run 1 of 2: batch8-lr0.001-epochs1 (complete)" in said
     kept = [path.name for path in output.iterdir() if (path / "checkpoints").is_dir()]
     assert len(kept) == 1
     assert f"Best         {output / kept[0]}" in said
@@ -64,7 +64,10 @@ def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tm
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4,1e-2") == 0
     assert len(made) == 4
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3", "--seed", "3") == 1
-    assert "batch8-lr0.001-epochs1 holds a run that differs in --seed (12345 there, 3 now)" in capsys.readouterr().err
+    assert (
+        "batch8-lr0.001-epochs1 contains a run with other options: --seed (12345 before, 3 now)"
+        in capsys.readouterr().err
+    )
     assert len(made) == 4
     assert len(list((output / "features").iterdir())) == 2
 
@@ -82,7 +85,7 @@ def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, caps
 
 def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
     assert tune(rte, initial, tmp_path, "--max_seq_length", "100") == 1
-    assert "--max_seq_length is 100" in capsys.readouterr().err
+    assert "invalid --max_seq_length 100" in capsys.readouterr().err
     assert tune(tmp_path, initial, tmp_path) == 1
     assert "train.tsv" in capsys.readouterr().err
     (tmp_path / "output").mkdir(exist_ok=True)
@@ -102,5 +105,5 @@ def test_a_single_run_is_not_overwritten(finetune, tmp_path, capsys):
     assert finetune() == 0
     assert finetune("--seeds", "2") == 1
     assert (
-        "holds a training run (run.json), which is not what beambert finetune --seeds writes" in capsys.readouterr().err
+        "contains a training run (run.json), which beambert finetune --seeds does not write" in capsys.readouterr().err
     )

@@ -42,7 +42,7 @@ def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, mon
     after_save(monkeypatch, 12, lambda _: (checkpoints / "model.ckpt-6.index").unlink())
     assert finetune("--eval_steps", "6", "--best_metric", "eval_accuracy") == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert f"the best checkpoint, which {checkpoints}/best.json names, was removed" in error
+    assert f"the best checkpoint, named in {checkpoints}/best.json, was removed" in error
 
 
 def test_a_damaged_record_of_the_model_can_be_removed(finetune, tmp_path, capsys):

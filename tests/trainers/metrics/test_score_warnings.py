@@ -39,9 +39,11 @@ def test_one_class_in_the_labels(label):
 
 def test_one_class_in_the_predictions():
     (line,) = classes([1] * 13 + [0] * 6, [1] * 19)
-    assert line.startswith("Every example of dev is given the label yes (accuracy 0.684, majority class 0.684)")
+    assert line.startswith(
+        "The model predicts the label yes for every example of dev (accuracy 0.684, majority class 0.684)"
+    )
     # A wrong constant too.
-    assert "is given the label no" in classes([1] * 13 + [0] * 6, [0] * 19)[0]
+    assert "predicts the label no for every example" in classes([1] * 13 + [0] * 6, [0] * 19)[0]
 
 
 def test_answers_at_chance_are_named_and_answers_that_are_not_are_left_alone():
@@ -67,11 +69,11 @@ def test_a_tiny_gain_over_many_examples_is_still_chance():
     # 0.506 of a million is significant, and nothing.
     counts = np.array([[253_000, 247_000], [247_000, 253_000]])
     (line,) = class_warnings("dev", ("no", "yes"), counts)
-    assert "The accuracy on dev is 0.506, not clearly above chance (majority class 0.500" in line
+    assert "The accuracy on dev is 0.506, not significantly above the chance level (majority class 0.500" in line
 
 
 def test_few_examples_show_little():
-    assert "standard error 0.354 of 2 examples" in classes([0, 1], [0, 1])[0]
+    assert "standard error 0.354, 2 examples" in classes([0, 1], [0, 1])[0]
     assert not classes([0, 1] * 6, [0, 1] * 6)
     assert class_warnings("dev", ("a", "b"), np.zeros((2, 2), int)) == []
 
@@ -120,10 +122,10 @@ def test_numbers():
     # On another scale the correlation is as good.
     assert number_warnings("dev", labels, labels / 50) == []
     assert "has the label 3" in number_warnings("dev", np.full(9, 3.0), labels[:9])[0]
-    assert "about the same number, 2.5" in number_warnings("dev", labels, np.full(200, 2.5))[0]
-    assert "about the same number" in number_warnings("dev", labels, 2.5 + labels * 1e-5)[0]
-    assert "not clearly above 0" in number_warnings("dev", labels, generator.permutation(labels))[0]
-    assert "not clearly above 0" in number_warnings("dev", labels, -labels)[0]
+    assert "nearly the same value for every example of dev, 2.5" in number_warnings("dev", labels, np.full(200, 2.5))[0]
+    assert "nearly the same value" in number_warnings("dev", labels, 2.5 + labels * 1e-5)[0]
+    assert "not significantly above 0" in number_warnings("dev", labels, generator.permutation(labels))[0]
+    assert "not significantly above 0" in number_warnings("dev", labels, -labels)[0]
     assert number_warnings("dev", labels[:0], labels[:0]) == []
 
 
@@ -132,8 +134,8 @@ def test_several_labels():
     labels = generator.random((200, 4)) < 0.3
     good = labels ^ (generator.random((200, 4)) < 0.1)
     assert label_set_warnings("dev", labels, good) == []
-    assert "No example of dev is given a label" in label_set_warnings("dev", labels, labels & False)[0]
-    assert "is given the same labels" in label_set_warnings("dev", labels, labels | True)[0]
+    assert "predicts no label for any example of dev" in label_set_warnings("dev", labels, labels & False)[0]
+    assert "predicts the same labels" in label_set_warnings("dev", labels, labels | True)[0]
     assert "have the same labels" in label_set_warnings("dev", labels[:1].repeat(9, 0), good[:9])[0]
     shuffled = generator.permutation(labels)
     assert "not above that of a constant prediction" in label_set_warnings("dev", labels, shuffled)[0]
@@ -151,9 +153,12 @@ def test_choices():
 def test_entities():
     numbers = {"true": 50, "predicted": 48, "f1": 0.8, "accuracy": 0.95, "majority": 0.8, "words": 900}
     assert entity_warnings("dev", **numbers) == []
-    assert "every tag is O" in entity_warnings("dev", **(numbers | {"predicted": 0, "f1": 0.0, "accuracy": 0.8}))[0]
-    assert "has no entity" in entity_warnings("dev", **(numbers | {"true": 0, "f1": 0.0}))[0]
-    assert "F1 of the entities" in entity_warnings("dev", **(numbers | {"f1": 0.02, "accuracy": 0.75}))[0]
+    assert (
+        "predicts no entity on dev"
+        in entity_warnings("dev", **(numbers | {"predicted": 0, "f1": 0.0, "accuracy": 0.8}))[0]
+    )
+    assert "has no entities" in entity_warnings("dev", **(numbers | {"true": 0, "f1": 0.0}))[0]
+    assert "entity F1 on dev" in entity_warnings("dev", **(numbers | {"f1": 0.02, "accuracy": 0.75}))[0]
 
 
 def test_answers():
@@ -162,10 +167,11 @@ def test_answers():
     assert answer_warnings("dev", has_answer, np.ones(100), texts) == []
     assert answer_warnings("dev", has_answer[:50], np.ones(50), texts[:50]) == []
     assert (
-        "No question of dev is given an answer" in answer_warnings("dev", has_answer, 1.0 - has_answer, [""] * 100)[0]
+        "predicts no answer for every question of dev"
+        in answer_warnings("dev", has_answer, 1.0 - has_answer, [""] * 100)[0]
     )
     assert "the same answer" in answer_warnings("dev", has_answer, np.zeros(100), ["x"] * 100)[0]
-    assert "has an answer" in answer_warnings("dev", ~has_answer[:50], np.ones(50), [""] * 50)[0]
+    assert "has no answerable question" in answer_warnings("dev", ~has_answer[:50], np.ones(50), [""] * 50)[0]
     half = np.repeat([0.0, 1.0], 50)
-    assert "answering no question (50.0" in answer_warnings("dev", has_answer, half, texts)[0]
-    assert "None of the 50 answers" in answer_warnings("dev", has_answer[:50], np.zeros(50), texts[:50])[0]
+    assert "predicting no answer (50.0" in answer_warnings("dev", has_answer, half, texts)[0]
+    assert "None of the 50 predicted answers" in answer_warnings("dev", has_answer[:50], np.zeros(50), texts[:50])[0]

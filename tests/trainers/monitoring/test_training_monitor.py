@@ -39,7 +39,7 @@ def ratios(step: int, other: bool = False) -> dict[str, tuple[float, float]]:
 
 
 def run(output: Path, last_step: int, stops: list[tuple[int, int]], eval_steps: int, stage_end: int) -> None:
-    """Makes the updates of a run; each stop is a checkpoint's step and how many updates later the run is killed."""
+    """Makes the steps of a run; each stop is a checkpoint's step and how many steps later the run is killed."""
     checkpoint, state = 0, {}
     for saved, more in [*stops, (last_step, 0)]:
         saved = min(max(saved, checkpoint), last_step)
@@ -264,7 +264,7 @@ def test_without_events_there_is_no_file(tmp_path):
 
 
 def shown(monkeypatch, tmp_path, width: int | None) -> None:
-    """What is printed of some updates: to a terminal so wide, or to a file."""
+    """What is printed of some steps: to a terminal so wide, or to a file."""
     if width is not None:
         console = Console(highlight=False, force_terminal=True, width=width, color_system=None)
         monkeypatch.setattr(training_progress, "Console", lambda **options: console)
@@ -280,7 +280,7 @@ def shown(monkeypatch, tmp_path, width: int | None) -> None:
 
 WHOLE = (
     r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s  MFU 500.0%  "
-    r"data wait 5%  lr 1.00e-04  gradient 2.50"
+    r"data wait 5%  lr 1.00e-04  grad norm 2.50"
 )
 
 

@@ -62,5 +62,5 @@ def test_multiplier_and_layer_both_count():
 
 @pytest.mark.parametrize("multipliers", [(("layer_3/", 0.5),), (("layer_1/", 0.5), ("layer_1/output", 2.0))])
 def test_a_multiplier_that_changes_nothing_is_a_mistake(multipliers):
-    with pytest.raises(TrainingError, match=f"--lr_multiplier {multipliers[-1][0]} changes the rate of no variable"):
+    with pytest.raises(TrainingError, match=f"invalid --lr_multiplier {multipliers[-1][0]}: matches no variable"):
         rate_factors(NAMES, OptimizerOptions(lr_multipliers=multipliers))

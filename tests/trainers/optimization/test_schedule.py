@@ -96,21 +96,31 @@ def test_shares_that_are_not_exact_in_binary_sum_to_one():
 @pytest.mark.parametrize(
     ("row_lengths", "schedule", "ramp", "message"),
     [
-        ([128, 512], None, None, r"names 2 directories; --schedule must say when"),
-        ([128], "128x0.9,512x0.1", None, r"reads sequences of 512, but none of the --data directories \(128\) holds"),
-        ([128, 128], "128x1", None, r"of 128, but 2 of the --data directories \(128, 128\) holds"),
-        ([128, 512], "128x1", None, r"never reads the --data directory of sequences of 512"),
-        ([128, 512], "128x0.9,512x0.2", None, r"the shares sum to 1.1, not to 1"),
-        ([128, 512], "128x0.999,512x0.001", None, r"512x0.001 of 100 updates is not one update"),
+        ([128, 512], None, None, r"--schedule is missing: --data has 2 directories"),
+        (
+            [128],
+            "128x0.9,512x0.1",
+            None,
+            r"length 512 must have exactly one --data directory, not 0 \(lengths in --data: 128\)",
+        ),
+        (
+            [128, 128],
+            "128x1",
+            None,
+            r"length 128 must have exactly one --data directory, not 2 \(lengths in --data: 128, 128\)",
+        ),
+        ([128, 512], "128x1", None, r"no phase for the --data directory of sequence length 512"),
+        ([128, 512], "128x0.9,512x0.2", None, r"fractions must sum to 1, not 1.1"),
+        ([128, 512], "128x0.999,512x0.001", None, r"phase 512x0.001 has less than one of the 100 steps"),
         *(
-            ([128], text, None, r"is not LENGTHxSHARE or LENGTHxSHARE@BATCH_SIZE")
+            ([128], text, None, r"must be LENGTHxFRACTION or LENGTHxFRACTION@BATCH_SIZE")
             for text in ("", "128", "128x", "x1", "128x0", "128x-1", "128x1/0", "128x1@", "128x1@0", "128x1,", "a")
         ),
         *(
-            ([128], None, text, r"is not BATCH_SIZE:UPDATES, such as 32:1000")
+            ([128], None, text, r"must be SIZE:STEP, such as 32:1000")
             for text in ("32", "32:", "0:10", "32:0", "32:1e3", "32:10,", "²:10")
         ),
-        ([128], None, "32:10,64:10", r"counted from the beginning of the run and must rise, but 10 follows 10"),
+        ([128], None, "32:10,64:10", r"steps count from the start of training and must increase, but 10 follows 10"),
     ],
 )
 def test_mistakes_are_told_in_a_line(row_lengths, schedule, ramp, message):
@@ -122,5 +132,5 @@ def test_mistakes_are_told_in_a_line(row_lengths, schedule, ramp, message):
 def test_batches_must_split_evenly():
     stages = plan_stages(100, [128], None, 32, "12:10")
     check_batch_sizes(stages, 2, 2)
-    with pytest.raises(TrainingError, match=r"a batch of 12 .* over 4 replicas times 2 .* multiples of 8 \("):
+    with pytest.raises(TrainingError, match=r"invalid batch size 12: must be a multiple of 8, 4 replicas times 2 "):
         check_batch_sizes(stages, 4, 2)

@@ -64,9 +64,9 @@ def test_converting_keeps_it_or_warns(tmp_path, capsys):
     directory = write_model(tmp_path / "model", causal_attention=True)
     for kind in ("native", "tf1", "huggingface"):
         assert beambert.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0
-        assert ("attends from left to right" in capsys.readouterr().err) == (kind != "native")
+        assert ("uses causal attention" in capsys.readouterr().err) == (kind != "native")
     assert native.load(tmp_path / "native").causal_attention
-    assert "| Attention | from left to right alone |" in (tmp_path / "native" / "README.md").read_text(encoding="utf-8")
+    assert "| Attention | causal |" in (tmp_path / "native" / "README.md").read_text(encoding="utf-8")
     plain = write_model(tmp_path / "plain")
     assert beambert.main(["convert", str(plain), str(tmp_path / "plain-tf1"), "--to", "tf1"]) == 0
     assert capsys.readouterr().err == ""

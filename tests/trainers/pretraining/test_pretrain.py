@@ -121,7 +121,7 @@ def test_finished_run_is_evaluated_and_a_longer_one_goes_on(tmp_path, options, c
     assert pretrain.run(options("--num_train_steps", "8")) == 0
     said = capsys.readouterr().out
     assert "from step 6 of 8" in said
-    assert "changes: num_train_steps 6 to 8" in said
+    assert "Changed training options: num_train_steps 6 to 8" in said
 
 
 def test_overfits_a_handful_of_examples():
@@ -199,7 +199,9 @@ def test_without_validation_examples_a_warning_and_no_results(tmp_path, data, op
 
 def test_evaluating_on_the_way_needs_validation_examples(tmp_path, data, options):
     write_dataset(data, {("train", 0): [10]})
-    with pytest.raises(TrainingError, match="--eval_steps needs validation examples"):
+    with pytest.raises(
+        TrainingError, match="invalid --eval_steps 2: every --data directory must have a validation split"
+    ):
         pretrain.run(options("--eval_steps", "2"))
     assert not (tmp_path / "output").exists()
 
@@ -208,12 +210,12 @@ def test_another_run_in_the_output_is_refused(tmp_path, data, options):
     pretrain.run(options("--num_train_steps", "1", "--do_train"))
     output = tmp_path / "output"
     before = (output / "run.json").read_bytes()
-    with pytest.raises(TrainingError, match=r"in the batch size of update 0 \(4 there, 2 now\), --seed \(12345 there"):
+    with pytest.raises(TrainingError, match=r"in the batch size at step 0 \(4 before, 2 now\), --seed \(12345 before"):
         pretrain.run(options("--seed", "7", "--train_batch_size", "2"))
-    with pytest.raises(TrainingError, match=r"hidden_size of the model \(32 there, 128 now\)"):
+    with pytest.raises(TrainingError, match=r"model hidden_size \(32 before, 128 now\)"):
         pretrain.run(options("--model", "tiny"))
     write_dataset(data, seed=5)
-    with pytest.raises(TrainingError, match=r"the data at update 0 \("):
+    with pytest.raises(TrainingError, match=r"the data at step 0 \("):
         pretrain.run(options())
     assert (output / "run.json").read_bytes() == before
 
@@ -226,7 +228,7 @@ def test_a_run_that_saved_nothing_binds_nobody(tmp_path, options):
 
 
 def test_evaluation_alone(tmp_path, options):
-    with pytest.raises(TrainingError, match="holds no run to evaluate"):
+    with pytest.raises(TrainingError, match="contains no run to evaluate"):
         pretrain.run(options("--do_eval"))
     pretrain.run(options("--do_train"))
     assert not (tmp_path / "output" / "eval_results.txt").exists()
@@ -244,7 +246,7 @@ def test_evaluation_on_other_data_needs_the_same_vocabulary(tmp_path, options):
     manifest = dataclasses.replace(load(other), vocab_sha256=pieces.sha256)
     (other / "dataset.json").write_text(manifest.to_json(), encoding="utf-8")
     (other / "vocab.txt").write_bytes(pieces.to_bytes())
-    with pytest.raises(TrainingError, match="another vocabulary"):
+    with pytest.raises(TrainingError, match="have different vocabularies"):
         pretrain.run(options("--do_eval", "--data", str(other)))
 
 
@@ -254,13 +256,13 @@ def test_init_checkpoint_takes_the_weights_alone(tmp_path, options, capsys):
     # Step 0 of a run with warm-up has learning rate 0, so its one step changes no weight.
     flags = ("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", "--init_checkpoint", str(first))
     pretrain.run(options("--output", str(second), *flags))
-    assert f"Weights read from {first}: loaded 46\n" in capsys.readouterr().out
+    assert f"Weights loaded from {first}: loaded 46\n" in capsys.readouterr().out
     trained, continued = weights(first, 6), weights(second, 1)
     names = [name for name in trained if not name.endswith(("adam_m", "adam_v", "global_step"))]
     assert_equal({name: trained[name] for name in names}, {name: continued[name] for name in names})
     assert continued["global_step"] == 1
     (first / "vocab.txt").write_bytes(VOCABULARY.to_bytes() + b"more\n")
-    with pytest.raises(TrainingError, match=r"first/vocab.txt, which is not the vocabulary of --data"):
+    with pytest.raises(TrainingError, match=r"first/vocab.txt, but --data has another vocabulary"):
         pretrain.run(options("--output", str(tmp_path / "third"), *flags))
 
 
@@ -269,16 +271,18 @@ def test_errors_before_anything_is_written(tmp_path, data, options):
     with pytest.raises(DatasetError, match=r"is not a dataset \(dataset.json is missing\)"):
         pretrain.run(options("--data", str(tmp_path)))
     write_dataset(data, max_seq_length=LENGTH + 1)
-    with pytest.raises(ConfigError, match=rf"sequences of {LENGTH + 1} .* reads at most {LENGTH} "):
+    with pytest.raises(
+        ConfigError, match=rf"max_seq_length {LENGTH + 1} of .* exceeds max_position_embeddings {LENGTH} "
+    ):
         pretrain.run(options())
     dataset = write_dataset(data)
     (data / "vocab.txt").write_bytes(VOCABULARY.to_bytes() + b"more\n")
-    with pytest.raises(DatasetError, match=rf"has {len(VOCABULARY) + 1} pieces .* says {len(VOCABULARY)}"):
+    with pytest.raises(DatasetError, match=rf"has {len(VOCABULARY) + 1} tokens .* records {len(VOCABULARY)}"):
         pretrain.run(options())
     write_dataset(data)
     wrong = dataclasses.replace(BertConfig.preset("tiny", dataset.vocab_size + 1))
     (tmp_path / "wrong.json").write_text(wrong.to_json(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=rf"vocab_size {dataset.vocab_size + 1}, the data's vocab.txt"):
+    with pytest.raises(ConfigError, match=rf"vocab_size {dataset.vocab_size + 1}, but vocab.txt of the data has"):
         pretrain.run(options("--model", str(tmp_path / "wrong.json")))
     assert not output.exists()
     output.write_text("x")
@@ -291,7 +295,7 @@ def test_a_damaged_shard_is_named(data, options):
     content = bytearray(path.read_bytes())
     content[200] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DatasetError, match=r"train-0-1.tfrecord is damaged"):
+    with pytest.raises(DatasetError, match=r"train-0-1.tfrecord has a corrupt record"):
         pretrain.run(options("--num_train_steps", "10"))
 
 

@@ -117,7 +117,7 @@ def test_recipes_need_no_tensorflow():
 
 
 def test_the_table_in_the_documents_is_that_of_the_recipes():
-    text = (ROOT / "docs/TRAINING.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/recipes.md").read_text(encoding="utf-8")
     rows = text[text.index("<!-- recipes -->") :].split("\n\n")[0].splitlines()[3:]
     expected = []
     for name, recipe in RECIPES.items():
@@ -134,7 +134,7 @@ def test_the_table_in_the_documents_is_that_of_the_recipes():
 
 def test_the_papers_time_as_the_documents_have_it():
     """4 days on 16 and 64 chips of 45 TFLOP/s; with 512 positions in every update, too."""
-    text = " ".join((ROOT / "docs/TRAINING.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs/reference/recipes.md").read_text(encoding="utf-8").split())
     shares, longest = [], []
     for name, chips in (("paper-base", 16), ("paper-large", 64)):
         possible = chips * 45e12 * 4 * 86400
@@ -142,7 +142,7 @@ def test_the_papers_time_as_the_documents_have_it():
         config = BertConfig.preset(RECIPES[name].flags["model"], 30522)
         longest.append(run_cost(config, plan_stages(1_000_000, [512], None, 256, None), [512], [77]).flops / possible)
     assert "{:.1%} and {:.1%} of what the chips could do".format(*shares).replace("%", " %") in text
-    assert "had every update had 512 positions, {:.0%} and {:.0%}".format(*longest).replace("%", " %") in text
+    assert "had every step had 512 tokens per sequence, {:.0%} and {:.0%}".format(*longest).replace("%", " %") in text
 
 
 def test_the_slower_day_of_the_documents():

@@ -55,16 +55,16 @@ def test_the_summary_counts_the_runs_that_ended_well():
     # Of a loss the lowest is the best.
     assert summary(RUNS, "eval_loss").best == 1
     assert summary(RUNS[2:3], "eval_accuracy") is None
-    with pytest.raises(TrainingError, match="whether a high or a low"):
+    with pytest.raises(TrainingError, match="invalid --best_metric"):
         summary(RUNS, "global_step")
 
 
 def test_the_line_of_a_terminal():
     assert summary_line(RUNS, "eval_accuracy") == (
-        "accuracy of 3 runs: mean 0.8619, deviation 0.0141; best 0.8701 (seed-2)"
+        "accuracy over 3 runs: mean 0.8619, standard deviation 0.0141; best 0.8701 (seed-2)"
     )
-    assert summary_line(RUNS[:1], "eval_accuracy") == "accuracy of 1 run: mean 0.8456; best 0.8456 (seed-1)"
-    assert summary_line(RUNS[2:3], "eval_accuracy") == "No run has been scored by accuracy."
+    assert summary_line(RUNS[:1], "eval_accuracy") == "accuracy over 1 run: mean 0.8456; best 0.8456 (seed-1)"
+    assert summary_line(RUNS[2:3], "eval_accuracy") == "No run has a value of accuracy."
 
 
 def test_the_page(tmp_path):
@@ -101,7 +101,7 @@ def test_a_grid_is_summed_up_by_option():
 
 def test_metrics_in_percent_have_two_digits():
     runs = [RunOutcome("a", {}, {"f1": 88.4125}, None), RunOutcome("b", {}, {"f1": 88.0}, None)]
-    assert summary_line(runs, "f1") == "F1 of 2 runs: mean 88.21, deviation 0.29; best 88.41 (a)"
+    assert summary_line(runs, "f1") == "F1 over 2 runs: mean 88.21, standard deviation 0.29; best 88.41 (a)"
 
 
 @needs_chromium

@@ -82,7 +82,7 @@ def test_splits_have_sections_of_their_own(tmp_path):
     own = checker.ids[2:8]
     assert [name.split("-")[0] for name in own] == [*names, *names]
     assert len(set(own)) == 6
-    assert "Confusion, dev_mismatched" in checker.text
+    assert "Confusion matrix, dev_mismatched" in checker.text
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,7 +198,7 @@ def test_of_many_labels_the_pairs_are_shown_that_are_most_confused():
 def test_a_model_that_says_the_same_of_everything_is_warned_of():
     evaluation = {"task": "rte", "splits": {"dev": {"confusion": {"labels": ["a", "b"], "counts": [[0, 9], [0, 7]]}}}}
     (warning,) = warnings_of_details(evaluation)
-    assert "Every example of dev is given the label b" in warning
+    assert "The model predicts the label b for every example of dev" in warning
     evaluation["splits"]["dev"]["confusion"]["counts"] = [[0, 0], [0, 7]]
     (warning,) = warnings_of_details(evaluation)
     assert "Every example of dev has the label b (7 examples)" in warning

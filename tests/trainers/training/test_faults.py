@@ -172,7 +172,7 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
 
     # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
     said = meets(128 + signal.SIGTERM, 24, "signals_at", 24, signal.SIGTERM)
-    assert re.search(r"Stopped: .*model.ckpt-24 holds the state after step 24", said)
+    assert re.search(r"Stopped at step 24: saved .*model.ckpt-24;", said)
 
     meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
 
@@ -241,7 +241,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoi
     code, said = pretrain(output, "--data", str(tmp_path / "data"), "--save_checkpoints_steps", "3")
     assert code == 1
     (line,) = [line for line in said.splitlines() if "error" in line]
-    assert re.search(r"not finite at step 4; the last good checkpoint is .*model.ckpt-3; ", line)
+    assert re.search(r"not finite at step 4; the last checkpoint is .*model.ckpt-3; ", line)
     assert last_saved(output) == 3
 
 

@@ -97,7 +97,7 @@ def test_a_signal_stops_after_saving(tmp_path, capsys, number):
     assert signal.getsignal(number) is handler
     (saved,) = checkpoint_manager.checkpoints(tmp_path / "c")
     assert saved.step in (6, 9)
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"Stopped: {saved.prefix} holds the state after step")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"Stopped at step {saved.step}: saved {saved.prefix};")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -105,10 +105,10 @@ def test_a_loss_that_is_not_finite_names_step_and_checkpoint(tmp_path, bad):
     task, _ = line_task()
     trainer = Trainer(task, settings())
     values = batches([1, 2] * 6 + [bad, 1] + [1, 2] * 20)
-    with pytest.raises(TrainingError, match=r"not finite at step 6; the last good checkpoint is .*model.ckpt-4"):
+    with pytest.raises(TrainingError, match=r"not finite at step 6; the last checkpoint is .*model.ckpt-4"):
         trained(trainer, values, tmp_path)
     task, _ = line_task()
-    with pytest.raises(TrainingError, match="not finite at step 0; no checkpoint had been saved"):
+    with pytest.raises(TrainingError, match="not finite at step 0; no checkpoint was saved"):
         trained(Trainer(task, settings()), batches([bad] * 20), tmp_path / "other")
 
 

@@ -69,7 +69,7 @@ def test_every_flag_arrives():
         ("--layerwise_lr_decay=0", "'0' is not a number above 0 to 1"),
         ("--lr_multiplier=bert/embeddings/", "'bert/embeddings/' is not REGEX=FACTOR, such as bert/embeddings/=0.5"),
         ("--lr_multiplier==2", "'=2' is not REGEX=FACTOR"),
-        ("--lr_multiplier=(=2", "'(' is not a regular expression"),
+        ("--lr_multiplier=(=2", "'(' is not a valid regular expression"),
         ("--lr_multiplier=bias=-2", "'-2' is not a number from 0"),
         ("--lr_decay_power=0", "'0' is not a number above 0"),
     ],

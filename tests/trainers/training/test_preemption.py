@@ -43,7 +43,7 @@ def test_a_signal_is_noted_and_all_is_as_before_afterwards(number, capfd, monkey
     assert threading.active_count() <= threads
     assert open_files() == files
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"{number.name}: a checkpoint is saved")
+    assert line.startswith(f"{number.name}: saving a checkpoint")
 
 
 def test_an_ignored_signal_stays_ignored(interrupt_handler):
@@ -90,4 +90,4 @@ def test_a_second_signal_ends_the_process_within_a_call_into_tensorflow(tmp_path
     os.kill(process.pid, second)
     process.join(60)
     assert process.exitcode == code
-    assert log.read_text().splitlines()[-1] == "Ended at once"
+    assert log.read_text().splitlines()[-1] == "Stopped without a checkpoint"

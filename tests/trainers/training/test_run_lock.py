@@ -33,7 +33,7 @@ def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index,
             become("worker", 1)
             with run_lock(tmp_path, strategy):
                 pass
-    with run_lock(tmp_path, "one"):
+    with run_lock(tmp_path, "single"):
         assert (tmp_path / LOCK_NAME).exists()
 
 

@@ -62,7 +62,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     ("text", "message"),
     [
         ('{"format": "beambert-run", "format_version": 1}', "another --output, with --init_checkpoint"),
-        ('{"format": "something", "format_version": 2}', "was not written by this version"),
+        ('{"format": "something", "format_version": 2}', "was written by an incompatible version"),
         ('{"format": "beambert-run", "format_version": 3}', "data_fingerprints is missing"),
         ("{", "not valid JSON"),
     ],
@@ -85,11 +85,11 @@ def test_the_last_step(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--seed", "7"], r"--seed \(12345 there, 7 now\)"),
-        (["--causal_attention"], r"--causal_attention \(False there, True now\)"),
-        (["--no_next_sentence"], r"--no_next_sentence \(False there, True now\)"),
-        (["--train_batch_size", "8"], r"batch size of update 0 \(32 there, 8 now\).*or --batch_ramp 32:50 for other"),
-        (["--batch_ramp", "8:10"], r"batch size of update 0 \(32 there, 8 now\)"),
+        (["--seed", "7"], r"--seed \(12345 before, 7 now\)"),
+        (["--causal_attention"], r"--causal_attention \(False before, True now\)"),
+        (["--no_next_sentence"], r"--no_next_sentence \(False before, True now\)"),
+        (["--train_batch_size", "8"], r"batch size at step 0 \(32 before, 8 now\).*or --batch_ramp 32:50 to change"),
+        (["--batch_ramp", "8:10"], r"batch size at step 0 \(32 before, 8 now\)"),
     ],
 )
 def test_what_makes_another_run(tmp_path, flags, message):
@@ -103,8 +103,8 @@ def test_what_makes_another_run(tmp_path, flags, message):
 def test_every_difference_is_named(tmp_path):
     other = dataclasses.replace(CONFIG, hidden_size=16)
     said = refused(tmp_path, 50, record(), record("--seed", "7", data=((LONG, 128),)), other)
-    assert "the data at update 0 (aaaaaaaaaaaa... there, bbbbbbbbbbbb... now), --seed (12345 there" in said
-    assert "hidden_size of the model (8 there, 16 now)" in said
+    assert "the data at step 0 (aaaaaaaaaaaa... before, bbbbbbbbbbbb... now), --seed (12345 before" in said
+    assert "model hidden_size (8 before, 16 now)" in said
 
 
 def test_the_batch_size_may_change_from_here_on(tmp_path):
@@ -113,7 +113,7 @@ def test_the_batch_size_may_change_from_here_on(tmp_path):
     assert refused(tmp_path, 51, record(), record("--batch_ramp", "32:50", "--train_batch_size", "8"))
     ramped = record("--batch_ramp", "8:10,16:70")
     said = refused(tmp_path, 50, ramped, record())
-    assert "--batch_ramp 8:10,16:50 for other" in said
+    assert "--batch_ramp 8:10,16:50 to change" in said
     assert refused(tmp_path, 50, ramped, record("--batch_ramp", "8:10,16:50")) is None
 
 
@@ -121,7 +121,7 @@ def test_a_phase_may_be_added_before_it_begins(tmp_path):
     both = record("--schedule", "128x0.9,512x0.1", data=((SHORT, 128), (LONG, 512)))
     assert refused(tmp_path, 90, record(), both) is None
     assert refused(tmp_path, 90, both, record()) is None
-    assert "at update 90 (aaaaaaaaaaaa... there, bbbbbbbbbbbb... now)" in refused(tmp_path, 91, record(), both)
+    assert "at step 90 (aaaaaaaaaaaa... before, bbbbbbbbbbbb... now)" in refused(tmp_path, 91, record(), both)
     # The order in which the directories are named decides nothing.
     assert (
         refused(tmp_path, 100, both, record("--schedule", "128x0.9,512x0.1", data=((LONG, 512), (SHORT, 128)))) is None
@@ -134,7 +134,7 @@ def test_a_run_may_become_longer_or_shorter(tmp_path):
     longer = record("--schedule", "128x0.9,512x0.1", "--num_train_steps", "200", **both)
     assert refused(tmp_path, 90, old, longer) is None
     # The second phase had begun, and would begin at 180 now.
-    assert "the data at update 90" in refused(tmp_path, 95, old, longer)
+    assert "the data at step 90" in refused(tmp_path, 95, old, longer)
     assert refused(tmp_path, 100, record(), record("--num_train_steps", "50")) is None
 
 
@@ -147,10 +147,20 @@ def test_what_changes_is_told():
         versions={"python": "3.12.0"},
     )
     assert changes(record(), new) == [
-        "The course of the run changes: num_train_steps 100 to 200, learning_rate None to 0.1",
-        "Not bit for bit what it would have been: gradient_accumulation_steps 1 to 2, precision float32 to bfloat16, "
-        "python 3.11.7 to 3.12.0",
+        "Changed training options: num_train_steps 100 to 200, learning_rate None to 0.1",
+        "Results are not bit-identical to an uninterrupted run: gradient_accumulation_steps 1 to 2, precision float32 "
+        "to bfloat16, python 3.11.7 to 3.12.0",
     ]
+
+
+def test_a_run_with_the_old_name_of_a_single_device_resumes_unchanged(tmp_path):
+    old = record("--strategy", "single")
+    (tmp_path / "run.json").write_text(old.to_json().replace('"strategy": "single"', '"strategy": "one"'))
+    assert '"strategy": "one"' in (tmp_path / "run.json").read_text()
+    loaded = load(tmp_path)
+    assert loaded == old
+    assert refused(tmp_path, 50, loaded, old) is None
+    assert changes(loaded, record("--strategy", "one")) == []
 
 
 def test_every_option_is_ruled_on():
@@ -158,7 +168,7 @@ def test_every_option_is_ruled_on():
     free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
     free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
     free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}
-    ruled = {*run_manifest._FIXED, *run_manifest._COURSE, *run_manifest._NUMBERS}
+    ruled = {*run_manifest._FIXED, *run_manifest._TRAINING, *run_manifest._NUMERICS}
     of_fine_tuning = {"task", "class_weights"}
     assert ruled - of_fine_tuning | free == set(record().options)
     assert not ruled & free

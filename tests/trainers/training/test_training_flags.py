@@ -17,6 +17,14 @@ def configured(*flags):
     return RunConfig.from_args(argparse.Namespace(output="out", **vars(parse(*flags))))
 
 
+def test_the_old_name_of_a_single_device_is_accepted():
+    assert parse("--strategy", "one").strategy == "single"
+    assert parse("--strategy=single").strategy == "single"
+    with_help = argparse.ArgumentParser()
+    add_training_arguments(with_help, best_metric=None)
+    assert "{auto,single,mirrored,multi_worker,tpu}" in with_help.format_help()
+
+
 def test_another_command_has_its_own_metric():
     assert parse().best_metric == "eval_loss"
     assert parse("--best_metric", "eval_accuracy").best_metric == "eval_accuracy"
@@ -39,9 +47,9 @@ def test_devices_that_go_together(flags):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--strategy", "one", "--tpu_name", "t"], "--tpu_name says where a TPU is, but --strategy is one"),
-        (["--strategy", "tpu", "--tpu_zone", "z"], "--tpu_zone is given without --tpu_name"),
-        (["--gcp_project", "p"], "--gcp_project is given without --tpu_name"),
+        (["--strategy", "single", "--tpu_name", "t"], "invalid --tpu_name with --strategy single"),
+        (["--strategy", "tpu", "--tpu_zone", "z"], "invalid --tpu_zone without --tpu_name"),
+        (["--gcp_project", "p"], "invalid --gcp_project without --tpu_name"),
     ],
 )
 def test_devices_that_contradict_each_other(flags, message):

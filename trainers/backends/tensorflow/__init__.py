@@ -1,1 +1,1 @@
-"""Train with TensorFlow: devices (tf.distribute), the compiled training step, evaluation, rematerialization."""
+"""Train with TensorFlow: devices (tf.distribute), compiled training step, evaluation, activation checkpointing."""

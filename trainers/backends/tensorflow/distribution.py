@@ -1,4 +1,4 @@
-"""Where a run computes: one device, several GPUs, several machines, a TPU. The only file that names tf.distribute."""
+"""Open the devices of a run with tf.distribute: a single device, several GPUs, several machines or a TPU."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from trainers.errors import TrainingError
 
 
 class InputShard(NamedTuple):
-    """The part of every step's examples that an input pipeline reads.
+    """The part of each batch that an input pipeline reads.
 
     Attributes:
-        replicas: number of replicas that share the examples of a step.
-        first_replica: the first of those that the pipeline reads for.
-        local_replicas: how many it reads for.
+        replicas: number of replicas that share a batch.
+        first_replica: index of the pipeline's first replica.
+        local_replicas: number of the pipeline's replicas.
     """
 
     replicas: int = 1
@@ -26,14 +26,14 @@ class InputShard(NamedTuple):
 
 
 class Distribution:
-    """The devices of a run, each of which, a replica, holds a copy of every variable and gets a share of every batch.
+    """The devices of a run. Each replica has a copy of every variable and gets an equal part of every batch.
 
     Args:
-        strategy: made before anything else is computed; None for TensorFlow's own choice of one device.
+        strategy: a strategy created before any computation; None for the default single device.
 
     Attributes:
-        replicas: number of devices, over all machines.
-        several_processes: whether machines run this program side by side.
+        replicas: number of replicas over all machines.
+        several_processes: whether several machines train together.
         is_chief: whether this process writes the run's files.
         is_tpu: whether the replicas are TPU cores.
     """
@@ -50,48 +50,48 @@ class Distribution:
     def open(
         cls, name: str, tpu_name: str | None = None, tpu_zone: str | None = None, gcp_project: str | None = None
     ) -> "Distribution":
-        """Find the devices; call before any computation.
+        """Open the devices; call before any computation.
 
         Args:
-            name: of `training_options.STRATEGIES`. "auto" is "multi_worker" where TF_CONFIG is set, "tpu" where a TPU
-                is attached or named, "mirrored" with several GPUs or logical CPU devices, else "one".
-            tpu_name: name of the TPU, or None for the one attached to this machine.
-            tpu_zone: zone of the TPU; None for this machine's.
-            gcp_project: project of the TPU; None for this machine's.
+            name: one of `training_flags.STRATEGIES`. "auto" is "multi_worker" if TF_CONFIG is set, else "tpu" if a TPU
+                is attached or named, else "mirrored" with several GPUs or logical CPU devices, else "single".
+            tpu_name: name of the TPU; None for the TPU attached to this machine.
+            tpu_zone: zone of the TPU; None for the zone of this machine.
+            gcp_project: project of the TPU; None for the project of this machine.
 
         Raises:
-            TrainingError: the devices are missing.
+            TrainingError: the devices are not available.
         """
         if name == "auto":
-            name = _found(tpu_name)
-        if name == "one":
+            name = _auto_strategy(tpu_name)
+        if name == "single":
             return cls()
         if name == "tpu":
             return cls(_tpu(tpu_name, tpu_zone, gcp_project))
         if name == "multi_worker":
             if "TF_CONFIG" not in os.environ:
                 raise TrainingError(
-                    "--strategy multi_worker needs the environment variable TF_CONFIG, with the cluster's addresses "
-                    "and this machine's place among them; set it on every machine"
+                    "--strategy multi_worker requires the environment variable TF_CONFIG, with the addresses of the "
+                    "cluster and the task of this machine; set it on every machine"
                 )
             try:
                 return cls(tf.distribute.MultiWorkerMirroredStrategy())
             except (ValueError, KeyError, tf.errors.OpError) as error:
                 raise TrainingError(
-                    f"TF_CONFIG describes no cluster that could be joined ({error}); check it"
+                    f"cannot join the cluster in TF_CONFIG ({error}); check the addresses and the task of this machine"
                 ) from error
         return cls(tf.distribute.MirroredStrategy(_devices()))
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Return a context in which new variables have a copy on every device."""
+        """Return a context in which new variables get a copy on every replica."""
         return self._strategy.scope()
 
     def batches(self, make: Callable[[InputShard], tf.data.Dataset]) -> Any:
-        """Return an iterable of one element for every replica at a time.
+        """Return an iterable that yields one element for each replica at a time.
 
         Args:
-            make: function from the shard of an input pipeline (one per machine) to its dataset, which yields the
-                elements of its replicas in order.
+            make: function of an input shard, one per machine; returns its dataset, which yields the elements of the
+                shard's replicas in order.
         """
 
         def of_pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -101,30 +101,30 @@ class Distribution:
         return self._strategy.distribute_datasets_from_function(of_pipeline)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function once on every replica; the result holds one value per replica."""
+        """Call a function on every replica; the result has one value per replica."""
         return self._strategy.run(function, arguments)
 
     def sum(self, values: Any) -> Any:
-        """Return the sum over replicas of each tensor of a structure that `run` returned."""
+        """Return the sums over replicas of a structure of tensors that `run` returned."""
         return tf.nest.map_structure(lambda value: self._strategy.reduce("SUM", value, axis=None), values)
 
     def gather(self, values: Any) -> Any:
-        """Return the results of `run` of every replica on this process, concatenated along the first dimension.
+        """Return the results of `run` of all replicas, concatenated along the first dimension.
 
         Args:
-            values: one structure of tensors per replica; shapes differ at most in the first dimension.
+            values: one structure of tensors per replica; shapes may differ in the first dimension only.
         """
         return tf.nest.map_structure(lambda value: self._strategy.gather(value, axis=0), values)
 
     def barrier(self) -> None:
-        """Return when every process has called it, so that each sees the files that others wrote before."""
+        """Wait until every process has called this, so that each sees the files that others wrote before."""
         if self.several_processes:
-            # In a graph, whose collective operations have numbers of their own.
+            # A graph of its own, so that its collective operations have keys of their own.
             tf.function(lambda: self.sum(self.run(lambda: tf.constant(1))))().numpy()
 
     @contextlib.contextmanager
     def machine_errors(self) -> Iterator[None]:
-        """Turn the end of another process during the body into a user error.
+        """Raise TrainingError if another process ends during the body.
 
         Raises:
             TrainingError: another process ended or cannot be reached.
@@ -135,33 +135,33 @@ class Distribution:
             if not self.several_processes:
                 raise
             raise TrainingError(
-                "another machine of TF_CONFIG has ended or cannot be reached; see what it said, end all, and start all "
-                "again: they go on from the last checkpoint"
+                "another machine in TF_CONFIG stopped or cannot be reached; check its log, stop all machines and start "
+                "them again: they resume from the last checkpoint"
             ) from error
 
     def first(self, values: Any) -> Any:
-        """Return the value of this process's first replica, of a structure of values per replica."""
+        """Return the values of the first replica of this process."""
         return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], values)
 
 
 def replica_number() -> tf.Tensor:
-    """Return the number of this replica, int32 scalar; call within `Distribution.run`."""
+    """Return the index of this replica, int32 scalar; call within `Distribution.run`."""
     return tf.cast(_context().replica_id_in_sync_group, tf.int32)
 
 
 def sum_over_replicas(values: Any) -> Any:
-    """Return the sums over replicas, equal on every replica; call within `Distribution.run`."""
+    """Return the sums over all replicas; call within `Distribution.run`."""
     context = _context()
     return values if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
 def update_together(function: Callable[..., None], tensors: Sequence[tf.Tensor]) -> None:
-    """Call a function once for all replicas, to change variables; call within `Distribution.run`.
+    """Call a function once for all replicas, to update variables; call within `Distribution.run`.
 
     Args:
-        function: called with `update_each` and then the tensors. It changes a variable by
-            update_each(variable, change, (argument, ...)), which calls change(copy, argument, ...) for the copy of the
-            variable, and those of the arguments, on every device.
+        function: called with `update_each` and the tensors. It changes a variable by
+            update_each(variable, change, (argument, ...)), which calls change(copy, argument, ...) on every device with
+            that device's copy of the variable and of the arguments.
         tensors: tensors of this replica.
     """
 
@@ -183,16 +183,17 @@ def _is_chief(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> bool:
     return resolver.task_type == "chief" or (not resolver.task_id and "chief" not in resolver.cluster_spec().jobs)
 
 
-def _found(tpu_name: str | None) -> str:
+def _auto_strategy(tpu_name: str | None) -> str:
+    """Return the strategy for --strategy auto."""
     if "TF_CONFIG" in os.environ:
         return "multi_worker"
     if tpu_name or tf.config.list_physical_devices("TPU"):
         return "tpu"
-    return "mirrored" if len(_devices()) > 1 else "one"
+    return "mirrored" if len(_devices()) > 1 else "single"
 
 
 def _devices() -> list[str]:
-    """Return all GPUs, or all logical CPU devices if there is no GPU."""
+    """Return the names of all GPUs, or of all logical CPU devices without a GPU."""
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return [device.name for device in devices]
 
@@ -203,10 +204,10 @@ def _tpu(name: str | None, zone: str | None, project: str | None) -> tf.distribu
         if name:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except Exception as error:  # The resolver raises whatever the network, the cloud's API or the driver do.
+    except Exception as error:  # The network, the cloud API and the driver raise errors of many types.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise TrainingError(
-            f"TPU {name or 'of this machine'} cannot be used ({reason}); check --tpu_name, --tpu_zone and "
-            "--gcp_project, and that tensorflow-tpu is installed"
+            f"cannot connect to the TPU {name or 'of this machine'} ({reason}); check --tpu_name, --tpu_zone, "
+            "--gcp_project and the installation of tensorflow-tpu"
         ) from error
     return tf.distribute.TPUStrategy(resolver)

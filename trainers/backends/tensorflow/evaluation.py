@@ -1,4 +1,4 @@
-"""The metrics of a task over many batches."""
+"""Compute the metrics of an objective over many batches."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,13 +11,13 @@ from trainers.objective import Features, Objective, Ratios, Sums
 def evaluation_of(
     task: Objective, distribution: Distribution | None = None
 ) -> Callable[[Iterable[Features]], dict[str, float]]:
-    """Return a function from batches to the task's metrics over all of them, compiled once.
+    """Return a function from batches to the metrics over all of them; it is compiled once.
 
-    Numerators and denominators are summed in float64 and divided once, so that the batch of an example does not
-    change its weight.
+    Numerators and denominators are summed in float64 and divided once, so that the weight of an example does not
+    depend on its batch.
 
     Args:
-        task: objective of the model to evaluate.
+        task: the objective.
         distribution: the devices, whose `batches` are the argument of the function; None for a single device.
     """
     devices = distribution or Distribution()
@@ -28,13 +28,13 @@ def evaluation_of(
     def summed(batch: Features) -> Sums:
         return devices.sum(devices.run(sums, batch))
 
-    # Rewriting by AutoGraph takes longer than tracing; there is nothing to rewrite.
+    # AutoGraph takes longer than tracing, and there is no Python control flow to convert.
     step = tf.function(summed, autograph=False)
     return lambda batches: divided(on_host(step(features)) for features in batches)
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:
-    """Add the sums of several batches and divide; a metric with nothing to count is 0."""
+    """Return the metrics over several batches; a metric with denominator 0 is 0."""
     totals: dict[str, tuple[float, float]] = {}
     for sums in batches:
         for name, (numerator, denominator) in sums.items():
@@ -44,5 +44,5 @@ def divided(batches: Iterable[Ratios]) -> dict[str, float]:
 
 
 def on_host(sums: Sums) -> Ratios:
-    """Return sums as Python numbers."""
+    """Return metric sums as Python floats."""
     return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}

@@ -1,4 +1,4 @@
-"""Imports TensorFlow without its chatter, set up so that the same seed gives the same weights."""
+"""Start TensorFlow without its log lines and with deterministic operations."""
 
 import contextlib
 import os
@@ -13,20 +13,20 @@ from beambert_common.signals import handled_signals
 
 
 def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
-    """Import TensorFlow and Keras, find the devices and make every operation deterministic.
+    """Import TensorFlow and Keras, initialize the devices and enable deterministic operations.
 
-    TensorFlow 2.21 reports found and missing libraries on standard error before any setting of its own can stop it,
-    so the file descriptor itself is redirected; if the import fails, the captured text is printed.
-    Call it before the first import of a module that needs TensorFlow; a second call changes nothing.
+    TensorFlow 2.21 logs available and missing libraries to standard error before any of its settings applies. The file
+    descriptor is therefore redirected during the import; if the import fails, the captured text is printed. Call this
+    before the first import of a module that needs TensorFlow; a second call changes nothing.
 
     Args:
         cpu_devices: number of logical CPU devices, for several replicas without several GPUs.
-        deterministic: whether the same inputs give the same bits, at some cost in speed on GPUs.
+        deterministic: whether equal inputs give bit-identical results, which is slower on some GPUs.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"
     sys.stderr.flush()
-    kept = os.dup(2)
+    original_stderr = os.dup(2)
     with tempfile.TemporaryFile() as captured, _interrupted() as interruption:
         os.dup2(captured.fileno(), 2)
         try:
@@ -37,22 +37,22 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
             if cpu_devices > 1:
                 (cpu,) = tf.config.list_physical_devices("CPU")
                 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
-            # Machines that compute together must have met before any of them looks at its own devices.
+            # A machine must join its cluster before it initializes its own devices.
             if "TF_CONFIG" not in os.environ:
                 tf.config.list_logical_devices()
             if deterministic:
                 tf.config.experimental.enable_op_determinism()
         except BaseException as error:
-            # A module that is interrupted while it is imported may raise anything.
+            # An interrupted import may raise any exception.
             if interruption.is_set():
                 raise KeyboardInterrupt from error
             captured.seek(0)
-            os.write(kept, captured.read())
+            os.write(original_stderr, captured.read())
             raise
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-    # A library may have caught it.
+            os.dup2(original_stderr, 2)
+            os.close(original_stderr)
+    # A library may have caught KeyboardInterrupt.
     if interruption.is_set():
         raise KeyboardInterrupt
 

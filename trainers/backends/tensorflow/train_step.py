@@ -1,4 +1,4 @@
-"""One training step on any devices: gradients of every part of a batch, summed, clipped and applied."""
+"""Run training steps on devices: compute, sum, clip and apply gradients."""
 
 import functools
 import time
@@ -14,26 +14,26 @@ from trainers.objective import Features, Objective, Sums
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.optimization.optimizers import Optimizer, clip_by_global_norm, learning_rate_at
 
-# The metric that counts steps whose loss or gradient was not finite.
+# Metric that counts steps with a non-finite loss or gradient.
 NOT_FINITE = "not_finite"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of the training steps.
+    """The configuration of training steps.
 
     Attributes:
         num_train_steps: number of steps.
-        num_warmup_steps: number of warmup steps among them.
-        learning_rate: the rate that warm-up climbs to.
-        seed: seed of dropout, below 2**31.
-        lr_decay_power: power of the decay to 0, 1 for a line.
-        gradient_accumulation_steps: micro-steps that a replica makes of its share of a batch, one after the other.
-        clip_per_replica: whether gradients are clipped on every replica before their sum, each with a loss averaged
-            over its own share, as the released code does on TPUs; otherwise their sum is clipped.
-        skip_nonfinite: whether to skip a step whose loss or gradient is not finite instead of ending the run.
-        xla: whether the forward and backward pass is compiled by XLA.
-        optimizer: which and with what constants.
+        num_warmup_steps: number of warm-up steps among them.
+        learning_rate: peak learning rate.
+        seed: dropout seed, below 2**31.
+        lr_decay_power: power of the polynomial decay to 0; 1 is linear.
+        gradient_accumulation_steps: number of micro-batches per replica and step, computed in sequence.
+        clip_per_replica: whether gradients are clipped on each replica before the sum, with a loss averaged over the
+            replica's part of the batch, as the released code does on TPUs; otherwise the sum is clipped.
+        skip_nonfinite: whether to skip a step with a non-finite loss or gradient instead of stopping.
+        xla: whether to compile the forward and backward pass with XLA.
+        optimizer: optimizer and its hyperparameters.
     """
 
     num_train_steps: int
@@ -51,24 +51,24 @@ class TrainConfig:
 def dropout_seed(
     seed: int, step: tf.Tensor, micro_step: tf.Tensor | int = 0, replica: tf.Tensor | int = 0
 ) -> tf.Tensor:
-    """Return the dropout seed of one forward pass, int32 [2]: a pure function of its arguments.
+    """Return the dropout seed of a forward pass, int32 [2], a pure function of the arguments.
 
-    The second element is 0; the model uses it to count its call sites.
+    The second element is 0; the model numbers its dropout call sites with it.
     """
     folded = tf.constant([seed, 0], tf.int32)
-    # Folding in leaves the number itself in the second element, so a last 0 is folded in to clear it.
+    # Folding in leaves the number in the second element; folding in a last 0 clears it.
     for number in (step, micro_step, replica, 0):
         folded = tf.random.experimental.stateless_fold_in(folded, tf.cast(number, tf.int32))
     return folded
 
 
 class Trainer:
-    """A task with its optimizer and step counter: all that a checkpoint holds.
+    """An objective with its optimizer and step counter, the content of a checkpoint.
 
     Args:
-        task: what is trained; its variables made in the scope of `distribution`. It may be exchanged between two calls
-            of `make_loop` for another of the same variables.
-        settings: options of the training steps.
+        task: the objective; its variables must be created in the scope of `distribution`. Between two calls of
+            `make_loop` it may be replaced by another objective of the same variables.
+        settings: configuration of the training steps.
         distribution: the devices; None for a single device.
     """
 
@@ -82,7 +82,7 @@ class Trainer:
 
     @property
     def saved_variables(self) -> dict[str, tf.Variable]:
-        """Return weights, optimizer slots and step, by the names they are saved under."""
+        """Return weights, optimizer slots and step counter, by their names in checkpoints."""
         return {
             **self.task.frozen,
             **self.task.variables,
@@ -94,18 +94,18 @@ class Trainer:
         """Run one step; call on every replica (`Distribution.run`), in a graph.
 
         Args:
-            backward: `_gradients`, compiled.
+            backward: the compiled `_gradients`.
             features: this replica's part of the batch, [batch_size / replicas, ...].
 
         Returns:
-            The replica's part of the sums of the task's metrics and of loss, gradient_norm, learning_rate and skipped:
-            their sums over the replicas are those of the step.
+            The replica's part of the metric sums, and of loss, gradient_norm, learning_rate and not_finite; the sums
+            over all replicas are those of the step.
         """
         settings, replicas = self.settings, self.distribution.replicas
         step = tf.identity(self.global_step)
         local = self.task.weights(features)
-        # The terms of the loss are divided by the weight of the whole batch, so that the step does not depend on how
-        # the batch is dealt out, however unevenly masked tokens fall.
+        # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
+        # its masked tokens are distributed over replicas.
         denominators = local if settings.clip_per_replica else sum_over_replicas(local)
         loss, sums, gradients = backward(features, denominators, step, replica_number())
         if settings.clip_per_replica:
@@ -130,17 +130,17 @@ class Trainer:
 
         update_together(update, [rate, step, finite, *present])
         part = tf.constant(1.0 / replicas)
-        of_update = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
+        step_metrics = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
         if settings.skip_nonfinite:
-            # What is skipped says nothing of the model, and would make every mean infinite.
+            # The values of a skipped step would make every mean infinite.
             sums = {name: (tf.where(finite, n, 0.0), tf.where(finite, d, 0.0)) for name, (n, d) in sums.items()}
-            of_update = {name: tf.where(finite, value, 0.0) for name, value in of_update.items()}
-            of_finite = tf.where(finite, part, 0.0)
+            step_metrics = {name: tf.where(finite, value, 0.0) for name, value in step_metrics.items()}
+            finite_part = tf.where(finite, part, 0.0)
         else:
-            of_finite = part
+            finite_part = part
         skipped = part * tf.cast(~finite, tf.float32)
         return {
-            **{name: (value * part, of_finite) for name, value in of_update.items()},
+            **{name: (value * part, finite_part) for name, value in step_metrics.items()},
             **sums,
             NOT_FINITE: (skipped, part),
         }
@@ -148,7 +148,7 @@ class Trainer:
     def _gradients(
         self, features: Features, denominators: Mapping[str, tf.Tensor], step: tf.Tensor, replica: tf.Tensor
     ) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
-        """Return loss, sums and gradients of a replica's part of the batch, computed by micro-batches."""
+        """Return loss, metric sums and gradients of a replica's part of the batch, computed by micro-batches."""
         variables = list(self.task.variables.values())
         count = self.settings.gradient_accumulation_steps
 
@@ -157,7 +157,7 @@ class Trainer:
                 sums = self.task.sums(batch, dropout_seed(self.settings.seed, step, index, replica))
                 loss = tf.add_n([tf.math.divide_no_nan(sums[name][0], weight) for name, weight in denominators.items()])
             gradients = tape.gradient(loss, variables)
-            # Of rows of any length, the gradient of the position embeddings is not known to have their shape.
+            # With a dynamic sequence length, the static shape of the gradient of the position embeddings is unknown.
             dense = [
                 None if gradient is None else tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
                 for gradient, variable in zip(gradients, variables, strict=True)
@@ -172,7 +172,7 @@ class Trainer:
             for name, values in features.items()
         }
         spec = {name: tf.TensorSpec(values.shape[1:], values.dtype) for name, values in micro_batches.items()}
-        # What a micro-step returns has to be known before a loop in the graph adds it up.
+        # The structure of the results must be known before the loop in the graph.
         structure = tf.function(micro_step).get_concrete_function(tf.constant(0), spec).structured_outputs
         zeros = [tf.zeros(output.shape, output.dtype) for output in _leaves(structure)]
 
@@ -186,18 +186,18 @@ class Trainer:
         return tf.nest.pack_sequence_as(structure, flat)
 
     def make_loop(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Compile several steps into one call.
+        """Return a compiled function that runs several steps.
 
         Args:
             iterator: iterator of `Distribution.batches`.
 
         Returns:
-            A function of (iterator, number of the first step and number of steps, int64, stop vote of this process,
-            int32). It runs the steps and returns the sums over them, the first step whose loss or gradient was not
-            finite (-1 if none), the seconds spent waiting for batches, and the number of stop votes.
+            A function of the iterator, the first step and the number of steps, int64, and the stop vote of this
+            process, int32. It returns the metric sums over the steps, the first step with a non-finite loss or gradient
+            (-1 if none), the seconds spent waiting for batches, and the number of stop votes.
         """
         distribution = self.distribution
-        # What a TPU runs is compiled anyway.
+        # TPU programs are always compiled with XLA.
         xla = self.settings.xla and not distribution.is_tpu
         backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
@@ -214,7 +214,7 @@ class Trainer:
 
         @tf.function
         def several_steps(
-            iterator: Any, first_step: tf.Tensor, count: tf.Tensor, told_to_stop: tf.Tensor
+            iterator: Any, first_step: tf.Tensor, count: tf.Tensor, stop_vote: tf.Tensor
         ) -> tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]:
             sums = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), structure)
             first_bad = tf.constant(-1, tf.int64)
@@ -225,15 +225,15 @@ class Trainer:
                 first_bad = tf.where((first_bad < 0) & bad, first_step + index, first_bad)
                 sums = tf.nest.map_structure(tf.add, sums, added)
                 seconds += waited
-            # Machines must leave the loop together, whichever of them was told to stop.
-            stop_votes = distribution.sum(distribution.run(lambda: tf.identity(told_to_stop)))
+            # All machines must leave the loop at the same step, after a signal to any of them.
+            stop_votes = distribution.sum(distribution.run(lambda: tf.identity(stop_vote)))
             return sums, first_bad, seconds, stop_votes
 
         return several_steps
 
 
 def _clock() -> tf.Tensor:
-    """Return the seconds of a monotonic clock, float64 scalar; deterministic runs reject TensorFlow's own."""
+    """Return the seconds of a monotonic clock, float64 scalar; tf.timestamp is not allowed in deterministic runs."""
     return tf.ensure_shape(tf.numpy_function(time.perf_counter, [], tf.float64), [])
 
 

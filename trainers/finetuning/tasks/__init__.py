@@ -1,4 +1,4 @@
-"""Define the fine-tuning tasks: each reads its files and turns logits into scores and answers.
+"""Fine-tuning tasks: each reads its files, and converts logits to scores and predictions.
 
-No TensorFlow and no Keras.
+This package imports neither TensorFlow nor Keras.
 """

@@ -1,4 +1,4 @@
-"""Answers as files: `test_results.tsv` of run_classifier.py, the files that the GLUE server takes, and answers to read.
+"""Write predictions: `test_results.tsv` of run_classifier.py, files for the GLUE server, and readable tables.
 
 Letters in shapes: N examples, n classes.
 """
@@ -14,7 +14,7 @@ LOWEST_SCORE, HIGHEST_SCORE = 0.0, 5.0
 
 
 def test_results(values: np.ndarray) -> bytes:
-    """Return `test_results.tsv` as run_classifier.py writes it: a line an example, without a header.
+    """Return `test_results.tsv` as run_classifier.py writes it: one line per example, without a header.
 
     Args:
         values: probabilities [N, n], tab-separated in the file, or scores [N].
@@ -27,23 +27,23 @@ def glue_submission(indices: Sequence[str], predictions: Sequence[str] | np.ndar
     """Return the file of one task for the GLUE server: columns index and prediction.
 
     Args:
-        indices: what the test file calls the examples, N; their places from 0 where it has no such column.
-        predictions: N labels as the training file writes them, or scores float [N], which are put between 0 and 5.
+        indices: N ids of the examples in the test file; their positions from 0 where the file has no ids.
+        predictions: N labels as in the training file, or scores float [N], which are clipped to 0 to 5.
     """
     if isinstance(predictions, np.ndarray):
         predictions = [str(score) for score in predictions.astype(np.float32).clip(LOWEST_SCORE, HIGHEST_SCORE)]
     lines = [
-        f"{index or place}\t{prediction}\n"
-        for place, (index, prediction) in enumerate(zip(indices, predictions, strict=True))
+        f"{index or position}\t{prediction}\n"
+        for position, (index, prediction) in enumerate(zip(indices, predictions, strict=True))
     ]
     return "".join(["index\tprediction\n", *lines]).encode()
 
 
 def readable_predictions(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> bytes:
-    """Return a table with a header, a line a row.
+    """Return a tab-separated table with a header.
 
-    White space in a text becomes one space, so that no text has a tab or a line end. A text with a quotation mark is
-    quoted as spreadsheets do.
+    Runs of white space in a cell become one space, so that no cell contains a tab or a newline. A cell with a quotation
+    mark is quoted as in CSV.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, delimiter="\t", lineterminator="\n")

@@ -1,7 +1,7 @@
 """The tasks of `beambert finetune` and the modules that read their files.
 
-Each module has `add_arguments(parser)`, for flags of its own, `open_task(config, wanted, labels)`, which reads and
-checks the files and returns a `FinetuningTask`, and `DEFAULT_MAX_SEQ_LENGTH`.
+Each module has `add_arguments(parser)`, which adds the flags of its tasks, `open_task(config, wanted, labels)`, which
+reads and validates the files and returns a `FinetuningTask`, and `DEFAULT_MAX_SEQ_LENGTH`.
 """
 
 import argparse
@@ -43,15 +43,15 @@ def add_task_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def task_defaults(task: str) -> dict[str, Any]:
-    """Return the options of a task's own flags with their defaults."""
+    """Return the defaults of a task's flags by option name."""
     return {action.dest: action.default for action in _actions(TASKS[task])}
 
 
 def check_task_options(config: FinetuneConfig) -> None:
-    """Refuse an option of another task.
+    """Check that no flag of another task is set.
 
     Raises:
-        TrainingError: it names the flag.
+        TrainingError: such a flag is set.
     """
     for name in dict.fromkeys(TASKS.values()):
         if name == TASKS[config.task]:
@@ -59,7 +59,7 @@ def check_task_options(config: FinetuneConfig) -> None:
         for action in _actions(name):
             if getattr(config, action.dest) != action.default:
                 tasks = ", ".join(task for task, module in TASKS.items() if module == name)
-                raise TrainingError(f"{action.option_strings[0]} is for {tasks}, not for {config.task}; leave it out")
+                raise TrainingError(f"{action.option_strings[0]} is a flag of {tasks}, not of {config.task}: omit it")
 
 
 def _actions(module: str) -> list[argparse.Action]:

@@ -43,7 +43,7 @@ def test_json_in_pieces_of_any_size_is_what_json_loads(records, indent, ascii_on
 
     text = "\n".join(map(dump, records)) if concatenated else dump(records)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_values, "_PIECE_BYTES", piece)
+        patch.setattr(json_values, "_CHUNK_BYTES", piece)
         documents = read(Path(folder) / "a.json", text.encode(), input_format="json")
     assert [document.paragraphs for document in documents] == [record["text"].splitlines() for record in records]
     assert [document.line for document in documents] == list(range(1, len(records) + 1))
@@ -52,8 +52,8 @@ def test_json_in_pieces_of_any_size_is_what_json_loads(records, indent, ascii_on
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'[{"text": "a"},\n{"text": "b"}', "line 2: not valid JSON .the array is cut off"),
-        (b'[{"text": "a"}\n{"text": "b"}]', "line 2: not valid JSON .neither a comma nor a bracket"),
+        (b'[{"text": "a"},\n{"text": "b"}', "line 2: not valid JSON .the array is truncated"),
+        (b'[{"text": "a"}\n{"text": "b"}]', "line 2: not valid JSON .a comma or bracket is missing"),
         (b'[{"text": "a"},\n{"text" "b"}]', "line 2: not valid JSON"),
         (b'[{"text": "a"},\n{"text": "b\xff"}]', "line .*byte 0xff is not valid utf-8"),
         (b'[{"text": "a"},\n{"text": null}]', r"item 2 \(line 2\): field 'text' is null; .*--on_bad_record skip"),
@@ -69,7 +69,7 @@ def test_json_errors_name_the_place(tmp_path, content, message):
 def test_a_syntax_error_at_the_start_of_a_large_array_does_not_read_it_whole(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_bytes(b'[{"text": nonsense}, ' + b'{"text": "a"}, ' * 100_000 + b"{}]")
-    monkeypatch.setattr(json_values, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(json_values, "_CHUNK_BYTES", 1000)
     with path.open("rb") as stream, pytest.raises(SourceError, match="line 1: not valid JSON"):
         list(json_values.read_documents(stream, str(path), ReadOptions()))
     with path.open("rb") as stream:
@@ -124,13 +124,13 @@ def test_real_tsv(shared_data):
         (
             "a.csv",
             b"body,title\na,b\n",
-            r"no column 'text' in the first line \(found: 'body', 'title'\); .*--text_field",
+            r"column 'text' is missing \(columns: 'body', 'title'\); .*--text_field",
         ),
-        ("a.csv", b"text,text\na,b\n", "two columns 'text'"),
-        ("a.csv", b"text,title\na,b,c\n", r"line 2 has 3 field\(s\) where the header has 2; .*--on_bad_record skip"),
-        ("a.csv", b'text,title\n"a"b,c\n', "line 2: a quotation mark out of place .*--on_bad_record skip"),
-        ("a.csv", b'text,title\na,b\n"never closed,c\na,b\n', "line 3: a quotation mark in this row is never closed"),
-        ("a.tsv", b"text\ttitle\na\n", r"line 2 has 1 field\(s\) where the header has 2"),
+        ("a.csv", b"text,text\na,b\n", "two columns are named 'text'"),
+        ("a.csv", b"text,title\na,b,c\n", r"line 2 has 3 fields, but the header has 2; .*--on_bad_record skip"),
+        ("a.csv", b'text,title\n"a"b,c\n', "line 2: a misplaced quote .*--on_bad_record skip"),
+        ("a.csv", b'text,title\na,b\n"never closed,c\na,b\n', "line 3: a quote in this row is never closed"),
+        ("a.tsv", b"text\ttitle\na\n", r"line 2 has 1 field, but the header has 2"),
         ("a.csv", b"Just, a text\nwith commas, of a poem\n", "--input_format text"),
     ],
 )
@@ -141,14 +141,14 @@ def test_table_errors_name_the_place(tmp_path, name, content, message):
 
 BAD = {
     "null_text": ('{"text": null}', "field 'text' is null"),
-    "missing_text": ('{"body": "a", "url": "u"}', "has no field 'text'; its fields are body, url"),
+    "missing_text": ('{"body": "a", "url": "u"}', r"has no field 'text' \(fields: body, url\)"),
     "not_text": ('{"text": 3.5}', "field 'text' is a number"),
     "broken_record": ('{"text": "cut', "not valid JSON"),
 }
 MORE_BAD = [
     ("not_text", '{"text": true}', "is a boolean"),
     ("not_text", '{"text": {"a": 1}}', "is an object"),
-    ("not_text", '{"text": ["a", null]}', "is a list that holds null"),
+    ("not_text", '{"text": ["a", null]}', "is a list that contains null"),
     ("broken_record", "[1]", "is a list, not an object"),
     ("broken_record", "null", "is null, not an object"),
     ("broken_record", "9" * 5000, "not valid JSON"),
@@ -186,7 +186,7 @@ def test_a_row_in_another_encoding_is_a_bad_record(tmp_path, name):
     assert [document.rejected for document in documents] == ["", "broken_record", ""]
     assert documents[1].paragraphs == ["M\ufffddchen."]
     assert [d.paragraphs for d in read(tmp_path / name, content, encoding="latin-1")][1] == ["M\u00e4dchen."]
-    with pytest.raises(SourceError, match=r"line 1: byte 0xe4 is not valid utf-8; .*true --encoding"):
+    with pytest.raises(SourceError, match=r"line 1: byte 0xe4 is not valid utf-8; .*correct --encoding"):
         read(tmp_path / name, content.replace(b"text", b"text\xe4"), on_bad_record="skip")
 
 
@@ -195,7 +195,7 @@ def test_identifiers_are_those_of_the_field(tmp_path):
     content = "\n".join(map(json.dumps, lines)).encode()
     documents = read(tmp_path / "a.jsonl", content, id_field="key", on_bad_record="skip")
     assert [document.source_id for document in documents] == ["a", "7", "", ""]
-    with pytest.raises(SourceError, match=r"no record has the field 'kee' \(found: key, text\); .*--id_field"):
+    with pytest.raises(SourceError, match=r"no record has the field 'kee' \(fields: key, text\); .*--id_field"):
         read(tmp_path / "a.jsonl", content, id_field="kee", on_bad_record="skip")
 
 
@@ -208,7 +208,7 @@ def test_parquet_rows_have_numbers_and_identifiers(tmp_path):
         (2, "11", "null_text"),
         (3, "12", ""),
     ]
-    with pytest.raises(SourceError, match=r"no column 'kee' .*--id_field"):
+    with pytest.raises(SourceError, match=r"column 'kee' is missing .*--id_field"):
         list(read_file(str(tmp_path / "a.parquet"), ReadOptions(id_field="kee")))
 
 

@@ -26,8 +26,8 @@ def test_text_that_is_not_utf8_stops_the_job_with_its_row(tmp_path):
     with pytest.raises(SourceError) as error:
         list(read_file(path, ReadOptions()))
     assert str(error.value) == (
-        f"{path}, row 2: byte 0xe9 is not valid utf-8 in a text column; write the column again as UTF-8, "
-        "or leave such records out with --on_bad_record skip"
+        f"{path}, row 2: byte 0xe9 is not valid utf-8 in a text column; rewrite the column as UTF-8, "
+        "or skip such records with --on_bad_record skip"
     )
 
 

@@ -171,7 +171,7 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
 def test_a_dump_cut_between_pages_says_so(tmp_path, caplog):
     documents = read(tmp_path / "a.xml", HEAD + page("A", "Wort."))
     assert outline(documents) == [("A", ["Wort."], ""), ("", [], dump_pages.TRUNCATED)]
-    assert "no </mediawiki> at its end" in caplog.text
+    assert "</mediawiki> is missing at its end" in caplog.text
 
 
 def test_a_page_cut_in_the_middle_does_not_swallow_the_next(tmp_path):
@@ -189,9 +189,9 @@ def test_a_page_without_end_is_given_up(tmp_path, monkeypatch):
 
 def test_what_is_no_dump_is_one_line(tmp_path):
     for name, content in (("a.xml", b"<html></html>"), ("a.txt", b"Words."), ("a.xml.bz2", bz2.compress(b"Words."))):
-        with pytest.raises(SourceError, match=r"is no MediaWiki dump: .*--input_format"):
+        with pytest.raises(SourceError, match=r"is not a MediaWiki dump: .*--input_format"):
             read(tmp_path / name, content, input_format="wikipedia")
-    with pytest.raises(SourceError, match=r"a.xml.bz2 is not a whole .bz2 file"):
+    with pytest.raises(SourceError, match=r"a.xml.bz2 is not a complete .bz2 file"):
         read(tmp_path / "a.xml.bz2", b"not compressed at all, but long enough", input_format="wikipedia")
     with pytest.raises(SourceError, match=r"none.xml cannot be opened"):
         list(read_file(str(tmp_path / "none.xml"), ReadOptions("wikipedia")))
@@ -305,7 +305,7 @@ def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
         for cut in range(place - 2, place + len(planted) + 3):
             titles = [title for title, *_ in outline(parts_of(path, [cut])) if title]
             assert titles == [f"P{n}" for n in range(20)], cut
-    assert "is damaged" in caplog.text
+    assert "is corrupt" in caplog.text
 
 
 def test_a_search_inside_a_stream_finds_nothing_that_decodes(tmp_path, monkeypatch):
@@ -345,7 +345,7 @@ def test_a_damaged_stream_costs_its_pages_only(tmp_path, caplog, damage):
 
 def test_split_goes_by_name_and_size():
     options = ReadOptions()
-    step = reader.PART_BYTES[".bz2"]
+    step = reader.SPLIT_BYTES[".bz2"]
     assert split_file("a.xml.bz2", 2 * step + 1, options) == [
         ("a.xml.bz2", 0, step), ("a.xml.bz2", step, 2 * step), ("a.xml.bz2", 2 * step, None),
     ]  # fmt: skip
@@ -397,7 +397,7 @@ def test_the_samples_are_read_whole(shared_data, caplog):
     assert counts["enwiki-2022-251-pages-truncated"] == {
         "": 130, "redirect": 111, "disambiguation": 9, "namespace": 1, "truncated": 1,
     }  # fmt: skip
-    assert "truncated.xml.bz2 is cut short" in caplog.text
+    assert "truncated.xml.bz2 is truncated" in caplog.text
 
 
 def test_a_corpus_is_the_same_whatever_the_parts_and_processes(tmp_path, monkeypatch):
@@ -412,7 +412,7 @@ def test_a_corpus_is_the_same_whatever_the_parts_and_processes(tmp_path, monkeyp
     path.write_bytes(multistream(pages, 20)[:-30])
     found = {}
     for name, size, flags in (("one", 1 << 20, []), ("two", 3000, ["--direct_num_workers", "2"])):
-        monkeypatch.setitem(reader.PART_BYTES, ".bz2", size)
+        monkeypatch.setitem(reader.SPLIT_BYTES, ".bz2", size)
         output = tmp_path / name
         argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
         assert beambert.main([*argv, *flags]) == 0

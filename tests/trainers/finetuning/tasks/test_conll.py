@@ -74,14 +74,14 @@ def test_columns_and_comments_of_other_kinds(tmp_path):
     [
         ("", "train.txt has no sentence"),
         ("\n-DOCSTART- O\n\n", "train.txt has no sentence"),
-        ("EU O\nsays\n", "train.txt, line 2: 1 column where line 1 has 2: 'says'; mend it"),
+        ("EU O\nsays\n", "train.txt, line 2: 1 column, while line 1 has 2: 'says': fix the line"),
         ("EU\nsays\n", "train.txt, line 1: 1 column and no tag: 'EU'"),
         (
             "EU O\n\n# id 12 x\nsays O\n",
-            """line 3: 4 columns where line 1 has 2: '# id 12 x'; if it is a comment, give""",
+            """line 3: 4 columns, while line 1 has 2: '# id 12 x': for a comment use""",
         ),
-        (b"ok O\n\ncaf\xe9 O\n", "train.txt, line 3: byte 0xe9 is not UTF-8; if the file is Latin-1, write it anew"),
-        ("EU O\n".encode("utf-16"), "train.txt is UTF-16; convert it first: iconv -f UTF-16"),
+        (b"ok O\n\ncaf\xe9 O\n", "train.txt, line 3: byte 0xe9 is not UTF-8: convert the file, for Latin-1"),
+        ("EU O\n".encode("utf-16"), "train.txt is UTF-16: convert it with iconv -f UTF-16"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, content, message):
@@ -93,7 +93,7 @@ def test_files_that_cannot_be_used(tmp_path, content, message):
 
 def test_columns_that_are_not_there(tmp_path):
     path = write(tmp_path, "EU NN O\n")
-    with pytest.raises(TaskDataError, match="line 1: 3 columns, --word_column asks for more"):
+    with pytest.raises(TaskDataError, match="line 1: 3 columns, fewer than --word_column requires"):
         read(path, Layout(word_column=3))
     with pytest.raises(TaskDataError, match="line 1: 3 columns and no tag"):
         read(path, Layout(tag_column=-4))
@@ -109,13 +109,13 @@ def test_a_file_without_tags(tmp_path, content):
 
 
 def test_which_file_is_whose(tmp_path):
-    with pytest.raises(TaskDataError, match=r"has no file of the split dev; put the sentences there as dev\.txt"):
+    with pytest.raises(TaskDataError, match=r"has no file for the dev split: add dev\.txt"):
         conll.find(tmp_path, "dev")
     for split, name in (("train", "eng.train"), ("dev", "valid.txt"), ("test", "test.conll")):
         write(tmp_path, "EU O\n", name)
         assert conll.find(tmp_path, split).name == name
     write(tmp_path, "EU O\n", "eng.testa")
-    with pytest.raises(TaskDataError, match=r"has valid\.txt and eng\.testa, both for the split dev; leave one there"):
+    with pytest.raises(TaskDataError, match=r"has valid\.txt and eng\.testa for the dev split: keep one of them"):
         conll.find(tmp_path, "dev")
 
 

@@ -45,7 +45,7 @@ def test_a_file_without_header(path):
 
 def test_bytes_that_are_not_utf_8_are_named_by_their_line(path):
     path.write_bytes(b"\xef\xbb\xbftext\tlabel\na\t1\ncaf\xe9\t0\n")
-    with pytest.raises(TaskDataError, match=r"dev\.tsv, line 3: byte 0xe9 is not UTF-8; if the file is Latin-1"):
+    with pytest.raises(TaskDataError, match=r"dev\.tsv, line 3: byte 0xe9 is not UTF-8: convert the file, for Latin-1"):
         TsvFile(path)
 
 

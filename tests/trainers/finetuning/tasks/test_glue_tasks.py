@@ -86,15 +86,15 @@ def test_xnli_reads_its_language(tmp_path):
     assert opened.eval_splits == ("dev", "test")  # Its labels are published.
     german = open_glue("xnli", tmp_path, *ALL, flags=("--xnli_language", "de", "--xnli_train_language", "en"), most=1)
     assert [german.examples[split][0].text for split in ALL] == ["c", "de1", "de1"]
-    with pytest.raises(TaskDataError, match=r"no row in 'fr'; give --xnli_language one of de, en, zh$"):
+    with pytest.raises(TaskDataError, match=r"no row in language 'fr': set --xnli_language to one of de, en, zh$"):
         open_glue("xnli", tmp_path, "dev", flags=("--xnli_language", "fr"))
-    with pytest.raises(TaskDataError, match=r"multinli\.train\.de\.tsv is not there"):
+    with pytest.raises(TaskDataError, match=r"multinli\.train\.de\.tsv does not exist"):
         open_glue("xnli", tmp_path, "train", flags=("--xnli_language", "de"))
 
 
 def test_the_language_is_for_xnli_alone(tmp_path):
     write_task(tmp_path, "mnli")
-    with pytest.raises(TaskDataError, match=r"^--xnli_language is for xnli, not for mnli; leave it out$"):
+    with pytest.raises(TaskDataError, match=r"^--xnli_language is a flag of xnli, not of mnli: omit it$"):
         open_glue("mnli", tmp_path, "dev", flags=("--xnli_language", "en"))
 
 
@@ -110,7 +110,7 @@ def test_rows_of_qqp_that_lack_columns_are_left_out_and_counted(tmp_path):
         rows = opened.rows(split, tokenizer, 16)
         assert (len(rows), rows.skipped) == (5, 2)
     # The server wants an answer to every one of these.
-    with pytest.raises(TaskDataError, match=r"test\.tsv, row 2 \(line 3\): 4 columns where the file has 3"):
+    with pytest.raises(TaskDataError, match=r"test\.tsv, row 2 \(line 3\): 4 fields, while the file has 3 columns"):
         open_glue("qqp", tmp_path, "test")
 
 
@@ -122,7 +122,9 @@ def test_mrpc_from_the_files_of_microsoft(tmp_path):
     ]
     write_table(tmp_path / "msr_paraphrase_train.txt", header, rows)
     write_table(tmp_path / "msr_paraphrase_test.txt", header, rows[:2])
-    with pytest.raises(TaskDataError, match=r"dev_ids\.tsv is not there"):
+    with pytest.raises(
+        TaskDataError, match=r"dev_ids\.tsv, the list of development pairs in msr_paraphrase_train\.txt, does not exist"
+    ):
         open_glue("mrpc", tmp_path, "train")
     (tmp_path / "dev_ids.tsv").write_text("1\t2\n3\t4\n")
     opened = open_glue("mrpc", tmp_path, *ALL)
@@ -156,7 +158,9 @@ def test_the_order_of_the_classes_is_that_of_the_model(tmp_path):
 
 def test_a_model_of_other_classes_is_refused(tmp_path):
     write_task(tmp_path, "rte")
-    with pytest.raises(TaskDataError, match=r"other classes \(0, 1\) than rte has \(entailment, not_entailment\)"):
+    with pytest.raises(
+        TaskDataError, match=r"labels of the model \(0, 1\) are not those of rte \(entailment, not_entailment\)"
+    ):
         open_glue("rte", tmp_path, "test", labels=("0", "1"))
 
 
@@ -172,17 +176,21 @@ def test_a_model_of_other_classes_is_refused(tmp_path):
         (
             "dev.tsv",
             "index\tsentence1\tsentence2\tlabel\n1\ta\tb\tentailment\n\n2\ta\tb\tmaybe\n",
-            r"^dev\.tsv, row 2 \(line 4\): label 'maybe' is none of entailment, not_entailment; ",
+            r"^dev\.tsv, row 2 \(line 4\): label 'maybe' is not one of entailment, not_entailment: ",
         ),
         (
             "dev.tsv",
             "index\tsentence1\tsentence2\tlabel\n1\ta\tb\tc\tentailment\n",
-            r"^dev\.tsv, row 1 \(line 2\): 5 columns where the file has 4 ",
+            r"^dev\.tsv, row 1 \(line 2\): 5 fields, while the file has 4 columns ",
         ),
-        ("dev.tsv", "index\tsentence1\tsentence2\tlabel\n1\ta\n", r"row 1 \(line 2\): 2 columns where the file has 4 "),
-        ("dev.tsv", "index\tsentence1\tsentence2\tlabel\n", r"dev\.tsv has no row for dev; give a file that has$"),
+        (
+            "dev.tsv",
+            "index\tsentence1\tsentence2\tlabel\n1\ta\n",
+            r"row 1 \(line 2\): 2 fields, while the file has 4 columns ",
+        ),
+        ("dev.tsv", "index\tsentence1\tsentence2\tlabel\n", r"dev\.tsv has no row for split dev: use another file$"),
         ("dev.tsv", "", r"dev\.tsv is empty"),
-        ("dev.tsv", None, r"dev\.tsv is not there; rte needs it for dev$"),
+        ("dev.tsv", None, r"dev\.tsv does not exist, which rte needs for split dev: add it$"),
     ],
 )
 def test_a_file_that_cannot_be_used(name, content, message, tmp_path):
@@ -196,7 +204,9 @@ def test_a_file_that_cannot_be_used(name, content, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("score", "message"), [("high", "score 'high' is no number"), ("nan", "nan is no finite")])
+@pytest.mark.parametrize(
+    ("score", "message"), [("high", "score 'high' is not a number"), ("nan", "nan is not a finite")]
+)
 def test_a_score_that_is_none(score, message, tmp_path):
     write_task(tmp_path, "stsb")
     row = {"sentence1": "a", "sentence2": "b", "score": score}
@@ -206,7 +216,7 @@ def test_a_score_that_is_none(score, message, tmp_path):
 
 
 def test_a_directory_that_is_none(tmp_path):
-    with pytest.raises(TaskDataError, match="is no directory"):
+    with pytest.raises(TaskDataError, match="is not a directory"):
         open_glue("cola", tmp_path / "CoLA", "dev")
 
 

@@ -260,22 +260,22 @@ GOOD = {"context": "a", "choices": ["b", "c"], "label": 0}
 @pytest.mark.parametrize(
     ("rows", "part"),
     [
-        ([GOOD, {**GOOD, "choices": ["b", "c", "d"]}], "dev.jsonl, row 2 (line 2): choices: 3, but 2 in the first row"),
-        ([{**GOOD, "choices": ["b"]}], "dev.jsonl, row 1 (line 1): choices: 1; give at least 2"),
-        ([{**GOOD, "choices": []}], "dev.jsonl, row 1 (line 1): choices: 0; give at least 2"),
-        ([GOOD, {**GOOD, "choices": "b"}], "dev.jsonl, row 2 (line 2): 'choices' is no list of texts"),
-        ([{**GOOD, "choices": ["b", 1]}], "dev.jsonl, row 1 (line 1): 'choices' is no list of texts"),
-        ([GOOD, {**GOOD, "label": 2}], "row 2 (line 2): label 2 is no index of its choices; give one from 0 to 1"),
-        ([{**GOOD, "label": -1}], "row 1 (line 1): label -1 is no index"),
-        ([{**GOOD, "label": True}], "row 1 (line 1): label True is no index"),
-        ([{**GOOD, "label": "b"}], "row 1 (line 1): label 'b' is no index"),
-        ([{**GOOD, "label": 0.5}], "row 1 (line 1): label 0.5 is no index"),
-        ([GOOD, {**GOOD, "label": None}], "row 2 (line 2): no label; give the index of the right choice, from 0 to 1"),
-        ([{"context": "a", "choices": ["b", "c"]}], "has no column 'label' (found: 'context', 'choices')"),
-        ([{"context": "a", "label": 1}], "has no column 'choices' (found: 'context', 'label')"),
+        ([GOOD, {**GOOD, "choices": ["b", "c", "d"]}], "row 2 (line 2): 3 choices, while the first row has 2"),
+        ([{**GOOD, "choices": ["b"]}], "dev.jsonl, row 1 (line 1): 1 choice(s): at least 2 are required"),
+        ([{**GOOD, "choices": []}], "dev.jsonl, row 1 (line 1): 0 choice(s): at least 2 are required"),
+        ([GOOD, {**GOOD, "choices": "b"}], "dev.jsonl, row 2 (line 2): 'choices' is not a list of strings"),
+        ([{**GOOD, "choices": ["b", 1]}], "dev.jsonl, row 1 (line 1): 'choices' is not a list of strings"),
+        ([GOOD, {**GOOD, "label": 2}], "row 2 (line 2): invalid label 2: must be the index of a choice, 0 to 1"),
+        ([{**GOOD, "label": -1}], "row 1 (line 1): invalid label -1"),
+        ([{**GOOD, "label": True}], "row 1 (line 1): invalid label True"),
+        ([{**GOOD, "label": "b"}], "row 1 (line 1): invalid label 'b'"),
+        ([{**GOOD, "label": 0.5}], "row 1 (line 1): invalid label 0.5"),
+        ([GOOD, {**GOOD, "label": None}], "row 2 (line 2): label is missing: give the index of the correct choice"),
+        ([{"context": "a", "choices": ["b", "c"]}], "has no column 'label' (columns: 'context', 'choices')"),
+        ([{"context": "a", "label": 1}], "has no column 'choices' (columns: 'context', 'label')"),
         ([{"choices": ["b", "c"], "label": 1}], "has no column 'context'"),
         ([GOOD, {**GOOD, "context": None}], "row 2 (line 2): 'context' is nothing, not text"),
-        ([GOOD, {**GOOD, "question": 3}], "row 2 (line 2): 'question' is 3, not text"),
+        ([GOOD, {**GOOD, "question": 3}], "row 2 (line 2): 'question' is 3, not a string"),
         ([], "dev.jsonl has no rows"),
     ],
 )  # fmt: skip
@@ -285,17 +285,17 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, rows, part):
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path):
-    assert "has no file called dev or validation" in refused(tmp_path)
+    assert "has no dev or validation" in refused(tmp_path)
     (tmp_path / "dev.jsonl").write_text('{"context": "a"\n', encoding="utf-8")
-    assert "dev.jsonl, row 1 (line 1): not valid JSON" in refused(tmp_path)
+    assert "dev.jsonl, row 1 (line 1): invalid JSON" in refused(tmp_path)
     (tmp_path / "dev.jsonl").unlink()
     rows = swag_rows(4)
     rows[2][-1] = 4
     write_swag(tmp_path / "val.csv", rows)
-    assert "val.csv, row 3 (line 4): label '4' is no index of its choices; give one from 0 to 3" in refused(tmp_path)
+    assert "val.csv, row 3 (line 4): invalid label '4': must be the index of a choice, 0 to 3" in refused(tmp_path)
     (tmp_path / "val.csv").write_text("sent1,sent2,ending0,ending1\na,b,c,d\n", encoding="utf-8")
     assert "has no column 'label'" in refused(tmp_path)
     (tmp_path / "val.csv").write_text("sent1,ending0,ending1,label\na,c,d,0\n", encoding="utf-8")
     assert "has no column 'sent2'" in refused(tmp_path)
     (tmp_path / "val.csv").write_text("context,choices,label\na,b,0\n", encoding="utf-8")
-    assert "'choices' is no list of texts" in refused(tmp_path)
+    assert "'choices' is not a list of strings" in refused(tmp_path)

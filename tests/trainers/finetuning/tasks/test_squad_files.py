@@ -54,7 +54,7 @@ def test_a_test_file_has_no_answers(tmp_path):
         read_squad(tmp_path / "f.json", version_2=False, training=True)
     for questions in ([bare, question(2)], [question(2), bare]):
         path = write_squad(tmp_path / "g.json", (CONTEXT, questions))
-        with pytest.raises(TaskDataError, match="question q1: 'answers' is missing, which others have"):
+        with pytest.raises(TaskDataError, match="question q1: 'answers' is missing, while other questions have it"):
             read_squad(path, version_2=True)
 
 
@@ -71,20 +71,20 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
         ([question(start=-1)], "at -1 is outside"),
         ([question(text="", start=18)], "the answer at 18 is empty"),
         ([question(text=" \u00a0", start=5)], "the answer at 5 is empty"),
-        ([question(start="0")], r"""'answer_start' is "0" and should be a whole number"""),
-        ([question(start=True)], "'answer_start' is true and should be a whole number"),
+        ([question(start="0")], r"""'answer_start' is "0", not an integer"""),
+        ([question(start=True)], "'answer_start' is true, not an integer"),
         ([question(start=None)], "'answer_start' is null"),
-        ([question(text=3)], "'text' is 3 and should be a text"),
-        ([question(answers={})], r"'answers' is \{\} and should be a list"),
-        ([question(answers=["tea"])], r"""q1: "tea" stands where an object with 'text' should"""),
+        ([question(text=3)], "'text' is 3, not a string"),
+        ([question(answers={})], r"'answers' is \{\}, not a list"),
+        ([question(answers=["tea"])], r"""q1: "tea" is not an object with 'text'"""),
         ([question(answers=[{"text": "tea"}])], "'answer_start' is missing"),
         ([{"id": "q1", "answers": []}], "question q1: 'question' is missing"),
-        ([question(id=7)], "paragraph 1: 'id' is 7 and should be a text"),
+        ([question(id=7)], "paragraph 1: 'id' is 7, not a string"),
         ([{"question": "what?"}], r'f.json, article 1 "Tea", paragraph 1: \'id\' is missing'),
-        ([3], "paragraph 1: 3 stands where an object with 'id' should"),
-        ([question(is_impossible="no")], r"""'is_impossible' is "no" and should be true or false"""),
-        ([question(is_impossible=True)], "'is_impossible' is true, yet it has answers"),
-        ([question(answers=[], is_impossible=False)], "'is_impossible' is false, yet it has no answers"),
+        ([3], "paragraph 1: 3 is not an object with 'id'"),
+        ([question(is_impossible="no")], r"""'is_impossible' is "no", not true or false"""),
+        ([question(is_impossible=True)], "'is_impossible' is true, but it has answers"),
+        ([question(answers=[], is_impossible=False)], "'is_impossible' is false, but it has no answers"),
         ([], "has no questions"),
     ],
 )
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, questions, said):
 def test_ids_must_differ_where_predictions_go_by_them(tmp_path):
     path = write_squad(tmp_path / "f.json", (CONTEXT, [question(), question()]))
     assert len(read_squad(path, version_2=False, training=True).questions) == 2
-    with pytest.raises(TaskDataError, match="question q1: the id stands in the file twice"):
+    with pytest.raises(TaskDataError, match="question q1: duplicate id"):
         read_squad(path, version_2=False)
 
 
@@ -111,13 +111,13 @@ def test_answer_start_may_be_left_out_where_nothing_is_trained(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"data": [', "line 1, column 11: no JSON"),
-        (b'{"data": [],\n "data" 3}', "line 2, column 9: no JSON"),
+        (b'{"data": [', "line 1, column 11: invalid JSON"),
+        (b'{"data": [],\n "data" 3}', "line 2, column 9: invalid JSON"),
         (b"\xff\xfe", "is UTF-16"),
         (b'\n{"\xe9', "line 2: byte 0xe9 is not UTF-8"),
-        (b"[]", r"f.json: \[\] stands where an object with 'data' should"),
+        (b"[]", r"f.json: \[\] is not an object with 'data'"),
         (b"{}", "f.json: 'data' is missing"),
-        (b'{"data": {}}', "'data' is {} and should be a list"),
+        (b'{"data": {}}', "'data' is {}, not a list"),
         (b'{"data": [{"title": "x"}]}', r"article 1 \"x\": 'paragraphs' is missing"),
         (b'{"data": [{"paragraphs": [{"qas": []}]}]}', "article 1, paragraph 1: 'context' is missing"),
         (b"[" * 100_000, "nested too deeply"),

@@ -122,9 +122,7 @@ def test_no_room_for_a_context_is_an_error_that_names_the_question():
     file = squad_file(["a b"], [("a", 0, []), ("a b a b", 0, [])])
     assert len(window_rows(file, Tokenizer(SMALL), 8, training=False)) == 3
     file = squad_file(["a b"], [("a", 0, []), ("a b a b a", 0, [])])
-    with pytest.raises(
-        TaskDataError, match=r"question q1 has 5 pieces.*--max_seq_length of 8.*--max_query_length \(64\)"
-    ):
+    with pytest.raises(TaskDataError, match=r"question q1 has 5 tokens.*--max_seq_length 8.*--max_query_length \(64\)"):
         window_rows(file, Tokenizer(SMALL), 8, training=False)
 
 

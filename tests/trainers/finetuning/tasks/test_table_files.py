@@ -135,12 +135,12 @@ def test_lone_surrogates_become_question_marks(tmp_path):
         ("train.csv", "text,label,text\na,b,c\n", ["two columns 'text'"]),
         ("train.csv", b"text,label\ncaf\xe9,1\n", ["train.csv, line 2", "0xe9", "iconv"]),
         ("train.csv", "text,label\n".encode("utf-16"), ["is UTF-16", "iconv -f UTF-16"]),
-        ("train.jsonl", '{"text": "a"}\n{"text": }\n', ["train.jsonl, row 2 (line 2): not valid JSON"]),
-        ("train.jsonl", "[" * 100_000, ["train.jsonl, row 1 (line 1): not valid JSON"]),
-        ("train.jsonl", '{"n": ' + "1" * 10_000 + "}", ["train.jsonl, row 1 (line 1): not valid JSON"]),
+        ("train.jsonl", '{"text": "a"}\n{"text": }\n', ["train.jsonl, row 2 (line 2): invalid JSON"]),
+        ("train.jsonl", "[" * 100_000, ["train.jsonl, row 1 (line 1): invalid JSON"]),
+        ("train.jsonl", '{"n": ' + "1" * 10_000 + "}", ["train.jsonl, row 1 (line 1): invalid JSON"]),
         ("train.jsonl", '["a"]\n', ["train.jsonl, row 1 (line 1): not an object"]),
-        ("train.parquet", "PAR1 no", ["train.parquet is not a whole Parquet file"]),
-        ("train.xlsx", "", ["train.xlsx ends in none of .csv, .tsv, .jsonl, .parquet", "save it"]),
+        ("train.parquet", "PAR1 no", ["train.parquet is not a valid Parquet file"]),
+        ("train.xlsx", "", ["unknown suffix of", "train.xlsx: use one of .csv, .tsv, .jsonl, .parquet"]),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, name, content, parts):
@@ -152,7 +152,7 @@ def test_a_parquet_file_that_was_cut_is_named(tmp_path):
     path = tmp_path / "train.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": ["a"] * 1000}), path)
     written(path, path.read_bytes()[:-20])
-    assert "train.parquet is not a whole Parquet file" in message(path)
+    assert "train.parquet is not a valid Parquet file" in message(path)
     pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string())}), path)
     assert "has no rows" in message(path)
 
@@ -166,7 +166,7 @@ def test_parquet_without_its_library_says_what_to_install(tmp_path):
         f"try: read_table(Path({str(tmp_path / 'train.parquet')!r}))\nexcept TaskDataError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert run.stdout.endswith("package pyarrow is not installed; pip install 'beambert[data]'\n")
+    assert run.stdout.endswith("package pyarrow is not installed: pip install 'beambert[data]'\n")
 
 
 def test_a_missing_column_names_those_there_are_and_the_nearest(tmp_path):
@@ -174,7 +174,7 @@ def test_a_missing_column_names_those_there_are_and_the_nearest(tmp_path):
     with pytest.raises(TaskDataError) as caught:
         table.cells("sentence", "name it with --text_column")
     assert str(caught.value).endswith(
-        "train.csv has no column 'sentence' (found: 'sentense', 'label'); did you mean 'sentense'? "
+        "train.csv has no column 'sentence' (columns: 'sentense', 'label'): did you mean 'sentense'? "
         "name it with --text_column"
     )
 
@@ -189,14 +189,14 @@ def test_a_split_is_found_by_any_of_its_names(tmp_path):
     written(tmp_path / "validation.tsv", "text\tlabel\na\t1\n")
     written(tmp_path / "validation.txt", "notes")
     assert read_split(tmp_path, DEV).path.name == "validation.tsv"
-    with pytest.raises(TaskDataError, match=r"no file called train with one of the endings \.csv.*--do_train"):
+    with pytest.raises(TaskDataError, match=r"no train file with suffix \.csv.*--do_train"):
         read_split(tmp_path, TRAIN)
     written(tmp_path / "train.xlsx", "")
-    with pytest.raises(TaskDataError, match=r"train.xlsx ends in none of"):
+    with pytest.raises(TaskDataError, match=r"unknown suffix of .*train.xlsx"):
         read_split(tmp_path, TRAIN)
     written(tmp_path / "dev.csv", "text,label\na,1\n")
-    with pytest.raises(TaskDataError, match=r"has dev.csv and validation.tsv for one split; leave one"):
+    with pytest.raises(TaskDataError, match=r"has dev.csv and validation.tsv for the same split: keep one"):
         read_split(tmp_path, DEV)
-    with pytest.raises(TaskDataError, match="is no directory"):
+    with pytest.raises(TaskDataError, match="is not a directory"):
         read_split(tmp_path / "none", DEV)
     assert SUFFIXES == (".csv", ".tsv", ".jsonl", ".parquet")

@@ -213,7 +213,7 @@ def test_classes_come_from_train_even_if_it_is_not_trained_on(tmp_path):
     task = tabular.open_task(options(tmp_path), (TEST,), None)
     assert (task.labels, task.splits) == (("no", "yes"), (TEST,))
     (tmp_path / "train.csv").unlink()
-    assert "no train file to find the labels in" in refused(tmp_path, wanted=(TEST,))
+    assert "no train file, which defines the labels" in refused(tmp_path, wanted=(TEST,))
 
 
 def test_samples_are_the_first_and_classes_those_of_all(tmp_path):
@@ -266,7 +266,7 @@ def test_a_share_of_train_is_dev(tmp_path_factory, texts, share):
     try:
         task = tabular.open_task(options(folder, *flags), (TRAIN, DEV), None)
     except TaskDataError as error:
-        assert "leaves none for" in str(error)  # noqa: PT017 - few different texts
+        assert "leaves no rows for" in str(error)  # noqa: PT017 - few different texts
         return
     train, dev = ({example.text for example in task.examples[split]} for split in (TRAIN, DEV))
     assert train | dev == set(texts)
@@ -300,17 +300,21 @@ GOOD = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
 @pytest.mark.parametrize(
     ("flags", "rows", "parts"),
     [
-        ([], [{"txt": "a", "label": "x"}], ["train.csv has no column 'text' (found: 'txt', 'label')", "--text_column"]),
+        (
+            [],
+            [{"txt": "a", "label": "x"}],
+            ["train.csv has no column 'text' (columns: 'txt', 'label')", "--text_column"],
+        ),
         ([], [{"text": "a", "lable": "x"}], ["no column 'label'", "did you mean 'lable'?", "--label_column"]),
         (["--text_pair_column", "b"], GOOD, ["no column 'b'", "--text_pair_column"]),
-        ([], [*GOOD, {"text": "c", "label": " "}], ["train.csv, row 3 (line 4): no label"]),
-        ([], GOOD[:1], ["one label 'x'", "--label_column"]),
-        ([], [{"text": "a", "label": n / 100} for n in range(50)], ["50 different labels in 50 rows", "regression"]),
-        (["--problem", "regression"], GOOD, ["train.csv, row 1 (line 2): label 'x' is no number"]),
-        (["--problem", "regression"], [{"text": "a", "label": "inf"}], ["row 1 (line 2): label 'inf' is no number"]),
+        ([], [*GOOD, {"text": "c", "label": " "}], ["train.csv, row 3 (line 4): label is missing"]),
+        ([], GOOD[:1], ["one label, 'x'", "--label_column"]),
+        ([], [{"text": "a", "label": n / 100} for n in range(50)], ["50 distinct labels in 50 rows", "regression"]),
+        (["--problem", "regression"], GOOD, ["train.csv, row 1 (line 2): label 'x' is not a number"]),
+        (["--problem", "regression"], [{"text": "a", "label": "inf"}], ["row 1 (line 2): label 'inf' is not a number"]),
         (["--problem", "multi_label"], [{"text": "a", "label": ""}], ["no labels", "--label_column"]),
-        (["--label_separator", ""], GOOD, ["--label_separator is empty"]),
-        (["--dev_fraction", "1e-9"], GOOD, ["leaves none for dev"]),
+        (["--label_separator", ""], GOOD, ["invalid --label_separator ''"]),
+        (["--dev_fraction", "1e-9"], GOOD, ["leaves no rows for dev"]),
         ([], GOOD, ["no dev or validation file", "--dev_fraction 0.1"]),
     ],
 )
@@ -326,13 +330,13 @@ def test_what_is_wrong_with_train_is_said(tmp_path, flags, rows, parts):
 @pytest.mark.parametrize(
     ("suffix", "label", "flags", "part"),
     [
-        ("jsonl", None, [], "no label"),
+        ("jsonl", None, [], "label is missing"),
         ("jsonl", ["x"], [], "--problem multi_label"),
-        ("jsonl", float("nan"), [], "no label"),
-        ("jsonl", True, ["--problem", "regression"], "True is no number"),
-        ("jsonl", None, ["--problem", "multi_label"], "no labels; write an empty list"),
-        ("jsonl", [["x"]], ["--problem", "multi_label"], "label ['x'] is no text"),
-        ("parquet", None, [], "no label"),
+        ("jsonl", float("nan"), [], "label is missing"),
+        ("jsonl", True, ["--problem", "regression"], "True is not a number"),
+        ("jsonl", None, ["--problem", "multi_label"], "labels are missing: write an empty list"),
+        ("jsonl", [["x"]], ["--problem", "multi_label"], "label ['x'] is neither text"),
+        ("parquet", None, [], "label is missing"),
     ],
 )
 def test_labels_that_are_none_are_named(tmp_path, suffix, label, flags, part):
@@ -349,14 +353,14 @@ def test_labels_that_are_none_are_named(tmp_path, suffix, label, flags, part):
 def test_a_label_that_is_no_class_is_named(tmp_path, labels):
     write(tmp_path / "train.csv", GOOD)
     write(tmp_path / "dev.csv", [*GOOD, {"text": "c", "label": "z"}])
-    assert refused(tmp_path, labels=labels).startswith("dev.csv, row 3 (line 4): label 'z' is none of x, y")
+    assert refused(tmp_path, labels=labels).startswith("dev.csv, row 3 (line 4): label 'z' is not one of x, y")
     assert refused(tmp_path, wanted=(TRAIN,), labels=("y", "w")).startswith("train.csv, row 1 (line 2): label 'x'")
 
 
 def test_dev_and_a_share_of_train_exclude_each_other(tmp_path):
     write(tmp_path / "train.csv", GOOD)
     write(tmp_path / "dev.tsv", GOOD)
-    assert "dev.tsv is there, and --dev_fraction" in refused(tmp_path, "--dev_fraction", "0.5")
+    assert "dev.tsv and --dev_fraction exclude each other" in refused(tmp_path, "--dev_fraction", "0.5")
 
 
 def test_an_empty_split_is_named(tmp_path):

@@ -130,5 +130,5 @@ def test_a_long_sentence_is_read_in_stretches_that_see_around_them():
 
 
 def test_rows_without_room():
-    with pytest.raises(TaskDataError, match="--max_seq_length is 2; give 3 or more"):
+    with pytest.raises(TaskDataError, match="invalid --max_seq_length 2: must be at least 3"):
         tagging_rows(["a"], np.array([0, 1]), None, None, TOKENIZER, 2)

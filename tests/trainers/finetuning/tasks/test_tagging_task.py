@@ -159,7 +159,7 @@ def test_a_test_file_without_tags(folder, tmp_path):
     # Chunks in the last column are no entities.
     (folder / "eng.testb").write_text("\n".join(" ".join(line.split(" ")[:3]) for line in lines), encoding="utf-8")
     with pytest.raises(
-        TaskDataError, match=r"eng\.testb, line 3: the tag I-NP \(B-NP in iob2\) is none of .*--test_wi"
+        TaskDataError, match=r"eng\.testb, line 3: tag I-NP \(B-NP in iob2\) is not a label of the model .*--test_wi"
     ):
         opened(folder)
 
@@ -184,7 +184,7 @@ def test_the_first_sentences_of_each_file(folder):
 def test_bare_types_and_untyped_entities(tmp_path):
     for name in ("train.txt", "dev.txt"):
         (tmp_path / name).write_text("Ana person\nDuarte person\nin O\nOslo place-city\n", encoding="utf-8")
-    with pytest.raises(TaskDataError, match=r"train\.txt, line 1: 'person' is no tag .*--file_tag_scheme io for bare"):
+    with pytest.raises(TaskDataError, match=r"line 1: 'person' is not a valid tag .*--file_tag_scheme io for bare"):
         opened(tmp_path, wanted=("train", "dev"))
     task = opened(tmp_path, "--file_tag_scheme", "io", wanted=("train", "dev"))
     assert task.labels == ("O", "B-person", "I-person", "B-place-city", "I-place-city")
@@ -196,7 +196,7 @@ def test_bare_types_and_untyped_entities(tmp_path):
     assert task.metrics("dev", rows, logits_for(task, rows, rows.targets["label_ids"]))["eval_f1"] == 1
     (tmp_path / "train.txt").write_text("Ana B\nDuarte I\nin O\n", encoding="utf-8")
     assert opened(tmp_path, wanted=("train",)).labels == ("O", "B", "I")
-    with pytest.raises(TaskDataError, match="entities without a type; --tag_scheme io needs types"):
+    with pytest.raises(TaskDataError, match="entities without a type, which --tag_scheme io requires"):
         opened(tmp_path, "--tag_scheme", "io", wanted=("train",))
 
 
@@ -231,14 +231,14 @@ def test_the_fingerprint_is_of_what_rows_are_made_of(folder):
             "I-MISC",
             "I-GPE",
             (),
-            "eng.testa, line 44: the tag I-GPE (B-GPE in iob2) is none of the model's",
+            "eng.testa, line 44: tag I-GPE (B-GPE in iob2) is not a label of the model",
         ),
-        ("eng.testb", "I-MISC", "MISC", (), "eng.testb, line 3: 'MISC' is no tag such as O, B-PER or I-PER"),
-        ("eng.train", "I-PER", "PER", (), "eng.train, line 9: 'PER' is no tag such as"),
-        ("eng.train", "I-PER", "E-PER", ("--file_tag_scheme", "iob1"), "line 9: 'E-PER' is no tag of the scheme iob1"),
-        ("eng.train", "\n\n", "\n\n# id 7 = 8\n", (), 'if it is a comment, give --comment_prefix "#"'),
-        ("eng.train", "\n\n", "\n\n# id 7 8\n", (), 'if the line is a comment, give --comment_prefix "#"'),
-        ("eng.testa", "-DOCSTART-", "x", ("--document_context", "true"), "eng.testa has no line -DOCSTART-, which"),
+        ("eng.testb", "I-MISC", "MISC", (), "eng.testb, line 3: 'MISC' is not a valid tag such as O, B-PER or I-PER"),
+        ("eng.train", "I-PER", "PER", (), "eng.train, line 9: 'PER' is not a valid tag such as"),
+        ("eng.train", "I-PER", "E-PER", ("--file_tag_scheme", "iob1"), "line 9: 'E-PER' is not a tag of scheme iob1"),
+        ("eng.train", "\n\n", "\n\n# id 7 = 8\n", (), 'for a comment use --comment_prefix "#"'),
+        ("eng.train", "\n\n", "\n\n# id 7 8\n", (), 'for a comment use --comment_prefix "#"'),
+        ("eng.testa", "-DOCSTART-", "x", ("--document_context", "true"), "eng.testa has no -DOCSTART- line, which"),
     ],
 )
 def test_files_that_do_not_fit(folder, name, old, new, flags, message):
@@ -252,14 +252,14 @@ def test_files_that_do_not_fit(folder, name, old, new, flags, message):
 
 
 def test_classes_that_do_not_fit(folder):
-    with pytest.raises(TaskDataError, match=r"classes of the model are LABEL_0, LABEL_1\.\.\.: no tags"):
+    with pytest.raises(TaskDataError, match=r"labels of the model \(LABEL_0, LABEL_1\.\.\.\) are not tags"):
         opened(folder, labels=("LABEL_0", "LABEL_1"))
-    with pytest.raises(TaskDataError, match=r"eng\.train, line 3: .* is none of the model's: O, B-PER, I-PER"):
+    with pytest.raises(TaskDataError, match=r"eng\.train, line 3: .* is not a label of the model \(O, B-PER, I-PER\)"):
         opened(folder, labels=("O", "B-PER", "I-PER"), wanted=("train",))
     with pytest.raises(TaskDataError, match="train it first"):
         opened(folder, wanted=("test",))
     (folder / "eng.train").write_text("Oslo O\n", encoding="utf-8")
-    with pytest.raises(TaskDataError, match=r"eng\.train has no entity, every tag is O"):
+    with pytest.raises(TaskDataError, match=r"eng\.train has no entity, since every tag is O"):
         opened(folder)
 
 

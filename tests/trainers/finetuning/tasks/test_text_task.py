@@ -221,11 +221,11 @@ def test_points_and_the_largest_errors_of_a_regression():
 
 def test_labels_that_cannot_be_learnt_are_refused():
     known, unknown = TextExample("a", label="yes"), TextExample("b", where="dev.csv, row 2")
-    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: no label; "):
+    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: label is missing, "):
         small_task(("no", "yes"), [known, unknown])
-    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 3: label 'rage' is none of awe, joy; "):
+    with pytest.raises(TaskDataError, match=r"^dev\.csv, row 3: label 'rage' is not one of awe, joy: "):
         small_task(("awe", "joy"), [TextExample("a", label=("awe", "rage"), where="dev.csv, row 3")], multi_label=True)
-    with pytest.raises(TaskDataError, match=r"none of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(200 in all\); "):
+    with pytest.raises(TaskDataError, match=r"not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(200 in all\): "):
         small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
 
 

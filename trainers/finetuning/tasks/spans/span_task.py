@@ -1,4 +1,4 @@
-"""Fine-tuning on questions whose answer is a span of a text: SQuAD 1.1 and 2.0 (paper, sections 4.2 and 4.3)."""
+"""The task `squad`: extractive question answering on SQuAD 1.1 and 2.0 (paper, sections 4.2 and 4.3)."""
 
 import argparse
 import hashlib
@@ -20,28 +20,28 @@ from trainers.finetuning.tasks.spans.squad_windows import window_rows
 from trainers.metrics.score_warnings import answer_warnings
 
 DEFAULT_MAX_SEQ_LENGTH = 384
-# In place of a number for --null_score_diff_threshold.
+# Value of --null_score_diff_threshold that selects the best threshold for F1.
 BEST = "best"
-# Answers that the report shows, and how many of them may be wrong.
+# Maximum number of answers in the report, and of wrong answers among them.
 SHOWN, SHOWN_WRONG = 30, 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this task, by the names that run_squad.py has for them."""
-    group = parser.add_argument_group("squad")
+    """Add the flags of this task, under the names of run_squad.py."""
+    group = parser.add_argument_group("task: squad")
     group.add_argument(
         "--train_file",
         type=LOCAL_PATH,
         metavar="FILE",
-        help="questions to train on (default: train-v1.1.json in --data_dir, train-v2.0.json with "
-        "--version_2_with_negative, or train.json)",
+        help="Training questions in SQuAD's JSON format (default: train-v1.1.json or train.json in --data_dir; "
+        "train-v2.0.json with --version_2_with_negative)",
     )
     group.add_argument(
         "--predict_file",
         type=LOCAL_PATH,
         metavar="FILE",
-        help="questions to evaluate on and to predict for, with or without answers (default: dev-v1.1.json, "
-        "dev-v2.0.json or dev.json, and for predictions a test file by such a name too)",
+        help="Questions for evaluation and prediction, with or without answers (default: dev-v1.1.json, dev-v2.0.json "
+        "or dev.json in --data_dir, and for prediction also a test file named the same way)",
     )
     group.add_argument(
         "--version_2_with_negative",
@@ -50,43 +50,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=SquadConfig.version_2_with_negative,
         metavar="true|false",
-        help="questions may have no answer, as in SQuAD 2.0",
+        help="Allow questions without an answer, as in SQuAD 2.0",
     )
     group.add_argument(
         "--doc_stride",
         type=sequence_length,
         default=SquadConfig.doc_stride,
         metavar="N",
-        help="pieces between the starts of two windows over a long text (default: %(default)s)",
+        help="Stride of the sliding window over long contexts, in tokens (default: %(default)s)",
     )
     group.add_argument(
         "--max_query_length",
         type=sequence_length,
         default=SquadConfig.max_query_length,
         metavar="N",
-        help="pieces of a question that are read (default: %(default)s)",
+        help="Maximum question length in tokens; longer questions are truncated (default: %(default)s)",
     )
     group.add_argument(
         "--n_best_size",
         type=sequence_length,
         default=SquadConfig.n_best_size,
         metavar="N",
-        help="answers a question in nbest_predictions.json, and starts and ends tried a window (default: %(default)s)",
+        help="Number of answers per question in nbest_predictions.json, and of start and end candidates per window "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--max_answer_length",
         type=sequence_length,
         default=SquadConfig.max_answer_length,
         metavar="N",
-        help="pieces of the longest answer (default: %(default)s)",
+        help="Maximum answer length, in tokens (default: %(default)s)",
     )
     group.add_argument(
         "--null_score_diff_threshold",
         type=_threshold,
         default=SquadConfig.null_score_diff_threshold,
         metavar="NUMBER|best",
-        help="say that a question has no answer where null_odds.json has more than this for it; best: what is best "
-        "for the f1 of the questions evaluated on (default: %(default)s)",
+        help="Predict no answer where the score difference in null_odds.json exceeds this threshold; best selects the "
+        "threshold with the highest F1 on the evaluated questions (default: %(default)s)",
     )
 
 
@@ -96,15 +97,15 @@ def _threshold(text: str) -> float | str:
     try:
         return number()(text)
     except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is neither a number nor {BEST}") from None
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number or {BEST}") from None
 
 
 class SpanTask:
-    """Answer questions by spans; see `finetuning_task.FinetuningTask`.
+    """Extractive question answering; see `finetuning_task.FinetuningTask`.
 
     Args:
-        files: by split.
-        config: the flags of `add_arguments`.
+        files: SQuAD files by split.
+        config: options, among them the flags of `add_arguments`.
     """
 
     name = "squad"
@@ -129,12 +130,12 @@ class SpanTask:
         self.eval_splits = tuple(split for split in self.predict_splits if split == DEV)
 
     def fingerprint(self, split: str) -> str:
-        """Return the hex digest of questions, contexts, answers and the options of the windows."""
+        """Return the hex digest of the questions, contexts, answers and window options."""
         content = json.dumps([self.files[split].digest(), split == TRAIN, self.windows], sort_keys=True)
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Return a row a window; see `squad_windows.window_rows`."""
+        """Return one row per window; see `squad_windows.window_rows`."""
         return window_rows(self.files[split], tokenizer, max_seq_length, training=split == TRAIN, **self.windows)
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
@@ -148,7 +149,7 @@ class SpanTask:
         return scores_of_2_0(golds, texts, _null_odds(answers))
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
-        """Return the scores of answering no question, which counts where some have no answer."""
+        """Return the scores of predicting no answer for every question, where some questions have no answer."""
         if not self.version_2:
             return {}
         golds = self._gold_answers(split)
@@ -156,13 +157,13 @@ class SpanTask:
         return {"exact_no_answer": level, "f1_no_answer": level}
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Write predictions.json and so on; with the prefix "test_" for a test file beside a dev file."""
+        """Write predictions.json and the other answer files, with the prefix "test_" where a dev file exists too."""
         answers = self._answers(split, rows, logits)
         prefix = "test_" if split == TEST and DEV in self.files else ""
         return write_answers(self.files[split], answers, output, self._used_threshold(split, answers), prefix)
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return a sample of the answers: the most confident wrong ones first, then the most confident right ones."""
+        """Return a sample of the answers: the most confident wrong answers, then the most confident right answers."""
         file = self.files[split]
         answers = self._answers(split, rows, logits)
         threshold = self._used_threshold(split, answers)
@@ -195,7 +196,7 @@ class SpanTask:
         }
 
     def _answers(self, split: str, rows: Rows, logits: Logits) -> list[Answers]:
-        # Scores, files and details of one evaluation ask for the same.
+        # Cached, since metrics, files and details of an evaluation use the same answers.
         if self._found is None or self._found[0] != split or self._found[1] is not logits:
             self._found = split, logits, find_answers(self.files[split], rows, list(logits), **self.search)
         return self._found[2]
@@ -204,7 +205,7 @@ class SpanTask:
         return [[answer.text for answer in question.answers] for question in self.files[split].questions]
 
     def _used_threshold(self, split: str, answers: Sequence[Answers]) -> float:
-        """Return the threshold as a number: the flag's, or the best one for f1."""
+        """Return the threshold: the value of the flag, or the best threshold for F1."""
         if not isinstance(self.threshold, str):
             return self.threshold
         texts = [answer.best.text if answer.best else "" for answer in answers]
@@ -213,23 +214,22 @@ class SpanTask:
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001
-    """Read and check the files.
+    """Read and validate the files.
 
-    Where the test split is wanted, the predict file is read too, and a test file only if there is one: SQuAD's own is
-    not public. A predict file without answers is the test split.
+    With the test split, the predict file is read too. A test file is optional, since that of SQuAD is not public. A
+    predict file without answers is the test split.
 
     Args:
         config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
-        wanted: of "train", "dev", "test".
-        labels: of no use here.
+        wanted: subset of "train", "dev" and "test".
+        labels: unused.
 
     Raises:
-        TaskDataError: a file is missing or cannot be used, or the threshold is to be the best one without answers to
-            find it from.
+        TaskDataError: a file is missing or invalid, or --null_score_diff_threshold best is set without answers.
     """
     if config.null_score_diff_threshold != 0.0 and not config.version_2_with_negative:
         raise TaskDataError(
-            "--null_score_diff_threshold is for questions without answers; add --version_2_with_negative"
+            "--null_score_diff_threshold applies to questions without answers only: add --version_2_with_negative"
         )
     version_2 = config.version_2_with_negative
     files: dict[str, SquadFile] = {}
@@ -242,15 +242,17 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         if file.labeled:
             files[DEV] = file.first(config.max_eval_samples)
         elif config.do_eval:
-            raise TaskDataError(f"{file.path} has no answers to evaluate on; leave --do_eval out or give another file")
+            raise TaskDataError(
+                f"{file.path} has no answers, which --do_eval requires: omit --do_eval or use another file"
+            )
         else:
             files[TEST] = file.first(config.max_predict_samples)
     if test and TEST not in files:
         files[TEST] = read_squad(test, version_2=version_2).first(config.max_predict_samples)
     if config.null_score_diff_threshold == BEST and TEST in files:
         raise TaskDataError(
-            f"{files[TEST].path} is predicted for with the threshold found on other questions; give "
-            f"--null_score_diff_threshold as a number, such as best_f1_thresh of an evaluation, not as {BEST!r}"
+            f"--null_score_diff_threshold {BEST} needs answers, which {files[TEST].path} does not have: use a number, "
+            "such as best_f1_thresh of an evaluation"
         )
     return SpanTask(files, config)
 
@@ -272,8 +274,10 @@ def _path(config: FinetuneConfig, flag: str, split: str) -> Path:
         return Path(value)
     path = _existing_paths(config, split)
     if path is None:
-        where = f"{config.data_dir} has no" if config.data_dir is not None else "there is no --data_dir with a"
-        raise TaskDataError(f"{where} {' or '.join(_names(config, split))}; put it there or give --{flag}")
+        names = " or ".join(_names(config, split))
+        if config.data_dir is None:
+            raise TaskDataError(f"--data_dir or --{flag} is missing: give a directory with {names}, or the file")
+        raise TaskDataError(f"{config.data_dir} does not contain {names}: add the file, or give --{flag}")
     return path
 
 
@@ -282,7 +286,7 @@ def _null_odds(answers: Sequence[Answers]) -> list[float]:
 
 
 def _gold_spans(file: SquadFile, number: int) -> list[list[int]]:
-    """Return where the answers of a question are in its context; those found nowhere are left out."""
+    """Return the character spans of a question's answers in its context, without answers that are not in it."""
     question = file.questions[number]
     context = file.contexts[question.context]
     spans = []

@@ -1,7 +1,7 @@
-"""Logits of windows to answers: the n best texts of each question, the odds of no answer, and their files.
+"""Convert logits of windows to answers: the n best texts of each question, the null odds, and their files.
 
-Follows `write_predictions` and `get_final_text` in google-research/bert, run_squad.py, where it does not crash. There
-logits are as long as the longest row, and padding can be among the 20 best; here the 20 are taken from the row itself.
+Follows `write_predictions` and `get_final_text` in google-research/bert, run_squad.py, except where it crashes. There
+logits are as long as the longest row, so padding can be among the 20 best; here the 20 best are from the row itself.
 
 Letters in shapes: N rows, Q questions, K the best starts or ends of a row, M candidates, P tokens of all contexts.
 """
@@ -22,19 +22,19 @@ from trainers.finetuning.finetuning_task import Rows
 from trainers.finetuning.tasks.spans.squad_encoding import SPACING, Words
 from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
-# The null odds of a question for which there is no text at all; the released code crashes.
+# Null odds of a question without any candidate text; the released code crashes.
 ONLY_NULL = 1e6
-_CHUNK = 2048  # Rows that are searched at a time.
-_BLOCK = 32  # Candidates whose text is found at a time.
+_CHUNK = 2048  # Rows searched at a time.
+_BLOCK = 32  # Candidates converted to text at a time.
 
 
 class Candidate(NamedTuple):
-    """One of the n best.
+    """One of the n best answers.
 
     Attributes:
-        text: the answer; "" for none, and "empty", as the released code says, where nothing else is left.
-        start_logit, end_logit: what the model gave.
-        span: where the text stands in its context, in characters, the end excluded; None for no text.
+        text: the answer; "" for no answer, and "empty", as in the released code, where no candidate remains.
+        start_logit, end_logit: logits of the model.
+        span: character span of the text in its context, end exclusive; None for no text.
     """
 
     text: str
@@ -44,18 +44,18 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Return the sum of both logits, by which candidates are ordered."""
+        """Return the sum of both logits, the sort key of candidates."""
         return self.start_logit + self.end_logit
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """A model's answers to one question.
+    """The answers to one question.
 
     Attributes:
-        n_best: the best first, no text twice; with version_2 one of them is "", if need be as one more.
-        best: the best that has a text, if there is one.
-        null_odds: score of no answer less that of the best text; None without version_2.
+        n_best: candidates with distinct texts, best first; with version_2 they include "", if necessary as an extra.
+        best: the best candidate with a text, if any.
+        null_odds: score of no answer minus the score of the best text; None without version_2.
     """
 
     n_best: tuple[Candidate, ...]
@@ -89,21 +89,24 @@ def find_answers(
 ) -> list[Answers]:
     """Answer every question of a file.
 
-    Candidates are the n_best_size best starts of a row with its n_best_size best ends, at most max_answer_length tokens
-    apart. Both are in the context, and the start has most of its context in this row.
+    Candidates combine the n_best_size best starts of a row with its n_best_size best ends, for spans of at most
+    max_answer_length tokens. Both are in the context, and the start has its maximum context in this row.
 
     Args:
-        file: what the rows were made from.
-        rows: made by `squad_windows.window_rows` for evaluation.
+        file: the file that the rows were encoded from.
+        rows: rows of `squad_windows.window_rows` for evaluation.
         logits: N arrays float32 [2, S_i].
-        n_best_size, max_answer_length: as of run_squad.py.
+        n_best_size, max_answer_length: as in run_squad.py.
         version_2: whether a question may have no answer.
+
+    Returns:
+        The answers to each question, in the order of the file.
     """
     texts = _Texts(file, rows)
     row_starts = np.searchsorted(rows.extras["examples"], np.arange(len(file.questions) + 1))
     answers: list[Answers] = []
     while len(answers) < len(file.questions):
-        # As many questions as have at most _CHUNK rows, but one at least.
+        # Questions with at most _CHUNK rows together, and at least one question.
         first = len(answers)
         last = max(first + 1, int(np.searchsorted(row_starts, row_starts[first] + _CHUNK, "right")) - 1)
         spans = _candidates(rows, range(row_starts[first], row_starts[last]), logits, n_best_size, max_answer_length)
@@ -111,12 +114,12 @@ def find_answers(
         for question in range(first, last):
             null = None
             if version_2:
-                # The least over the windows, the first of equals.
+                # The minimum over the windows, the first of equals.
                 nulls = (logits[row][:, 0].tolist() for row in range(row_starts[question], row_starts[question + 1]))
                 start_logit, end_logit = min(nulls, key=sum, default=(0.0, 0.0))
                 null = Candidate("", start_logit, end_logit, None)
-            places = range(bounds[question - first], bounds[question - first + 1])
-            answers.append(_answers(texts, spans, places, null, n_best_size))
+            span_range = range(bounds[question - first], bounds[question - first + 1])
+            answers.append(_answers(texts, spans, span_range, null, n_best_size))
     return answers
 
 
@@ -127,13 +130,13 @@ def write_answers(
 
     Args:
         file: the questions.
-        answers: to all of them.
-        output: the directory.
-        threshold: of the null odds, `Answers.chosen`.
-        prefix: put before the files' names.
+        answers: answers to all questions.
+        output: output directory.
+        threshold: threshold of the null odds for `Answers.chosen`.
+        prefix: prefix of the file names.
 
     Returns:
-        The files.
+        The paths of the files.
     """
     by_id = {question.id: answer for question, answer in zip(file.questions, answers, strict=True)}
     texts = {i: answer.chosen(threshold).text for i, answer in by_id.items()}
@@ -148,7 +151,7 @@ def write_answers(
 
 
 def _n_best_json(answers: Mapping[str, Answers]) -> str:
-    """Return the n best as `json.dumps` with an indent of 4 does, many times faster."""
+    """Return the JSON of the n best answers, equal to `json.dumps(..., indent=4)` but many times faster."""
     questions = []
     for question_id, answer in answers.items():
         candidates = [
@@ -163,12 +166,12 @@ def _n_best_json(answers: Mapping[str, Answers]) -> str:
 
 
 class _Candidates(NamedTuple):
-    """Spans of tokens, by question, the best first.
+    """Candidate token spans, sorted by question, best first.
 
     Attributes:
-        questions: int64 [M].
+        questions: int64 [M], question numbers.
         scores, start_logits, end_logits: float64 [M].
-        firsts, lasts: int64 [M], tokens, counted in the context.
+        firsts, lasts: int64 [M], first and last token in the context.
     """
 
     questions: np.ndarray
@@ -182,7 +185,7 @@ class _Candidates(NamedTuple):
 def _candidates(
     rows: Rows, row_range: range, logits: Sequence[np.ndarray], n_best_size: int, max_answer_length: int
 ) -> _Candidates:
-    """Return the candidates of some rows, ties by earlier window, then by better start and end."""
+    """Return the candidates of a range of rows; ties go to the earlier window, then to the better start and end."""
     extras, where = rows.extras, slice(row_range.start, row_range.stop)
     lengths = np.diff(rows.row_splits[row_range.start : row_range.stop + 1])  # [n]
     width = int(lengths.max(initial=0))
@@ -207,19 +210,21 @@ def _candidates(
     scores = start_logits + end_logits
     questions = extras["examples"][where][row].astype(np.int64)
     order = np.lexsort((-scores, questions))  # Stable.
-    # Where a row's position 0 would be among the tokens of its context.
+    # Token of the context that position 0 of the row would have.
     origin = extras["window_starts"][where][row].astype(np.int64) - before[row]
     return _Candidates(
         *(values[order] for values in (questions, scores, start_logits, end_logits, start + origin, end + origin))
     )
 
 
-def _answers(texts: "_Texts", spans: _Candidates, places: range, null: Candidate | None, n_best_size: int) -> Answers:
-    """Return the n best of a question."""
-    ordered = texts.candidates(spans, places)
+def _answers(
+    texts: "_Texts", spans: _Candidates, span_range: range, null: Candidate | None, n_best_size: int
+) -> Answers:
+    """Return the n best answers to a question."""
+    ordered = texts.candidates(spans, span_range)
     if null is not None:
-        # After those of the same score.
-        better = int(np.searchsorted(-spans.scores[places.start : places.stop], -null.score, "right"))
+        # After candidates with the same score.
+        better = int(np.searchsorted(-spans.scores[span_range.start : span_range.stop], -null.score, "right"))
         ordered = itertools.chain(itertools.islice(ordered, better), [null], ordered)
     seen: set[str] = set()
     n_best: list[Candidate] = []
@@ -230,8 +235,8 @@ def _answers(texts: "_Texts", spans: _Candidates, places: range, null: Candidate
             if len(n_best) == n_best_size:
                 break
     best = next((candidate for candidate in n_best if candidate.text), None)
-    if best is None and places:  # n_best_size is 1.
-        best = next(texts.candidates(spans, places))
+    if best is None and span_range:  # n_best_size is 1.
+        best = next(texts.candidates(spans, span_range))
     if null is None:
         return Answers(tuple(n_best) or (Candidate("empty", 0.0, 0.0, None),), best, None)
     if null.text not in seen:
@@ -241,12 +246,12 @@ def _answers(texts: "_Texts", spans: _Candidates, places: range, null: Candidate
 
 
 class _Texts:
-    """Convert spans of tokens to texts of the contexts: `get_final_text`, without tokenizing anything again.
+    """Convert token spans to texts of the contexts: `get_final_text`, without tokenizing again.
 
-    The released code takes the words, set apart by `SPACES`, that the tokens come from; splits them once more by the
-    rules of the tokenizer, without WordPiece; looks in this normal text for the text of the tokens; and if words and
-    normal text have as many characters, spaces aside, gives the characters that stand at the same places in the words,
-    else whole words. Spaces between words come out as one.
+    The released code takes the words, separated by `SPACES`, that contain the tokens. It splits them by the rules of
+    the tokenizer, without WordPiece, and searches the text of the tokens in this normalized text. Where words and
+    normalized text have the same number of characters without spaces, it returns the corresponding characters of the
+    words, else whole words. Spaces between words become one space.
     """
 
     def __init__(self, file: SquadFile, rows: Rows) -> None:
@@ -256,19 +261,19 @@ class _Texts:
         self.splits = splits
         self.contexts = np.array([question.context for question in file.questions], np.int64)  # [Q]
         self.words = words = Words.from_contexts(file.contexts)
-        # Of each token.
+        # Per token.
         characters = extras["piece_offsets"][:, 0] + np.repeat(words.context_starts, sizes)
         self.word = words.of_character[characters]
         self.unknown_before = np.concatenate([[0], np.cumsum(extras["unknown"])])
-        # Of each word.
+        # Per word.
         self.first_token = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
-        # Normal texts of all contexts, a newline after each; places of tokens in it.
+        # Normalized texts of all contexts, each followed by a newline, and the offsets of the tokens in them.
         lower = bool(extras["do_lower_case"])
         normal = [" ".join(split_words(context, lower)) + "\n" for context in file.contexts]
         self.normal = "".join(normal)
         normal_starts = np.cumsum([0, *map(len, normal)])[:-1]
-        self.places = extras["piece_places"] + np.repeat(normal_starts, sizes)[:, None]  # [P, 2]
-        # Characters that are no spaces: how many before each place, and where in the contexts each of them is.
+        self.normal_offsets = extras["piece_places"] + np.repeat(normal_starts, sizes)[:, None]  # [P, 2]
+        # Non-space characters: their number before each offset, and the offset of each in the contexts.
         normal_characters = np.frombuffer(self.normal.encode("utf-32-le", "surrogatepass"), np.uint32)
         self.normal_before = np.concatenate([[0], np.cumsum(normal_characters != ord(" "))])
         in_word = np.zeros(len(words.text) + 1, np.int64)
@@ -278,36 +283,36 @@ class _Texts:
         self.solid_before = np.concatenate([[0], np.cumsum(in_word)])
         self.solid = np.flatnonzero(in_word)
 
-    def candidates(self, spans: _Candidates, places: range) -> Iterator[Candidate]:
-        """Return the candidates at some places of those that were found."""
-        for begin in range(places.start, places.stop, _BLOCK):
-            yield from self._block(spans, slice(begin, min(begin + _BLOCK, places.stop)))
+    def candidates(self, spans: _Candidates, span_range: range) -> Iterator[Candidate]:
+        """Yield the candidates of a range of spans."""
+        for begin in range(span_range.start, span_range.stop, _BLOCK):
+            yield from self._block(spans, slice(begin, min(begin + _BLOCK, span_range.stop)))
 
     def _block(self, spans: _Candidates, block: slice) -> Iterator[Candidate]:
         context = self.contexts[spans.questions[block]]
         first, last = spans.firsts[block] + self.splits[context], spans.lasts[block] + self.splits[context]
-        # The words, and where they stand in the normal text.
+        # The words, and their offsets in the normalized text.
         first_word, last_word = self.word[first], self.word[last]
         start, end = self.words.starts[first_word], self.words.ends[last_word]
         begin, stop = (
-            self.places[self.first_token[first_word], 0],
-            self.places[self.first_token[last_word + 1] - 1, 1],
+            self.normal_offsets[self.first_token[first_word], 0],
+            self.normal_offsets[self.first_token[last_word + 1] - 1, 1],
         )
-        # "[UNK]" does not stand in a text.
+        # "[UNK]" does not occur in the text.
         known = self.unknown_before[last + 1] == self.unknown_before[first]
         solid, normal = self.solid_before[start], self.normal_before[begin]
         aligned = known & (self.normal_before[stop] - normal == self.solid_before[end] - solid)
         columns = (
             *(values[block] for values in (spans.start_logits, spans.end_logits)),
             *(self.words.context_starts[context], start, end, aligned, begin, stop),
-            *(self.places[first, 0], self.places[last, 1], solid - normal),
+            *(self.normal_offsets[first, 0], self.normal_offsets[last, 1], solid - normal),
         )
         lists = (column.tolist() for column in columns)
         for start_logit, end_logit, origin, a, b, is_aligned, lowest, highest, token, token_end, shift in zip(
             *lists, strict=True
         ):
             if is_aligned:
-                # Not always where the tokens stand: what is looked for may stand before them in the same word.
+                # The match may precede the tokens within the same word.
                 at = self.normal.find(self.normal[token:token_end], lowest, highest)
                 a = self.solid.item(shift + self.normal_before.item(at))
                 b = self.solid.item(shift + self.normal_before.item(at + token_end - token - 1)) + 1

@@ -1,4 +1,4 @@
-"""Questions and contexts as tokens, and the tokens of answers.
+"""Tokenize questions and contexts, and find the tokens of answers.
 
 Follows `read_squad_examples` and `_improve_answer_span` in google-research/bert, run_squad.py, for all questions at
 once.
@@ -16,23 +16,23 @@ from pipelines.instances.ragged import ranges
 from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
-# What stands between the words of a context; the tokenizer has more kinds of space.
+# Separators of the words of a context; the tokenizer has more space characters.
 SPACES = " \t\r\n\u202f"
 SPACING = re.compile(f"[{SPACES}]+")
-# In the place of a token: the question has no answer, or none of its answers is found.
+# Instead of a token: the question has no answer, or none of its answers is found.
 NO_ANSWER, NOT_FOUND = -1, -2
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of contexts, as `SPACES` set them apart; places are in the contexts joined, a newline after each.
+    """The words of contexts, separated by `SPACES`. Offsets are in the joined contexts, each followed by a newline.
 
     Attributes:
-        text: the contexts joined.
+        text: the joined contexts.
         context_starts: int64 [C].
         word_splits: int64 [C + 1]; context i has the words `word_splits[i]:word_splits[i + 1]`.
         starts, ends: int64 [W].
-        of_character: int64 [characters], the word of each; of a space the word before it, -1 if there is none.
+        of_character: int64 [characters], the word of each character; for a space the previous word, or -1.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Words:
 
     @classmethod
     def from_contexts(cls, contexts: Sequence[str]) -> "Words":
-        """Find the words of contexts."""
+        """Return the words of contexts."""
         text = "".join(f"{context}\n" for context in contexts)
         characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         spaces = np.isin(characters, [ord(space) for space in SPACES])
@@ -59,15 +59,15 @@ class Words:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """Contexts and questions as tokens.
+    """Tokenized contexts and questions.
 
     Attributes:
-        words: of the contexts.
-        ids, offsets: int32 [P] and [P, 2], as the tokenizer gives them; offsets count in the context.
-        splits: int64 [C + 1].
-        first_tokens: int64 [W + 1], place of each word's first token, or of the next word's if it has none.
-        question_ids, question_splits: int32, int64 [distinct questions + 1].
-        questions: int64 [Q], which of the distinct ones.
+        words: words of the contexts.
+        ids, offsets: int32 [P] and [P, 2], token ids and character offsets in the context.
+        splits: int64 [C + 1]; context i has the tokens `splits[i]:splits[i + 1]`.
+        first_tokens: int64 [W + 1], index of each word's first token, or of the next word's where it has none.
+        question_ids, question_splits: int32 token ids of the distinct questions, int64 [distinct questions + 1].
+        questions: int64 [Q], index of each question among the distinct questions.
     """
 
     words: Words
@@ -81,7 +81,7 @@ class Encoded:
 
 
 def encode(file: SquadFile, tokenizer: Tokenizer) -> Encoded:
-    """Return the contexts and questions of a file as tokens."""
+    """Tokenize the contexts and questions of a file."""
     words = Words.from_contexts(file.contexts)
     ids, splits, offsets = tokenizer.encode_batch_with_offsets(file.contexts)
     characters = offsets[:, 0] + np.repeat(words.context_starts, np.diff(splits))  # [P]
@@ -94,13 +94,13 @@ def encode(file: SquadFile, tokenizer: Tokenizer) -> Encoded:
 
 
 def answer_tokens(file: SquadFile, encoded: Encoded, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and last token of each question's first answer that can be found.
+    """Return the first and last token of each question's first answer that is found in its context.
 
     Returns:
-        int64 [Q] each, counted in the context; NO_ANSWER for both where the question has none, NOT_FOUND where none
-        of its answers is found.
+        int64 [Q] each, indices in the context; NO_ANSWER for both where the question has no answer, NOT_FOUND where
+        none of its answers is found.
     """
-    # [answers] of all questions.
+    # [answers], over all questions.
     owners, contexts, starts, texts = [], [], [], []
     has_words = np.diff(encoded.words.word_splits) > 0  # [C]
     for number, question in enumerate(file.questions):
@@ -124,20 +124,20 @@ def answer_tokens(file: SquadFile, encoded: Encoded, tokenizer: Tokenizer) -> tu
 def _match_words(
     encoded: Encoded, context: np.ndarray, starts: np.ndarray, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return whether answers stand in the words at their places; and the first and last token of these words.
+    """Return whether the words at the offsets of the answers contain them, and the first and last token of the words.
 
     Args:
         context, starts: int64 [answers].
         texts: the answers.
 
     Returns:
-        bool [answers] and int64 [answers] twice, among the tokens of all contexts.
+        bool [answers], and twice int64 [answers], indices among the tokens of all contexts.
     """
     words = encoded.words
-    place = words.context_starts[context] + starts
+    offsets = words.context_starts[context] + starts
     lengths = np.array([len(text) for text in texts], np.int64)
     lowest, highest = words.word_splits[context], words.word_splits[context + 1] - 1
-    first_word, last_word = (words.of_character[at] for at in (place, place + lengths - 1))
+    first_word, last_word = (words.of_character[at] for at in (offsets, offsets + lengths - 1))
     touched = last_word >= lowest
     # A space before the first word has the index -1 in the released code, which is its last word.
     first_word = np.where(first_word < lowest, highest, first_word)
@@ -145,7 +145,7 @@ def _match_words(
     is_match = np.zeros(len(texts), bool)
     spans = zip(words.starts[first_word].tolist(), words.ends[last_word].tolist(), texts, strict=True)
     for number, (start, end, text) in enumerate(spans):
-        # Two kinds of space: those between words, and all of Python's.
+        # `SPACES` separate the words of the context, Python's white space those of the answer.
         is_match[number] = " ".join(text.split()) in SPACING.sub(" ", words.text[start:end])
     is_match &= touched & (first_word <= last_word)
     return is_match, encoded.first_tokens[first_word], encoded.first_tokens[last_word + 1] - 1
@@ -154,9 +154,9 @@ def _match_words(
 def _narrow(
     encoded: Encoded, first: np.ndarray, last: np.ndarray, answer_ids: np.ndarray, answer_splits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Narrow spans to the first tokens in them that are the answer's own; spans without such stay."""
+    """Narrow spans to the first tokens in them that equal the answer's tokens; other spans stay unchanged."""
     size = np.diff(answer_splits)
-    # [candidates]: every place where the answer could start.
+    # [candidates]: every possible first token of the answer.
     candidates = np.where(size > 0, np.maximum(last - first + 2 - size, 0), 0)
     answer = np.repeat(np.arange(len(first)), candidates)
     start = ranges(first, candidates)

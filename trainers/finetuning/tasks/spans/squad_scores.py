@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, by the rules of the official evaluation scripts of SQuAD 1.1 and 2.0.
+"""Exact match and F1 of answers, as in the official evaluation scripts of SQuAD 1.1 and 2.0.
 
 The scripts are evaluate-v1.1.py and evaluate-v2.0.py of https://rajpurkar.github.io/SQuAD-explorer/.
 """
@@ -18,17 +18,17 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 @lru_cache(maxsize=2**16)
 def normalized(text: str) -> str:
-    """Return an answer in its normal form: lower case, no ASCII punctuation or articles, single spaces."""
+    """Return an answer in lower case, without ASCII punctuation and articles, with single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, prediction: str) -> float:
-    """Return 1 for answers that are equal when normalized, else 0."""
+    """Return 1 for answers that are equal after normalization, else 0."""
     return float(normalized(gold) == normalized(prediction))
 
 
 def f1_score(gold: str, prediction: str) -> float:
-    """Return the F1 of the words of two normalized answers, with multiplicity; 0 without a common word."""
+    """Return the F1 of the word multisets of two normalized answers; 0 without a common word."""
     gold_words, words = normalized(gold).split(), normalized(prediction).split()
     common = sum((Counter(gold_words) & Counter(words)).values())
     if not common:
@@ -41,11 +41,11 @@ def scores_of_1_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) ->
     """Return the scores of SQuAD 1.1, in percent.
 
     Args:
-        golds: of each question the answers that people gave, one or more.
-        predictions: of each question the answer.
+        golds: reference answers of each question, one or more.
+        predictions: predicted answer of each question.
 
     Returns:
-        exact_match and f1: of each question that of the answer that fits best, averaged.
+        exact_match and f1: means over the questions of the maximum over the reference answers.
     """
     pairs = list(zip(golds, predictions, strict=True))
     exact = [max(exact_match(gold, prediction) for gold in answers) for answers, prediction in pairs]
@@ -54,7 +54,7 @@ def scores_of_1_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) ->
 
 
 class Scores(NamedTuple):
-    """Scores of SQuAD 2.0 by question, float64 [Q] from 0 to 1; and whether a question has an answer, bool [Q]."""
+    """Scores of SQuAD 2.0 per question, float64 [Q] from 0 to 1, and whether it has an answer, bool [Q]."""
 
     exact: np.ndarray
     f1: np.ndarray
@@ -65,12 +65,12 @@ def question_scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) 
     """Score each question by the rules of SQuAD 2.0.
 
     Args:
-        golds: of each question the answers that people gave; none where it has none.
-        predictions: of each question the answer, "" for none.
+        golds: reference answers of each question; empty where it has no answer.
+        predictions: predicted answer of each question, "" for no answer.
     """
     exact, f1 = [], []
     for answers, prediction in zip(golds, predictions, strict=True):
-        # Answers such as "the" say nothing; without any other, no answer is right.
+        # Answers such as "the" are empty after normalization; without any other, no answer is correct.
         answers = [answer for answer in answers if normalized(answer)] or [""]
         exact.append(max(exact_match(gold, prediction) for gold in answers))
         f1.append(max(_f1_or_agreement(gold, prediction) for gold in answers))
@@ -83,15 +83,15 @@ def scores_of_2_0(
 ) -> dict[str, float]:
     """Return the scores of SQuAD 2.0, in percent, as the script gives them for predictions.json and null_odds.json.
 
-    The script's own option --na-prob-thresh is left aside, since the predictions have been decided.
+    The script's option --na-prob-thresh does not apply, since the threshold is already applied to the predictions.
 
     Args:
-        golds, predictions: as of `question_scores`.
-        null_odds: of each question the odds of no answer.
+        golds, predictions: as for `question_scores`.
+        null_odds: null odds of each question.
 
     Returns:
-        exact, f1, total; the same after HasAns_ and NoAns_, of questions with and without answer where there are such;
-        best_exact, best_exact_thresh, best_f1, best_f1_thresh of `best_threshold`.
+        exact, f1, total; the same with prefix HasAns_ and NoAns_ for questions with and without an answer, where there
+        are any; best_exact, best_exact_thresh, best_f1, best_f1_thresh of `best_threshold`.
     """
     scores = question_scores(golds, predictions)
     groups = {"": np.full(len(golds), True), "HasAns_": scores.has_answer, "NoAns_": ~scores.has_answer}
@@ -110,21 +110,21 @@ def scores_of_2_0(
 def best_threshold(
     scores: np.ndarray, has_answer: np.ndarray, predictions: Sequence[str], null_odds: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the best threshold of the null odds; questions above it are answered with no answer.
+    """Return the best threshold of the null odds; questions above it get no answer.
 
     Args:
-        scores: float64 [Q], of the predictions.
+        scores: float64 [Q], scores of the predictions.
         has_answer: bool [Q].
-        predictions: where one is "", it stays so.
-        null_odds: of each question.
+        predictions: predicted answers; "" stays "".
+        null_odds: null odds of each question.
 
     Returns:
-        The score in percent and the threshold, one of the null odds, the least of equals; 0 where it is best to answer
-        no question.
+        The score in percent, and the threshold: the smallest of the best null odds, or 0 where answering no question is
+        best.
     """
     odds = np.array(null_odds, np.float64)
     order = np.argsort(odds, kind="stable")
-    # What each question adds when it is answered, lowest odds first, from where none is.
+    # Gain of answering each question, in the order of the null odds, starting with no answer to any question.
     answered = np.array([bool(prediction) for prediction in predictions], bool)
     gains = np.where(has_answer, scores, -1.0 * answered)[order]
     reached = np.cumsum([float((~has_answer).sum()), *gains])
@@ -133,7 +133,7 @@ def best_threshold(
 
 
 def _f1_or_agreement(gold: str, prediction: str) -> float:
-    """Return F1; where one of both has no words, whether the other has none either."""
+    """Return F1; where one answer has no words, 1 if the other has none either, else 0."""
     if not normalized(gold) or not normalized(prediction):
         return float(normalized(gold) == normalized(prediction))
     return f1_score(gold, prediction)

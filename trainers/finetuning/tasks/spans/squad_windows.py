@@ -1,7 +1,7 @@
-"""Questions and contexts as rows: `[CLS] question [SEP] window of the context [SEP]`, windows sliding over the context.
+"""Encode questions and contexts as rows `[CLS] question [SEP] window [SEP]`, with a sliding window over the context.
 
-Follows `read_squad_examples` and `convert_examples_to_features` in google-research/bert, run_squad.py; the same rows,
-made for all questions at once.
+Returns the same rows as `read_squad_examples` and `convert_examples_to_features` in google-research/bert,
+run_squad.py, computed for all questions at once.
 
 Letters in shapes: C contexts, P tokens of all of them, Q questions, N rows, T tokens of all rows together.
 """
@@ -19,7 +19,7 @@ from trainers.finetuning.finetuning_task import Rows
 from trainers.finetuning.tasks.spans.squad_encoding import NOT_FOUND, Encoded, answer_tokens, encode
 from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
-_CHUNK = 16384  # Rows that are laid out at a time.
+_CHUNK = 16384  # Rows encoded at a time.
 
 
 def window_rows(
@@ -31,39 +31,39 @@ def window_rows(
     max_query_length: int = 64,
     training: bool,
 ) -> Rows:
-    """Make the rows of a file, window by window, question by question.
+    """Return the rows of a file, ordered by question and window.
 
-    The targets are those of the first answer; (0, 0), the place of [CLS], where the window does not hold it whole or
-    there is none. An answer is widened to whole words. It is then narrowed to the first tokens in them that are the
-    answer's own, if there are such (`_improve_answer_span`).
+    The targets are those of the first answer, or (0, 0), the position of [CLS], where the window does not contain the
+    whole answer or the question has none. An answer is extended to whole words, then narrowed to the first tokens in
+    them that equal the answer's tokens, if there are any (`_improve_answer_span`).
 
-    In training, questions are skipped whose answer does not stand in the words that its place touches, as in the
-    released code; and those whose answer has no tokens, which the released code trains to end before it starts. In
-    evaluation no question is skipped: the first answer that can be found is the target, or (0, 0).
+    For training, questions are skipped whose words at `answer_start` do not contain the answer, as in the released
+    code. So are questions whose answer has no tokens, which the released code trains on with an end before the start.
+    For evaluation no question is skipped: the target is the first answer that is found, or (0, 0).
 
     Args:
-        file: as it was read for the same purpose.
-        tokenizer: without `never_split`, which the released code does not have.
-        max_seq_length: longest row.
-        doc_stride: tokens between the starts of two windows; fewer where a window holds fewer.
-        max_query_length: tokens of a question that are read; longer ones count as truncated.
-        training: whether questions are skipped; what is read to get back from rows to text is left out then.
+        file: the questions, read for the same purpose.
+        tokenizer: tokenizer without `never_split`, which the released code does not have.
+        max_seq_length: maximum length of a row in tokens.
+        doc_stride: tokens between the starts of two windows; fewer where a window is shorter.
+        max_query_length: maximum tokens of a question; longer questions are truncated and counted.
+        training: whether questions are skipped, and the extras omitted.
 
     Returns:
-        Rows. Its extras, in evaluation:
-            examples int32 [N], the number of the row's question;
-            befores int32 [N], tokens before the window's part of the context;
-            window_starts int32 [N], which token of its context the window starts with;
-            max_context bool [T], whether no other window shows as much around the token (`_check_is_max_context`);
+        Rows. The extras, for evaluation:
+            examples int32 [N], index of the row's question;
+            befores int32 [N], tokens of the row before the window;
+            window_starts int32 [N], index in the context of the window's first token;
+            max_context bool [T], whether the token has its maximum context in this window (`_check_is_max_context`);
             piece_splits int64 [C + 1], context i has the tokens `piece_splits[i]:piece_splits[i + 1]`;
-            piece_offsets int32 [P, 2], their characters in the context;
-            piece_places int32 [P, 2], their characters in the words of `tokenizer.normalization.split_words`, joined by
-            a space; of [UNK] those of the whole word;
+            piece_offsets int32 [P, 2], character offsets of the tokens in the context;
+            piece_places int32 [P, 2], their character offsets in the words of `tokenizer.normalization.split_words`,
+            joined by spaces; for [UNK] those of the whole word;
             unknown bool [P], whether a token is [UNK];
-            do_lower_case bool [], how these words were made.
+            do_lower_case bool [], whether these words are lower-cased.
 
     Raises:
-        TaskDataError: max_seq_length leaves no room for a context beside a question.
+        TaskDataError: max_seq_length leaves no room for the context of a question.
     """
     encoded = encode(file, tokenizer)
     context_of = np.array([question.context for question in file.questions], np.int64)  # [Q]
@@ -78,8 +78,8 @@ def window_rows(
     cramped = kept[room[kept] < 1]
     if len(cramped):
         raise TaskDataError(
-            f"{file.where(cramped[0])} has {query_lengths[cramped[0]]} pieces, which leaves no room for its context in "
-            f"a --max_seq_length of {max_seq_length}; raise it or lower --max_query_length ({max_query_length})"
+            f"{file.where(cramped[0])} has {query_lengths[cramped[0]]} tokens, which leaves no room for the context in "
+            f"--max_seq_length {max_seq_length}: raise it, or lower --max_query_length ({max_query_length})"
         )
 
     # [N] each, row by row.
@@ -99,8 +99,8 @@ def window_rows(
     targets = {}
     if file.labeled:
         targets = {
-            name: np.where(inside, place + before, 0).astype(np.int32)
-            for name, place in (("start_positions", first), ("end_positions", last))
+            name: np.where(inside, position + before, 0).astype(np.int32)
+            for name, position in (("start_positions", first), ("end_positions", last))
         }
 
     query_starts = encoded.question_splits[encoded.questions[example]]
@@ -132,7 +132,7 @@ def _lay_out(
     doc_starts: np.ndarray,
     length: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens of all rows, int32 [T], and their segments, int32 [T]."""
+    """Return the token ids and segment ids of all rows, int32 [T] each."""
     vocabulary = tokenizer.vocabulary
     total = int(row_splits[-1])
     ids, segment_ids = np.empty(total, np.int32), np.zeros(total, np.int32)
@@ -158,52 +158,52 @@ def _max_context(
     before: np.ndarray,
     row_splits: np.ndarray,
 ) -> np.ndarray:
-    """Return whether this window gives a token its most context, the first of equal windows.
+    """Return whether a token has its maximum context in this window; ties go to the first window.
 
     Returns:
         bool [T], False outside the context.
     """
-    # A place for every token of every question's context.
+    # One slot per token of the context of each question.
     first_place = np.cumsum(sizes) - sizes  # [Q]
     best = np.full(int(sizes.sum()), -1.0)
     owner = np.zeros(len(best), np.int64)
     order = np.argsort(ordinal, kind="stable")
     bounds = np.searchsorted(ordinal[order], np.arange(ordinal.max(initial=-1) + 2))
-    # No two windows of the same ordinal share a place.
+    # Windows with the same ordinal never share a slot.
     for number in range(len(bounds) - 1):
         for begin in range(bounds[number], bounds[number + 1], _CHUNK):
             rows = order[begin : min(begin + _CHUNK, bounds[number + 1])]
-            place = ranges(first_place[example[rows]] + start[rows], length[rows])
+            slots = ranges(first_place[example[rows]] + start[rows], length[rows])
             within = ranges(np.zeros_like(rows), length[rows])
             size = np.repeat(length[rows], length[rows])
             around = np.minimum(within, size - 1 - within) + 0.01 * size
-            better = place[around > best[place]]
-            best[place] = np.maximum(best[place], around)
+            better = slots[around > best[slots]]
+            best[slots] = np.maximum(best[slots], around)
             owner[better] = number
     result = np.zeros(int(row_splits[-1]), bool)
-    place = ranges(first_place[example] + start, length)
-    result[ranges(row_splits[:-1] + before, length)] = owner[place] == np.repeat(ordinal, length)
+    slots = ranges(first_place[example] + start, length)
+    result[ranges(row_splits[:-1] + before, length)] = owner[slots] == np.repeat(ordinal, length)
     return result
 
 
 def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
-    """Return start and end of each token among the normalized words, joined by a space; int32 [P, 2]."""
+    """Return start and end of each token in the normalized words, joined by spaces; int32 [P, 2]."""
     tokens = tokenizer.vocabulary.tokens
     continues = np.array([token.startswith(CONTINUATION) for token in tokens])[encoded.ids]  # [P]
     lengths = np.array([len(token) for token in tokens])[encoded.ids] - len(CONTINUATION) * continues
     words = [split_words(context, tokenizer.do_lower_case) for context in contexts]
     word_lengths = np.array([len(word) for split in words for word in split], np.int64)
     word_counts = np.array([len(split) for split in words], np.int64)
-    # Every word starts with a token that continues none.
+    # Every word starts with a token without the continuation prefix.
     word = np.cumsum(~continues) - 1  # [P]
     unknown = encoded.ids == tokenizer.vocabulary.unk_id
     lengths = np.where(unknown, word_lengths[word], lengths)
-    # Of each word the place in its context: the words before it and a space after each of them.
+    # Offset of each word in its context: the previous words, each with a space.
     ends = np.cumsum(word_lengths + 1)
     first_words = np.cumsum(word_counts) - word_counts
-    context_ends = np.concatenate([[0], ends])[first_words]  # [C], what stands before a context
+    context_ends = np.concatenate([[0], ends])[first_words]  # [C], offset of each context
     word_starts = ends - word_lengths - 1 - np.repeat(context_ends, word_counts)
-    # Of each token the place in its word: the tokens before it.
+    # Offset of each token in its word: the previous tokens.
     token_ends = np.cumsum(lengths)
     heads = np.flatnonzero(~continues)  # [words]
     in_word = token_ends - lengths - (token_ends - lengths)[heads[word]]

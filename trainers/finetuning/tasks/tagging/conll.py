@@ -1,4 +1,4 @@
-"""CoNLL column files: a word a line with its tags in columns, a blank line after each sentence.
+"""CoNLL column files: one word per line with its tags in columns, and a blank line after each sentence.
 
 The layout of the shared task of CoNLL-2003 (Tjong Kim Sang and De Meulder): word, part of speech, chunk, entity.
 """
@@ -14,12 +14,12 @@ from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from trainers.finetuning.tasks.utf8_files import read_text
 
 DOCUMENT_MARK = "-DOCSTART-"
-# What stands in the tag column of files whose tags are kept secret.
+# Placeholders in the tag column of files without tags.
 _PLACEHOLDERS = ("", "_", "-", "?")
 _STEMS = {TRAIN: ("train",), DEV: ("dev", "valid", "validation", "devel"), TEST: ("test",)}
 _SUFFIXES = (".txt", ".conll", ".conllu", ".tsv", ".iob2", ".bio")
 _LANGUAGES = ("eng", "deu", "esp", "ned")
-# Of the shared tasks: eng.train, eng.testa, eng.testb.
+# Suffixes of the shared task's files: eng.train, eng.testa, eng.testb.
 _SHARED_TASK_SUFFIXES = {TRAIN: "train", DEV: "testa", TEST: "testb"}
 _BLANKS = " \t\r"
 _RUN_OF_BLANKS = re.compile("[ \t]+")
@@ -27,12 +27,12 @@ _RUN_OF_BLANKS = re.compile("[ \t]+")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The columns and options by which a file is read.
+    """The columns of a file.
 
     Attributes:
-        word_column: 0 for the first, -1 for the last.
-        tag_column: the same way.
-        comment_prefix: a line that starts so is no word; "" for none, but for .conllu, which has "#".
+        word_column: index of the word column; 0 is the first, -1 the last.
+        tag_column: index of the tag column.
+        comment_prefix: prefix of comment lines; "" for none, except in .conllu files, where it is "#".
     """
 
     word_column: int = 0
@@ -42,17 +42,17 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class ConllFile:
-    """Sentences of a file. W words, N sentences.
+    """The sentences of a file. W words, N sentences.
 
     Attributes:
-        path: of the file.
-        separator: between columns, a tab or a blank.
-        rows: the line of each word, as it stands in the file.
-        words: W.
-        tags: W, or None if the file has none.
+        path: path of the file.
+        separator: separator of columns, a tab or a space.
+        rows: W lines, as in the file.
+        words: W words.
+        tags: W tags, or None where the file has none.
         line_numbers: int64 [W], from 1.
-        sentence_splits: int64 [N + 1]; sentence i has the words from `sentence_splits[i]` to `sentence_splits[i + 1]`.
-        document_marks: of each -DOCSTART- line, the number of the sentence before which it stands, and the line.
+        sentence_splits: int64 [N + 1]; sentence i has the words `sentence_splits[i]:sentence_splits[i + 1]`.
+        document_marks: for each -DOCSTART- line, the index of the sentence after it, and the line.
     """
 
     path: Path
@@ -69,7 +69,7 @@ class ConllFile:
         return len(self.sentence_splits) - 1
 
     def first(self, count: int | None) -> "ConllFile":
-        """Return the first sentences; all for None."""
+        """Return the first `count` sentences; all for None."""
         if count is None or count >= len(self):
             return self
         words = int(self.sentence_splits[count])
@@ -84,51 +84,51 @@ class ConllFile:
         )
 
     def without_tags(self) -> "ConllFile":
-        """Return the same file with no column taken for tags."""
+        """Return the same file without tags."""
         return dataclasses.replace(self, tags=None)
 
     def document_splits(self) -> np.ndarray:
-        """Return the first sentence of each document and at the end N, int64; one document if none is marked."""
+        """Return the first sentence of each document, followed by N, int64; one document where none is marked."""
         return np.unique([0, *(sentence for sentence, _ in self.document_marks), len(self)]).astype(np.int64)
 
     def where(self, word: int) -> str:
-        """Return file and line of a word, for messages."""
+        """Return the file and line of a word, for messages."""
         return f"{self.path.name}, line {self.line_numbers[word]}"
 
 
 def find(directory: Path, split: str) -> Path:
-    """Return the file of a split.
+    """Return the path of a split's file.
 
     Raises:
-        TaskDataError: there is none, or more than one.
+        TaskDataError: no file matches, or several do.
     """
     names = [stem + suffix for stem in _STEMS[split] for suffix in _SUFFIXES]
     names += [f"{language}.{_SHARED_TASK_SUFFIXES[split]}" for language in _LANGUAGES]
     present = [name for name in names if (directory / name).is_file()]
     if not present:
         raise TaskDataError(
-            f"{directory} has no file of the split {split}; put the sentences there as {names[0]} "
-            f"(or {', '.join(stem + '.*' for stem in _STEMS[split])}, *.{_SHARED_TASK_SUFFIXES[split]}), "
-            "a word and its tag a line"
+            f"{directory} has no file for the {split} split: add {names[0]} "
+            f"(or {', '.join(stem + '.*' for stem in _STEMS[split])}, *.{_SHARED_TASK_SUFFIXES[split]}) "
+            "with a word and its tag per line"
         )
     if len(present) > 1:
-        raise TaskDataError(f"{directory} has {' and '.join(present)}, both for the split {split}; leave one there")
+        raise TaskDataError(f"{directory} has {' and '.join(present)} for the {split} split: keep one of them")
     return directory / present[0]
 
 
 def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     """Read a file.
 
-    Columns are separated by single tabs where every row has one, else by blanks and tabs in any number.
+    Columns are separated by single tabs where every row has a tab, else by runs of spaces and tabs.
 
     Args:
-        path: of the file, UTF-8 with or without a mark at its beginning, lines ending in any way.
-        layout: where words and tags stand.
-        tags_needed: False for a file that may come without tags: its rows have no such column, or all of them have
-            nothing, "_", "-" or "?" in it.
+        path: path of the file: UTF-8 with or without byte order mark, any line endings.
+        layout: columns of words and tags.
+        tags_needed: False for a file that may have no tags: the column is missing, or every row has an empty tag, "_",
+            "-" or "?".
 
     Raises:
-        TaskDataError: it cannot be read, has no sentence, or a row lacks a column.
+        TaskDataError: the file cannot be read or has no sentence, or a row lacks a column.
     """
     comment = layout.comment_prefix or ("#" if path.suffix == ".conllu" else "")
     rows: list[str] = []
@@ -148,22 +148,24 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     if len(rows) > splits[-1]:
         splits.append(len(rows))
     if not rows:
-        raise TaskDataError(f"{path} has no sentence; a row has a word and its tag, a blank line ends a sentence")
+        raise TaskDataError(
+            f"{path} has no sentence: each line needs a word and its tag, and a blank line ends a sentence"
+        )
 
     separator = "\t" if all("\t" in row for row in rows) else " "
     table = [columns(row, separator) for row in rows]
     width = len(table[0])
     for values, number, row in zip(table, line_numbers, rows, strict=True):
         if len(values) != width:
-            hint = '; if it is a comment, give --comment_prefix "#"' if "#" in (row[0], rows[0][0]) else ""
+            hint = ': for a comment use --comment_prefix "#"' if "#" in (row[0], rows[0][0]) else ""
             raise TaskDataError(
-                f"{path.name}, line {number}: {_count(len(values))} where line {line_numbers[0]} has {width}: "
-                f"{row[:60]!r}{hint or '; mend it, or put a blank line where a sentence ends'}"
+                f"{path.name}, line {number}: {_count(len(values))}, while line {line_numbers[0]} has {width}: "
+                f"{row[:60]!r}{hint or ': fix the line, or end sentences with a blank line'}"
             )
     word_column = _place(layout.word_column, width)
     tag_column = _place(layout.tag_column, width)
     if word_column is None:
-        raise TaskDataError(f"{path.name}, line {line_numbers[0]}: {_count(width)}, --word_column asks for more")
+        raise TaskDataError(f"{path.name}, line {line_numbers[0]}: {_count(width)}, fewer than --word_column requires")
     tags = None
     if tag_column is not None and tag_column != word_column:
         tags = tuple(values[tag_column] for values in table)
@@ -171,8 +173,8 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
             tags = None
     elif tags_needed:
         raise TaskDataError(
-            f"{path.name}, line {line_numbers[0]}: {_count(width)} and no tag: {rows[0][:60]!r}; a row has a word and "
-            "its tag (--word_column, --tag_column)"
+            f"{path.name}, line {line_numbers[0]}: {_count(width)} and no tag: {rows[0][:60]!r}; each line needs a "
+            "word and its tag (--word_column, --tag_column)"
         )
     return ConllFile(
         path=path,
@@ -194,13 +196,13 @@ def columns(row: str, separator: str) -> list[str]:
 
 
 def with_predictions(file: ConllFile, predictions: list[str]) -> str:
-    """Return the file's text with a last column of predicted tags, as the evaluation script conlleval reads it.
+    """Return the file's text with predicted tags as the last column, the input of the evaluation script conlleval.
 
-    Where the tags do not stand last they are written once more before the predictions. A -DOCSTART- line is filled up
-    with "O"; comments are left out.
+    Where the tags are not the last column, they are repeated before the predictions. A -DOCSTART- line is padded with
+    "O"; comments are omitted.
 
     Args:
-        file: of W words.
+        file: file with W words.
         predictions: W tags.
     """
     lines: list[str] = []
@@ -222,7 +224,7 @@ def with_predictions(file: ConllFile, predictions: list[str]) -> str:
 
 
 def _place(column: int, width: int) -> int | None:
-    """Return a column counted from the first, None if there is no such column."""
+    """Return the non-negative index of a column; None where it does not exist."""
     return column % width if -width <= column < width else None
 
 

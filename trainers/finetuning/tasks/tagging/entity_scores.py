@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of entities, as conlleval and seqeval count them: boundaries and type must be right."""
+"""Precision, recall and F1 of entities, as in conlleval and seqeval: boundaries and type must match."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ from trainers.finetuning.tasks.tagging.tag_schemes import Entities
 
 
 class Scores(NamedTuple):
-    """Scores of all entities or those of one type, from 0 to 1; 0 where the denominator is 0.
+    """Scores of all entities or of one type, from 0 to 1; 0 where the denominator is 0.
 
     Attributes:
-        precision: share of the predicted ones that are right.
-        recall: share of the true ones that were found.
-        f1: harmonic mean of both.
-        true: how many there are to be found.
+        precision: fraction of the predicted entities that are correct.
+        recall: fraction of the true entities that are predicted.
+        f1: harmonic mean of precision and recall.
+        true: number of true entities.
     """
 
     precision: float
@@ -27,8 +27,8 @@ def entity_scores(true: Entities, predicted: Entities) -> tuple[Scores, dict[str
     """Return scores of all entities together (the micro average) and of each type, in alphabetical order.
 
     Args:
-        true: of all sentences, their words numbered through.
-        predicted: of the same sentences.
+        true: true entities of all sentences, with word indices over all sentences.
+        predicted: predicted entities of the same sentences.
     """
     _, in_true, in_predicted = np.intersect1d(true.starts, predicted.starts, assume_unique=True, return_indices=True)
     same = true.ends[in_true] == predicted.ends[in_predicted]

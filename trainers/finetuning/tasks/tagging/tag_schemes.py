@@ -1,8 +1,8 @@
-"""Tags of words and the entities that they stand for, in every common scheme.
+"""Convert word tags to entities and back, in the common tag schemes.
 
 | scheme | one word | first | inner | last |
 |---|---|---|---|---|
-| iob1 | I | I | I | I, and B for the first word of an entity right after another of the same type |
+| iob1 | I | I | I | I, and B for the first word of an entity directly after another of the same type |
 | iob2 (also BIO) | B | B | I | I |
 | iobes (also BIOES) | S | B | I | E |
 | bilou | U | B | I | L |
@@ -21,7 +21,7 @@ OUTSIDE = "O"
 
 
 class Letters(NamedTuple):
-    """The first letters of a scheme's tags: of an entity's only, first, inner and last word."""
+    """The prefixes of a scheme's tags: of an entity's only, first, inner and last word."""
 
     single: str
     first: str
@@ -39,16 +39,16 @@ SCHEMES = {
 }
 IOB1, IO = "iob1", "io"
 DEFAULT_SCHEME = "iob2"
-# Letters that mean the same.
+# Prefixes with the same meaning.
 _MEANING = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
 
 class Entities(NamedTuple):
-    """Entities in the order of the text, which do not overlap. E entities.
+    """E non-overlapping entities in the order of the text.
 
     Attributes:
-        starts: int64 [E], number of the first word.
-        ends: int64 [E], number of the word after the last.
+        starts: int64 [E], index of the first word.
+        ends: int64 [E], index after the last word.
         types: str [E].
     """
 
@@ -58,14 +58,14 @@ class Entities(NamedTuple):
 
 
 def parse(tag: str, scheme: str | None = None) -> tuple[str, str] | None:
-    """Return letter and type of a tag.
+    """Return the prefix and the type of a tag.
 
     Args:
-        tag: not "O".
-        scheme: only its letters are letters; None for those of all schemes but io.
+        tag: a tag other than "O".
+        scheme: scheme of the tag; None for any scheme except io.
 
     Returns:
-        The letter, "I" for a bare type, and the type, "" if there is none; None if this is no tag.
+        The prefix ("I" for a bare type) and the type ("" for none); None where the tag is not valid.
     """
     if scheme == IO:
         return ("I", tag) if tag else None
@@ -75,35 +75,35 @@ def parse(tag: str, scheme: str | None = None) -> tuple[str, str] | None:
 
 
 def first_unknown(tags: Sequence[str], scheme: str | None = None) -> int | None:
-    """Return the place of the first tag outside a scheme, or outside any but io; None if all belong."""
+    """Return the index of the first tag that is not valid in a scheme (None: any but io); None if all are valid."""
     unknown = {tag for tag in set(tags) if tag != OUTSIDE and parse(tag, scheme) is None}
-    return next((place for place, tag in enumerate(tags) if tag in unknown), None) if unknown else None
+    return next((index for index, tag in enumerate(tags) if tag in unknown), None) if unknown else None
 
 
 def entities_of(tags: Sequence[str], sentence_splits: np.ndarray, scheme: str | None = None) -> Entities:
     """Return the entities of tags in any scheme, also where the tags break its rules.
 
-    An entity begins at a word whose tag is a first or only one, or which follows no word of the same type that may go
-    on; it ends before the next beginning, before "O" and with the sentence. So read conlleval, the script of the
-    shared tasks, and seqeval (when it is not asked to be strict).
+    An entity starts at a tag with a first or only prefix, or at a tag that does not continue an entity of the same
+    type. It ends before the next start, before "O" and at the end of the sentence. conlleval, the script of the shared
+    tasks, and seqeval in its default mode do the same.
 
     Args:
-        tags: W, all of them "O" or valid for `parse`.
-        sentence_splits: int64 [N + 1], of words.
-        scheme: "io" for bare types; no other makes a difference.
+        tags: W tags, each "O" or valid for `parse`.
+        sentence_splits: int64 [N + 1], offsets of words.
+        scheme: "io" for bare types; other values have no effect.
     """
     distinct = dict.fromkeys(tags)
     kinds: dict[str, int] = {}
-    # Of each distinct tag: letter, number of the type; -1 for the type of "O".
+    # For each distinct tag: prefix and index of the type; -1 for the type of "O".
     letters, numbers = np.full(len(distinct), OUTSIDE), np.full(len(distinct), -1)
-    for place, tag in enumerate(distinct):
-        distinct[tag] = place
+    for index, tag in enumerate(distinct):
+        distinct[tag] = index
         if tag != OUTSIDE:
             parsed = parse(tag, scheme)
             if parsed is None:
-                raise ValueError(f"{tag!r} is no tag")
-            letters[place] = _MEANING[parsed[0]]
-            numbers[place] = kinds.setdefault(parsed[1], len(kinds))
+                raise ValueError(f"{tag!r} is not a tag")
+            letters[index] = _MEANING[parsed[0]]
+            numbers[index] = kinds.setdefault(parsed[1], len(kinds))
     codes = np.fromiter((distinct[tag] for tag in tags), np.int64, len(tags))
     letter, number = letters[codes], numbers[codes]  # [W]
     before_letter, before_number = np.roll(letter, 1), np.roll(number, 1)
@@ -119,14 +119,14 @@ def entities_of(tags: Sequence[str], sentence_splits: np.ndarray, scheme: str | 
 
 
 def tags_of(entities: Entities, words: int, scheme: str) -> list[str]:
-    """Return the tags that a scheme has for entities.
+    """Return the tags of entities in a scheme.
 
-    Neighbors of the same type become one in io, which cannot separate them.
+    The scheme io merges adjacent entities of the same type.
 
     Args:
-        entities: within `words` words.
-        words: W.
-        scheme: of `SCHEMES`.
+        entities: entities within `words` words.
+        words: number of words, W.
+        scheme: key of `SCHEMES`.
     """
     letters = SCHEMES[scheme]
     tags = [OUTSIDE] * words
@@ -144,17 +144,17 @@ def tags_of(entities: Entities, words: int, scheme: str) -> list[str]:
 
 
 def labels_of(kinds: Iterable[str], scheme: str) -> tuple[str, ...]:
-    """Return every tag of a scheme for these types: "O", then those of each type in alphabetical order."""
+    """Return all tags of a scheme for these types: "O", then the tags of each type in alphabetical order."""
     letters = ("B", "I") if scheme == IOB1 else tuple(dict.fromkeys(SCHEMES[scheme]))
     return (OUTSIDE, *(_tag(letter, kind) for kind in sorted(kinds) for letter in letters))
 
 
 def detect(tags: Sequence[str], sentence_splits: np.ndarray) -> str | None:
-    """Return the scheme that tags are written in; None if no entity shows it.
+    """Return the scheme of tags; None where there is no entity.
 
     Args:
-        tags: W, all of them "O" or valid for `parse`.
-        sentence_splits: int64 [N + 1], of words.
+        tags: W tags, each "O" or valid for `parse`.
+        sentence_splits: int64 [N + 1], offsets of words.
     """
     letters = {parsed[0] for tag in set(tags) if tag != OUTSIDE and (parsed := parse(tag))}
     if not letters:
@@ -163,16 +163,16 @@ def detect(tags: Sequence[str], sentence_splits: np.ndarray) -> str | None:
         if letters.intersection(its_letters):
             return scheme
     entities = entities_of(tags, sentence_splits)
-    # Where few tags break the rules of one of them, they are mistakes.
+    # A few violations of a scheme are annotation errors.
     broken = {
-        scheme: sum(tag != wanted for tag, wanted in zip(tags, tags_of(entities, len(tags), scheme), strict=True))
+        scheme: sum(tag != expected for tag, expected in zip(tags, tags_of(entities, len(tags), scheme), strict=True))
         for scheme in (DEFAULT_SCHEME, IOB1)
     }
     return min(broken, key=lambda scheme: broken[scheme])
 
 
 def scheme_of_labels(labels: Sequence[str]) -> str | None:
-    """Return the scheme that the classes of a model are tags of, None if they are not tags."""
+    """Return the tag scheme of a model's labels; None where the labels are not tags."""
     if OUTSIDE not in labels:
         return None
     parsed = [parse(label) for label in labels if label != OUTSIDE]

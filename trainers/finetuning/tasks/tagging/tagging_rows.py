@@ -1,7 +1,7 @@
-"""Convert sentences of words to rows of tokens with a label at the first token of each word, and back.
+"""Encode sentences as rows of tokens with a label at the first token of each word, and decode them.
 
-The paper (section 5.3) does it so: the first token of a word stands for it, and around a sentence stands as much of its
-document as there is room for. W words, N sentences, T tokens of all rows.
+As in the paper (section 5.3), the first token of a word represents it, and the rest of the row is filled with context
+from the document. W words, N sentences, T tokens of all rows.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import Logits, Rows
 
-# In Rows.extras: int64 [W], the place in Rows.ids of the first token of each word, -1 for a word without tokens.
+# In Rows.extras: int64 [W], index in Rows.ids of the first token of each word, -1 for a word without tokens.
 FIRST_TOKENS = "first_pieces"
 
 
@@ -27,39 +27,38 @@ def tagging_rows(
 ) -> Rows:
     """Return the rows of a split.
 
-    A sentence is a row. One that is longer than a row is read in several rows. Each answers for a stretch of its words
-    and has their context on both sides; so every word is learned from and answered for once. A word of which the
-    tokenizer leaves nothing is in no row.
+    A sentence is a row. A sentence that is longer than a row is split over several rows: each row labels a range of its
+    words, with context on both sides, so that every word is labeled once. Words without tokens are in no row.
 
     Args:
-        words: W.
-        sentence_splits: int64 [N + 1], of words.
-        document_splits: int64 [D + 1], of sentences, to fill rows up with the sentences around, of the same document;
-            None to leave them alone.
+        words: W words.
+        sentence_splits: int64 [N + 1], offsets of words.
+        document_splits: int64 [D + 1], offsets of sentences, to fill rows with neighboring sentences of the same
+            document; None for no document context.
         label_ids: int32 [W], or None for a split without labels.
-        tokenizer: of the model.
-        max_seq_length: longest row, with [CLS] and [SEP].
+        tokenizer: tokenizer of the model.
+        max_seq_length: maximum length of a row in tokens, including [CLS] and [SEP].
 
     Returns:
-        Rows with the targets `label_ids` and the extra `FIRST_TOKENS`; `truncated` counts the sentences that were
-        longer than a row.
+        Rows with the target `label_ids` and the extra `FIRST_TOKENS`; `truncated` counts the sentences that are longer
+        than a row.
 
     Raises:
-        TaskDataError: rows have no room.
+        TaskDataError: max_seq_length is less than 3.
     """
     room = max_seq_length - 2
     if room < 1:
-        raise TaskDataError(f"--max_seq_length is {max_seq_length}; give 3 or more: [CLS], a piece, [SEP]")
+        raise TaskDataError(f"invalid --max_seq_length {max_seq_length}: must be at least 3 ([CLS] token [SEP])")
     tokens, token_splits = tokenizer.encode_batch(words)  # [P], [W + 1]
     stretches, truncated = _stretches(sentence_splits, token_splits, room)  # words [R + 1]
     rows = len(stretches) - 1
     starts, ends = token_splits[stretches[:-1]], token_splits[stretches[1:]]  # [R], tokens
-    ends = np.minimum(ends, starts + room)  # One word alone may be too long.
+    ends = np.minimum(ends, starts + room)  # A single word may be too long.
 
-    # What may stand beside: of the sentence, or of the document.
+    # Range of the context: the sentence, or the document.
     outer = sentence_splits if document_splits is None else sentence_splits[document_splits]
-    place = np.searchsorted(outer, stretches[:-1], side="right") - 1
-    first, last = token_splits[outer[place]], token_splits[outer[place + 1]]
+    outer_index = np.searchsorted(outer, stretches[:-1], side="right") - 1
+    first, last = token_splits[outer[outer_index]], token_splits[outer[outer_index + 1]]
     spare = room - (ends - starts)
     left = np.minimum(starts - first, spare // 2)
     right = np.minimum(last - ends, spare - left)
@@ -67,7 +66,7 @@ def tagging_rows(
 
     lengths = left + (ends - starts) + right
     row_splits = np.concatenate([[0], np.cumsum(lengths + 2)]).astype(np.int64)
-    within = ranges(row_splits[:-1] + 1, lengths)  # Places in the rows that are neither [CLS] nor [SEP].
+    within = ranges(row_splits[:-1] + 1, lengths)  # Positions in the rows other than [CLS] and [SEP].
     vocabulary = tokenizer.vocabulary
     ids = np.full(row_splits[-1], vocabulary.cls_id, np.int32)
     ids[row_splits[1:] - 1] = vocabulary.sep_id
@@ -92,11 +91,11 @@ def tagging_rows(
 
 
 def word_labels(rows: Rows, logits: Logits, without_tokens: int) -> np.ndarray:
-    """Return the best label of each word, int64 [W].
+    """Return the predicted label of each word, int64 [W].
 
     Args:
-        rows: of `tagging_rows`.
-        logits: of every row, float32 [S_i, n].
+        rows: rows of `tagging_rows`.
+        logits: logits of each row, float32 [S_i, n].
         without_tokens: label of a word without tokens.
     """
     best = np.concatenate([np.argmax(values, axis=-1) for values in logits])  # [T]
@@ -105,18 +104,18 @@ def word_labels(rows: Rows, logits: Logits, without_tokens: int) -> np.ndarray:
 
 
 def _stretches(sentence_splits: np.ndarray, token_splits: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """Return the first word of each row's stretch, and W at the end; and how many sentences have several.
+    """Return the first word of each row's range, followed by W, and the number of sentences with several ranges.
 
-    A stretch of a sentence that is too long has half the room, so that it is seen among what stands around it.
+    Ranges of a sentence that is too long have half the length of a row, which leaves room for context.
     """
     lengths = np.diff(token_splits[sentence_splits])  # [N], tokens
-    # Of one word nothing can be split off.
+    # A single word cannot be split.
     long = np.flatnonzero((lengths > room) & (np.diff(sentence_splits) > 1))
     inner = []
     for sentence in long.tolist():
         start, end = sentence_splits[sentence : sentence + 2].tolist()
         while True:
-            # The first word that ends beyond half the room begins the next stretch.
+            # The first word that ends beyond half the row starts the next range.
             fit = int(np.searchsorted(token_splits, token_splits[start] + max(room // 2, 1), side="right")) - 1
             start = max(fit, start + 1)
             if start >= end:

@@ -1,4 +1,4 @@
-"""The task ner: entities in sentences of CoNLL column files (paper, section 5.3)."""
+"""The task `ner`: named entity recognition on CoNLL column files (paper, section 5.3)."""
 
 import argparse
 import hashlib
@@ -43,52 +43,56 @@ _COLUMN = WholeNumber(-10_000, 10_000)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this task."""
-    group = parser.add_argument_group("ner")
+    group = parser.add_argument_group("task: ner")
     group.add_argument(
-        "--word_column", type=_COLUMN, metavar="N", help="column of the words, 0 for the first (default: 0)"
+        "--word_column", type=_COLUMN, metavar="N", help="Index of the word column; 0 is the first (default: 0)"
     )
     group.add_argument(
-        "--tag_column", type=_COLUMN, metavar="N", help="column of the tags, -1 for the last (default: -1)"
+        "--tag_column", type=_COLUMN, metavar="N", help="Index of the tag column; -1 is the last (default: -1)"
     )
-    group.add_argument("--comment_prefix", metavar="TEXT", help='lines that start so are no words, such as "#"')
+    group.add_argument(
+        "--comment_prefix", metavar="TEXT", help='Prefix of comment lines, such as "#" (default: "#" in .conllu files)'
+    )
     group.add_argument(
         "--file_tag_scheme",
         choices=(_DETECT, *SCHEMES),
-        help="how the files mark entities; io: each word has the bare type (default: auto, from the tags)",
+        help="Tag scheme of the files; in io every word has the bare type (default: auto, detected from the tags)",
     )
     group.add_argument(
-        "--tag_scheme", choices=tuple(SCHEMES), help=f"how the model marks entities (default: {DEFAULT_SCHEME})"
+        "--tag_scheme", choices=tuple(SCHEMES), help=f"Tag scheme of the model's labels (default: {DEFAULT_SCHEME})"
     )
     group.add_argument(
         "--document_context",
         type=boolean,
         metavar="true|false",
-        help="fill rows up to --max_seq_length with the sentences around, of the same document (-DOCSTART- lines)",
+        help="Fill sequences up to --max_seq_length with neighboring sentences of the same document (separated by "
+        "-DOCSTART- lines)",
     )
     group.add_argument(
         "--test_without_tags",
         type=boolean,
         metavar="true|false",
-        help="the test file's last column is no tag (default: false; a file of words alone needs no flag)",
+        help="Read the last column of the test file as a feature, not as tags; not needed for a file with words only "
+        "(default: false)",
     )
     group.add_argument(
         "--feature_based",
         type=boolean,
         metavar="true|false",
-        help="leave BERT as it is and train a BiLSTM on its last four layers (paper, section 5.3)",
+        help="Freeze BERT and train a BiLSTM on its last four layers (paper, section 5.3)",
     )
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "TaggingTask":
-    """Read and check the files.
+    """Read and validate the files.
 
     Args:
-        config: of `add_arguments`, with data_dir, max_train_samples, max_eval_samples, max_predict_samples.
-        wanted: of "train", "dev", "test".
-        labels: classes of the model if it has some: tags, "O" among them; None to take those of the training file.
+        config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        wanted: subset of "train", "dev" and "test".
+        labels: labels of the model, which are tags including "O"; None for the tags of the training file.
 
     Raises:
-        TaskDataError: a file is missing or damaged, a tag is invalid or is not among the labels.
+        TaskDataError: a file is missing or invalid, or a tag is invalid or not among the labels.
     """
     layout = Layout(
         word_column=0 if config.word_column is None else config.word_column,
@@ -104,8 +108,8 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
                 file = file.without_tags()
             if config.document_context and not file.document_marks:
                 raise TaskDataError(
-                    f"{file.path.name} has no line {conll.DOCUMENT_MARK}, which --document_context needs to know where "
-                    "documents begin; leave the flag out, or put such a line before each document"
+                    f"{file.path.name} has no {conll.DOCUMENT_MARK} line, which --document_context requires: omit the "
+                    "flag, or add such a line before each document"
                 )
             files[split] = file.first(limits[split])
     file_scheme = None if config.file_tag_scheme in (None, _DETECT) else config.file_tag_scheme
@@ -117,33 +121,38 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         known = scheme_of_labels(labels)
         if known is None:
             raise TaskDataError(
-                f"the classes of the model are {', '.join(labels[:4])}...: no tags; start from a model without classes"
+                f"the labels of the model ({', '.join(labels[:4])}...) are not tags: use a model without labels"
             )
         scheme = config.tag_scheme or known
     elif TRAIN in files:
         tags = files[TRAIN].tags or ()
         kinds = entities_of(tags, files[TRAIN].sentence_splits, file_scheme).types.tolist()
         if not kinds:
-            raise TaskDataError(f"{files[TRAIN].path.name} has no entity, every tag is O; give a file with entities")
+            raise TaskDataError(
+                f"{files[TRAIN].path.name} has no entity, since every tag is O: use a file with entities"
+            )
         if scheme == IO and "" in kinds:
-            raise TaskDataError(f"{files[TRAIN].path.name} has entities without a type; --tag_scheme io needs types")
+            raise TaskDataError(
+                f"{files[TRAIN].path.name} has entities without a type, which --tag_scheme io requires: add types, or "
+                "use another scheme"
+            )
         labels = labels_of(set(kinds), scheme)
     else:
-        raise TaskDataError("the model has no classes to look for; train it first (--do_train)")
+        raise TaskDataError("the model has no labels: train it first with --do_train")
     head = "token_classification_bilstm" if config.feature_based else "token_classification"
     return TaggingTask(head, labels, scheme, files, file_scheme, bool(config.document_context))
 
 
 class TaggingTask:
-    """Tag words with entities; see `finetuning_task.FinetuningTask`.
+    """Named entity recognition; see `finetuning_task.FinetuningTask`.
 
     Args:
         head: "token_classification" or "token_classification_bilstm".
-        labels: classes.
-        scheme: that the labels are tags of.
-        files: by split.
-        file_scheme: that the files' tags are of; None to see it from each.
-        document_context: whether rows have the sentences around.
+        labels: labels of the model, in the order of the logits.
+        scheme: tag scheme of the labels.
+        files: CoNLL files by split.
+        file_scheme: tag scheme of the files; None to detect it for each file.
+        document_context: whether rows include neighboring sentences.
 
     Raises:
         TaskDataError: a tag is not among the labels.
@@ -166,7 +175,7 @@ class TaggingTask:
         self.labels = labels
         self.splits = tuple(files)
         self.predict_splits = (TEST,) if TEST in files else ()
-        # The test file is scored where it has tags, but never alone: training must not look at it.
+        # A test file with tags is scored too, but never alone, since training must not depend on it.
         self.eval_splits = tuple(
             split for split in (DEV, TEST) if split in files and DEV in files and files[split].tags is not None
         )
@@ -181,12 +190,12 @@ class TaggingTask:
                 seen[split] = file_scheme or detect(file.tags, file.sentence_splits)
                 self._true[split] = entities_of(file.tags, file.sentence_splits, file_scheme)
                 self._label_ids[split] = self._encoded(split)
-        # A file without entities is written as the others are.
+        # A file without entities has the scheme of the other files.
         other = file_scheme or next((known for known in seen.values() if known), scheme)
         self._file_schemes = {split: seen.get(split) or other for split in files}
 
     def _encoded(self, split: str) -> np.ndarray:
-        """Return the classes of the words, int32 [W]."""
+        """Return the label ids of the words, int32 [W]."""
         file = self._files[split]
         numbers = {label: number for number, label in enumerate(self.labels)}
         tags = tags_of(self._true[split], len(file.words), self._scheme)
@@ -196,8 +205,8 @@ class TaggingTask:
                 as_label = "" if tag == own else f" ({tag} in {self._scheme})"
                 remedy = ", or --test_without_tags true if the last column is no tag" if split == TEST else ""
                 raise TaskDataError(
-                    f"{file.where(word)}: the tag {own}{as_label} is none of the model's: {known}; give a file with "
-                    f"the tags that it was trained on{remedy}"
+                    f"{file.where(word)}: tag {own}{as_label} is not a label of the model ({known}): use a file with "
+                    f"the tags of the training data{remedy}"
                 )
         return np.fromiter((numbers[tag] for tag in tags), np.int32, len(tags))
 
@@ -220,10 +229,10 @@ class TaggingTask:
         return tagging_rows(file.words, file.sentence_splits, documents, labels, tokenizer, max_seq_length)
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Return precision, recall and F1 of entities, F1 of each type, and the share of words with the right tag.
+        """Return precision, recall and F1 of entities, F1 of each type, and the accuracy over words.
 
-        Tags are compared as `write_predictions` writes them. The names begin with "test_" for the test file, else
-        with "eval_".
+        Tags are compared as `write_predictions` writes them. Names have the prefix "test_" for the test file, else
+        "eval_".
         """
         predicted = self._predicted(split, rows, logits)
         scores, by_type = entity_scores(self._true[split], predicted)
@@ -239,17 +248,17 @@ class TaggingTask:
         }
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:  # noqa: ARG002
-        """Return the scores of the most frequent tag for every word, and of no entity."""
+        """Return the scores of predicting the most frequent tag for every word, and of predicting no entity."""
         prefix = "test" if split == TEST else "eval"
         return {f"{prefix}_accuracy_majority_class": self._majority(split), f"{prefix}_f1_no_entity": 0.0}
 
     def _majority(self, split: str) -> float:
-        """Return the share of the most frequent tag among the words of a split."""
+        """Return the fraction of the words of a split that have the most frequent tag."""
         tags = Counter(self._files[split].tags or ())
         return max(tags.values(), default=0) / max(tags.total(), 1)
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
-        """Write the file with a last column of predicted tags, in the file's own scheme."""
+        """Write the file with predicted tags as the last column, in the scheme of the file."""
         file = self._files[split]
         tags = tags_of(self._predicted(split, rows, logits), len(file.words), self._file_schemes[split])
         path = output / f"{split}_predictions.txt"
@@ -257,7 +266,7 @@ class TaggingTask:
         return [path]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return scores by type, and sentences: those with most mistakes, then right ones with entities."""
+        """Return scores by type, and sentences: those with the most errors, then correct ones with entities."""
         file = self._files[split]
         predicted = self._predicted(split, rows, logits)
         scores, by_type = entity_scores(self._true[split], predicted)
@@ -306,15 +315,15 @@ def _check_tags(file: ConllFile, scheme: str | None) -> None:
     if word is not None:
         tag = file.tags[word]
         if scheme is not None:
-            expected = f"of the scheme {scheme} (--file_tag_scheme)"
+            expected = f"a tag of scheme {scheme} (--file_tag_scheme)"
         else:
-            expected = "such as O, B-PER or I-PER; give --tag_column, or --file_tag_scheme io for bare types"
-        comment = '; if the line is a comment, give --comment_prefix "#"' if file.rows[word].startswith("#") else ""
-        raise TaskDataError(f"{file.where(word)}: {tag!r} is no tag {expected}{comment}")
+            expected = "a valid tag such as O, B-PER or I-PER: set --tag_column, or --file_tag_scheme io for bare types"
+        comment = ': for a comment use --comment_prefix "#"' if file.rows[word].startswith("#") else ""
+        raise TaskDataError(f"{file.where(word)}: {tag!r} is not {expected}{comment}")
 
 
 def _by_sentence(entities: Entities, sentence_splits: np.ndarray) -> list[list[tuple[int, int, str]]]:
-    """Return by sentence each entity's first word, the word after its last, and type; words count per sentence."""
+    """Return the (first word, word after the last, type) of the entities of each sentence, counted per sentence."""
     sentences: list[list[tuple[int, int, str]]] = [[] for _ in sentence_splits[1:]]
     numbers = np.searchsorted(sentence_splits, entities.starts, side="right") - 1
     for number, start, end, kind in zip(numbers.tolist(), *(values.tolist() for values in entities), strict=True):

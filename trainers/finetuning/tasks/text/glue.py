@@ -1,8 +1,8 @@
-"""The tasks of GLUE and XNLI, from the files as they are published.
+"""The tasks of GLUE and XNLI, read from the published files.
 
-Columns are found by the names in the first line of a file; CoLA's files to train and to score have no such line.
-Published: https://gluebenchmark.com/tasks, https://github.com/facebookresearch/XNLI; the classes and their order are
-those of run_classifier.py, which has cola, mnli, mrpc and xnli.
+Columns are identified by the names in the header; CoLA's training and development files have no header. Sources:
+https://gluebenchmark.com/tasks and https://github.com/facebookresearch/XNLI. Labels and their order are those of
+run_classifier.py, which has cola, mnli, mrpc and xnli.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from trainers.finetuning.tasks.text.text_task import TextTask, listed
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 
-# Names of one column, as one or another copy of the files has it.
+# Alternative names of a column in different distributions of the files.
 Names = tuple[str, ...]
 
 _FILES = {TRAIN: ("train.tsv",), DEV: ("dev.tsv",), TEST: ("test.tsv",)}
@@ -31,7 +31,7 @@ _MNLI_FILES = {
     "test_mismatched": ("test_mismatched.tsv",),
     "test_diagnostic": ("diagnostic.tsv",),
 }
-# GLUE's own files, or Microsoft's with the list of the pairs that GLUE scores.
+# GLUE's files, or Microsoft's files with GLUE's list of development pairs.
 _MRPC_TRAIN, _MRPC_TEST, _MRPC_DEV_IDS = "msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "dev_ids.tsv"
 _MRPC_FILES = {
     TRAIN: ("train.tsv", _MRPC_TRAIN),
@@ -49,24 +49,23 @@ _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _INFERENCE = ("contradiction", "entailment", "neutral")
 _INDEX = ("index", "id", "idx")
-# Copies of the files write one of these where the label is kept from those who predict it.
+# Placeholders of hidden labels in test files.
 _NO_LABEL = ("", "-1")
 
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """The columns of a task's files and its metrics.
+    """The columns and metrics of a task.
 
     Attributes:
-        text, text_pair, label: the columns, by any of their names.
-        labels: the classes; None for a number.
-        metric_names: how it is scored, first the score that GLUE ranks by.
-        submission: the file that the GLUE server takes, by split.
-        files: where the splits are in --data_dir, each in the first of several places; {train_language} stands for
-            the language to train on.
-        columns_without_header: of files that have no header.
-        same_as: other words for a class.
-        skips_broken_rows: whether rows to train on and to score are left out, and counted, that have not all columns.
+        text, text_pair, label: alternative names of the columns.
+        labels: names of the classes; None for regression.
+        metric_names: metrics of the task, first the one that GLUE ranks by.
+        submission: name of the file for the GLUE server, by split.
+        files: alternative paths of each split in --data_dir; {train_language} is the language of the training data.
+        columns_without_header: column names of files without a header.
+        same_as: synonyms of class names.
+        skips_broken_rows: whether training and development rows without all columns are skipped and counted.
     """
 
     text: Names
@@ -92,7 +91,7 @@ TASKS = {
         {TEST: "MRPC.tsv"}, files=_MRPC_FILES,
     ),
     "stsb": GlueTask(_FIRST, _SECOND, ("score", "label"), None, ("pearson", "spearman"), {TEST: "STS-B.tsv"}),
-    # Line ends inside questions break some rows of the published file in two.
+    # Newlines inside questions split some rows of the published file.
     "qqp": GlueTask(
         ("question1",), ("question2",), ("is_duplicate", "label"), _BINARY, ("accuracy", "f1"), {TEST: "QQP.tsv"},
         skips_broken_rows=True,
@@ -112,57 +111,60 @@ TASKS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of these tasks; all of them are of xnli."""
-    group = parser.add_argument_group("xnli")
+    """Add the flags of these tasks, all of which belong to xnli."""
+    group = parser.add_argument_group("task: xnli")
     group.add_argument(
         "--xnli_language",
         metavar="CODE",
-        help="the language of the rows to score and to predict, such as en (default: zh, as run_classifier.py)",
+        help="Language of evaluation and prediction, such as en (default: zh, as in run_classifier.py)",
     )
     group.add_argument(
         "--xnli_train_language",
         metavar="CODE",
-        help="the language to train on, whose multinli.train.CODE.tsv is read (default: that of --xnli_language)",
+        help="Language of the training file multinli.train.CODE.tsv (default: --xnli_language)",
     )
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
-    """Read and check the files of a task.
+    """Read and validate the files of a task.
 
     Args:
-        config: task, data_dir, max_train_samples, max_eval_samples, max_predict_samples and those of `add_arguments`.
-        wanted: of "train", "dev" and "test".
-        labels: classes of the model where it has been trained before.
+        config: the flags of `add_arguments`, and task, data_dir, max_train_samples, max_eval_samples,
+            max_predict_samples.
+        wanted: subset of "train", "dev" and "test".
+        labels: labels of the model where it is fine-tuned already, else None.
 
     Raises:
-        TaskDataError: a file is missing, empty or no such file, a row cannot be used, the model's classes are not the
-            task's, or a flag is another task's.
+        TaskDataError: a file is missing, empty or invalid, a row is invalid, the labels of the model are not those of
+            the task, or a flag belongs to another task.
     """
     task = TASKS[config.task]
     if labels is not None and task.labels is not None and sorted(labels) != sorted(task.labels):
         raise TaskDataError(
-            f"the model was trained for other classes ({listed(labels)}) than {config.task} has "
-            f"({listed(task.labels)}); start from one that was trained for {config.task}, or only pretrained"
+            f"the labels of the model ({listed(labels)}) are not those of {config.task} ({listed(task.labels)}): use a "
+            f"model of {config.task}, or a pretrained model"
         )
     for flag in ("xnli_language", "xnli_train_language"):
         if getattr(config, flag) is not None and config.task != "xnli":
-            raise TaskDataError(f"--{flag} is for xnli, not for {config.task}; leave it out")
+            raise TaskDataError(f"--{flag} is a flag of xnli, not of {config.task}: omit it")
     directory = _directory(config.data_dir)
     language = config.xnli_language or "zh"
     train_language = config.xnli_train_language or language
     most = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
     splits: dict[str, list[TextExample]] = {}
     skipped: dict[str, int] = {}
-    for split, places in task.files.items():
+    for split, names in task.files.items():
         kind = split.partition("_")[0]
         if kind not in wanted:
             continue
-        paths = [directory / place.format(train_language=train_language) for place in places]
+        paths = [directory / name.format(train_language=train_language) for name in names]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             if split == "test_diagnostic":
                 continue
-            raise TaskDataError(f"{' and '.join(map(str, paths))} is not there; {config.task} needs it for {split}")
+            raise TaskDataError(
+                f"{' or '.join(map(str, paths))} does not exist, which {config.task} needs for split {split}: add it"
+            )
         file = TsvFile(path, task.columns_without_header)
         if config.task == "xnli" and kind != TRAIN:
             keeps = _language_filter(file, language)
@@ -172,7 +174,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
             keeps = None
         splits[split], skipped[split] = _read(task, file, kind == TEST, keeps, most[kind])
         if not splits[split]:
-            raise TaskDataError(f"{path} has no row for {split}; give a file that has")
+            raise TaskDataError(f"{path} has no row for split {split}: use another file")
     return TextTask(
         name=config.task,
         head="regression" if task.labels is None else "classification",
@@ -188,28 +190,28 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 def _directory(data_dir: str | None) -> Path:
     if not data_dir:
-        raise TaskDataError("--data_dir is missing; name the directory with the files of the task")
+        raise TaskDataError("--data_dir is missing: give the directory of the task's files")
     if not Path(data_dir).is_dir():
-        raise TaskDataError(f"--data_dir {data_dir} is no directory; name the one with the files of the task")
+        raise TaskDataError(f"--data_dir {data_dir} is not a directory: give the directory of the task's files")
     return Path(data_dir)
 
 
 def _read(
     task: GlueTask, file: TsvFile, is_test: bool, keeps: Callable[[TsvRow], bool] | None, most: int | None
 ) -> tuple[list[TextExample], int]:
-    """Return the first examples of a file, and how many broken rows were left out among them.
+    """Return the first examples of a file, and the number of incomplete rows that were skipped.
 
     Args:
-        task: what the file looks like.
+        task: columns of the task.
         file: the file.
-        is_test: whether the labels may be missing, and no row.
-        keeps: of which rows the file is read; None for all.
-        most: examples; None for all.
+        is_test: whether labels may be missing; rows may not.
+        keeps: filter of the rows; None for all rows.
+        most: maximum number of examples; None for all.
     """
-    text = file.needed_place(task.text)
-    pair = None if task.text_pair is None else file.needed_place(task.text_pair)
-    label = file.place(task.label) if is_test else file.needed_place(task.label)
-    index = file.place(_INDEX)
+    text = file.required_column(task.text)
+    pair = None if task.text_pair is None else file.required_column(task.text_pair)
+    label = file.column(task.label) if is_test else file.required_column(task.label)
+    index = file.column(_INDEX)
     examples: list[TextExample] = []
     skipped = 0
     for row in file.rows():
@@ -233,8 +235,8 @@ def _read(
     return examples, skipped
 
 
-def _label(task: GlueTask, row: TsvRow, place: int, is_test: bool) -> str | float | None:
-    label = row.fields[place]
+def _label(task: GlueTask, row: TsvRow, column: int, is_test: bool) -> str | float | None:
+    label = row.fields[column]
     if is_test and label in _NO_LABEL:
         return None
     if task.labels is not None:
@@ -242,35 +244,35 @@ def _label(task: GlueTask, row: TsvRow, place: int, is_test: bool) -> str | floa
     try:
         return float(label)
     except ValueError as error:
-        raise TaskDataError(f"{row.where}: score {label!r} is no number; mend the row") from error
+        raise TaskDataError(f"{row.where}: score {label!r} is not a number: fix the row") from error
 
 
 def _language_filter(file: TsvFile, language: str) -> Callable[[TsvRow], bool]:
     """Return a filter for the rows of a language in XNLI, which has all languages in one file.
 
     Raises:
-        TaskDataError: no row is.
+        TaskDataError: the file has no row in the language.
     """
-    place = file.needed_place(("language",))
-    languages = sorted({row.fields[place] for row in file.rows() if place < len(row.fields)})
+    column = file.required_column(("language",))
+    languages = sorted({row.fields[column] for row in file.rows() if column < len(row.fields)})
     if language not in languages:
         raise TaskDataError(
-            f"{file.path} has no row in {language!r}; give --xnli_language one of {', '.join(languages)}"
+            f"{file.path} has no row in language {language!r}: set --xnli_language to one of {', '.join(languages)}"
         )
-    return lambda row: row.fields[place] == language
+    return lambda row: row.fields[column] == language
 
 
 def _dev_ids_filter(file: TsvFile, dev_ids: Path, is_dev: bool) -> Callable[[TsvRow], bool]:
-    """Return a filter for the rows of Microsoft's training file that GLUE scores, or for the others.
+    """Return a filter for the development rows in Microsoft's training file, or for the training rows.
 
     Raises:
-        TaskDataError: the list of them, which comes with GLUE, is not there.
+        TaskDataError: GLUE's list of the development rows is missing.
     """
     if not dev_ids.is_file():
         raise TaskDataError(
-            f"{dev_ids} is not there, which lists the pairs of {file.path.name} that are scored and not trained on; "
-            "get it from GLUE, or give train.tsv and dev.tsv"
+            f"{dev_ids}, the list of development pairs in {file.path.name}, does not exist: download it from GLUE, or "
+            "provide train.tsv and dev.tsv"
         )
     scored = {tuple(row.fields) for row in TsvFile(dev_ids, ("#1 ID", "#2 ID")).rows()}
-    first, second = file.needed_place(("#1 ID",)), file.needed_place(("#2 ID",))
+    first, second = file.required_column(("#1 ID",)), file.required_column(("#2 ID",))
     return lambda row: ((row.fields[first], row.fields[second]) in scored) == is_dev

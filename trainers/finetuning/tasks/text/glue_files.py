@@ -1,7 +1,6 @@
-"""Tab-separated files as GLUE, XNLI and their sources have them: no quoting, a row a line.
+"""Tab-separated files of GLUE, XNLI and their sources: one row per line, without quoting.
 
-A quotation mark is text like any other, a byte order mark at the start and carriage returns at the ends of lines are
-not.
+Quotation marks are ordinary text. A byte order mark and carriage returns before newlines are removed.
 """
 
 import dataclasses
@@ -14,11 +13,11 @@ from trainers.finetuning.tasks.utf8_files import read_text
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TsvRow:
-    """A line with something on it.
+    """A non-blank row.
 
     Attributes:
-        where: such as "dev.tsv, row 17 (line 18)": rows are counted from 1 after the header, lines with it.
-        fields: as many as there are tabs, and one more.
+        where: location, such as "dev.tsv, row 17 (line 18)"; rows are counted from 1 after the header.
+        fields: tab-separated fields.
     """
 
     where: str
@@ -26,52 +25,52 @@ class TsvRow:
 
 
 class TsvFile:
-    """A file with its header, or with the names of its columns where it has none.
+    """A file and the names of its columns.
 
     Args:
-        path: the file.
-        columns_without_header: the names of all columns of a file without header; None for a file that must have one.
-            A file whose first line has the last of these names among its fields has a header all the same.
+        path: path of the file.
+        columns_without_header: column names of a file without header; None where a header is required. A first line
+            that contains the last of these names is a header.
 
     Attributes:
         columns: names of the columns.
 
     Raises:
-        TaskDataError: the file cannot be read, is not UTF-8, or has not a line.
+        TaskDataError: the file cannot be read, is not UTF-8, or is empty.
     """
 
     def __init__(self, path: Path, columns_without_header: Sequence[str] | None = None) -> None:
         self.path = path
-        # Not splitlines: other characters that end lines for Unicode stand inside texts.
+        # Not splitlines: texts contain other Unicode line separators.
         self._lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
         first = next((line for line in self._lines if line.strip()), None)
         if first is None:
-            raise TaskDataError(f"{path} is empty; give a file with rows")
+            raise TaskDataError(f"{path} is empty: use a file with rows")
         columns = [name.strip() for name in first.split("\t")]
         self._has_header = columns_without_header is None or columns_without_header[-1] in columns
         self.columns = columns if self._has_header else list(columns_without_header or ())
 
-    def place(self, names: Sequence[str]) -> int | None:
-        """Return the place of the column with one of these names, None if there is none."""
+    def column(self, names: Sequence[str]) -> int | None:
+        """Return the index of the column with one of these names; None otherwise."""
         return next((self.columns.index(name) for name in names if name in self.columns), None)
 
-    def needed_place(self, names: Sequence[str]) -> int:
-        """Return the place of the column with one of these names, or raise.
+    def required_column(self, names: Sequence[str]) -> int:
+        """Return the index of the column with one of these names.
 
         Raises:
-            TaskDataError: there is none.
+            TaskDataError: there is no such column.
         """
-        place = self.place(names)
-        if place is None:
+        index = self.column(names)
+        if index is None:
             shown = ", ".join(repr(column[:30]) for column in self.columns[:12])
             raise TaskDataError(
-                f"{self.path} has no column {' or '.join(map(repr, names))}; its first line should name the columns "
-                f"with tabs between, and has {shown}"
+                f"{self.path} has no column {' or '.join(map(repr, names))}: the first line must contain tab-separated "
+                f"column names, and has {shown}"
             )
-        return place
+        return index
 
     def rows(self) -> Iterator[TsvRow]:
-        """Yield the rows after the header; lines of white space are skipped."""
+        """Yield the rows after the header, without blank lines."""
         row = 0 if not self._has_header else -1
         for number, line in enumerate(self._lines, 1):
             if line.strip():
@@ -80,9 +79,9 @@ class TsvFile:
                     yield TsvRow(f"{self.path.name}, row {row} (line {number})", line.split("\t"))
 
     def check_width(self, row: TsvRow) -> None:
-        """Raise TaskDataError where a row has not as many fields as there are columns."""
+        """Check the number of fields of a row. Raise TaskDataError where it differs from the number of columns."""
         if len(row.fields) != len(self.columns):
             raise TaskDataError(
-                f"{row.where}: {len(row.fields)} columns where the file has {len(self.columns)} "
-                f"({', '.join(self.columns[:12])}); mend the row, a tab or a line end is missing or too many"
+                f"{row.where}: {len(row.fields)} fields, while the file has {len(self.columns)} columns "
+                f"({', '.join(self.columns[:12])}): fix the tabs or line ends of the row"
             )

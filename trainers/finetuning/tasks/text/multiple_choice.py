@@ -1,4 +1,4 @@
-"""The task `swag`: choose the ending of a context (paper, section 4.4), from SWAG's files or others.
+"""The task `swag`: multiple choice (paper, section 4.4), from SWAG's files or your own.
 
 Letters in shapes: N examples, C choices.
 """
@@ -26,9 +26,7 @@ from trainers.metrics.score_warnings import choice_warnings
 from trainers.metrics.task_metrics import softmax
 
 DEFAULT_MAX_SEQ_LENGTH = 128
-_REMEDY = (
-    "the columns are sent1, sent2, ending0, ending1, ... as SWAG has them, or context and choices (a list), and label"
-)
+_REMEDY = "use SWAG's columns sent1, sent2, ending0, ending1, ..., or context and choices (a list), and label"
 _MISTAKES = 50
 
 
@@ -37,10 +35,10 @@ class ChoiceExample:
     """A context and its choices.
 
     Attributes:
-        context: what every choice is read after.
-        choices: as the model reads them: what they all begin with stands in each.
-        label: index of the right one; None where the file does not say.
-        where: for messages and the report, such as "val.csv, row 17 (line 18)".
+        context: first text of every pair.
+        choices: second texts of the pairs, each with the common beginning.
+        label: index of the correct choice; None where the file has no label.
+        where: location for messages and the report, such as "val.csv, row 17 (line 18)".
     """
 
     context: str
@@ -50,26 +48,26 @@ class ChoiceExample:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no flags: the task has none of its own."""
+    """Add the flags of this task, which has none."""
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "ChoiceTask":  # noqa: ARG001
     """Read train, dev (or val, valid, validation) and test, as CSV, TSV, JSON lines or Parquet.
 
-    Of two layouts, by the columns:
-    - SWAG's own files: sent1 is the context, sent2 with one of ending0, ending1, ... a choice.
-    - context and choices, a list. A question, if there is that column too, stands at the head of each choice; without
-      a column of contexts it is the context.
-    The label is the index of the right choice, from 0. Test may have none, or -1 in the place of all.
+    The columns determine one of two layouts:
+    - SWAG: sent1 is the context, and a choice is sent2 with one of ending0, ending1, ...
+    - context and choices, a list. The text of a column "question" precedes each choice; without a column "context" it
+      is the context.
+    The label is the index of the correct choice, from 0. The test split may have no labels, or -1 for all.
 
     Args:
         config: data_dir, max_train_samples, max_eval_samples, max_predict_samples.
-        wanted: of "train", "dev" and "test".
-        labels: None: choices have no names.
+        wanted: subset of "train", "dev" and "test".
+        labels: unused, since choices have no names.
 
     Raises:
-        TaskDataError: a file is missing or has no rows; no such columns; a row with other than the number of choices
-            of the first, or with fewer than two, or whose label is no index of them.
+        TaskDataError: a file is missing or has no rows, a column is missing, a row has fewer than two choices or a
+            different number than the first row, or a label is not an index of the choices.
     """
     limits = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
     directory = config.data_directory
@@ -83,10 +81,10 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 
 def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
-    """Return the examples of a table, all with as many choices; see `open_task`.
+    """Return the examples of a table, all with the same number of choices; see `open_task`.
 
     Raises:
-        TaskDataError: see `open_task`.
+        TaskDataError: as `open_task`.
     """
     if "ending0" in table.columns and "choices" not in table.columns:
         contexts = table.texts("sent1", _REMEDY)
@@ -97,11 +95,11 @@ def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
         contexts = table.texts("question" if asks_alone else "context", _REMEDY)
     for row, texts in enumerate(choices):
         if len(texts) < 2:
-            raise TaskDataError(f"{table.where(row)}: choices: {len(texts)}; give at least 2")
+            raise TaskDataError(f"{table.where(row)}: {len(texts)} choice(s): at least 2 are required")
         if len(texts) != len(choices[0]):
             raise TaskDataError(
-                f"{table.where(row)}: choices: {len(texts)}, but {len(choices[0])} in the first row; give every row "
-                "as many"
+                f"{table.where(row)}: {len(texts)} choices, while the first row has {len(choices[0])}: all rows need "
+                "the same number"
             )
     labels = _labels(table, len(choices[0]), label_needed)
     return [
@@ -120,14 +118,14 @@ def _swag_choices(table: Table) -> list[list[str]]:
 
 
 def _listed_choices(table: Table) -> list[list[str]]:
-    """Return the lists of the column "choices", after what "question" has where there is a column "context" too."""
+    """Return the lists of the column "choices", each text after that of "question" where "context" exists too."""
     questions = table.columns["question"] if {"question", "context"} <= table.columns.keys() else [None] * len(table)
     choices = []
     for row, (question, cell) in enumerate(zip(questions, table.cells("choices", _REMEDY), strict=True)):
         if not isinstance(cell, list) or not all(isinstance(text, str) for text in cell):
-            raise TaskDataError(f'{table.where(row)}: \'choices\' is no list of texts; write ["...", "..."]')
+            raise TaskDataError(f'{table.where(row)}: \'choices\' is not a list of strings: write ["...", "..."]')
         if not isinstance(question, str | None):
-            raise TaskDataError(f"{table.where(row)}: 'question' is {question!r}, not text; mend the row")
+            raise TaskDataError(f"{table.where(row)}: 'question' is {question!r}, not a string: fix the row")
         choices.append([replace_surrogates(f"{question} {text}" if question else text) for text in cell])
     return choices
 
@@ -140,22 +138,22 @@ def _labels(table: Table, choices: int, needed: bool) -> Sequence[int | None]:
 
 
 def _index(cell: Any, choices: int, where: str) -> int:
-    """Return the label, which text files have as digits."""
+    """Return the label as an integer; text files contain digits."""
     if cell is None or cell == "":
-        raise TaskDataError(f"{where}: no label; give the index of the right choice, from 0 to {choices - 1}")
+        raise TaskDataError(f"{where}: label is missing: give the index of the correct choice, 0 to {choices - 1}")
     if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # Integers from a column that has gaps elsewhere.
+        cell = int(cell)  # Integers of a column with missing values are read as floats.
     indices = [str(index) for index in range(choices)]
     if str(cell).strip() not in indices:
-        raise TaskDataError(f"{where}: label {cell!r} is no index of its choices; give one from 0 to {choices - 1}")
+        raise TaskDataError(f"{where}: invalid label {cell!r}: must be the index of a choice, 0 to {choices - 1}")
     return indices.index(str(cell).strip())
 
 
 class ChoiceTask:
-    """A task of `finetuning_task.FinetuningTask`: every choice is a row of its own, paired with the context.
+    """Multiple choice: each choice is encoded as a pair with the context; see `finetuning_task.FinetuningTask`.
 
     Args:
-        splits: the examples of "train", "dev" and "test", of those that are wanted.
+        splits: examples by split.
     """
 
     name = "swag"
@@ -177,7 +175,7 @@ class ChoiceTask:
         return hashlib.blake2b(json.dumps([self.name, content]).encode(), digest_size=32).hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Encode [CLS] context [SEP] choice [SEP] of every choice; one cut choice makes the example truncated."""
+        """Encode [CLS] context [SEP] choice [SEP]; an example with a truncated choice counts as truncated."""
         examples = self.examples[split]
         choices = len(examples[0].choices)
         encoded = encode_texts(
@@ -197,16 +195,16 @@ class ChoiceTask:
         )
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Return "eval_accuracy", of test "test_accuracy": how often the right choice has the highest logit."""
+        """Return "eval_accuracy", or "test_accuracy" for the test split."""
         right = np.asarray(logits).argmax(axis=1) == rows.targets["label_ids"]
         return {f"{'eval' if split == DEV else split}_accuracy": float(right.mean())}
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
-        """Return the chance level of equal choices: they have no names, so that none is the majority."""
+        """Return the accuracy of random choices; choices have no names, so there is no majority class."""
         return {f"{'eval' if split == DEV else split}_accuracy_random_choice": 1 / rows.choices}
 
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:  # noqa: ARG002
-        """Write test_results.tsv, the probabilities of an example's choices a line, and predictions.tsv."""
+        """Write test_results.tsv, the probabilities of the choices with one line per example, and predictions.tsv."""
         probabilities = softmax(np.asarray(logits))
         table = [
             [
@@ -231,7 +229,7 @@ class ChoiceTask:
         return [output / name for name in files]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return "choices": the mistakes, the most confident first."""
+        """Return "choices": the errors, most confident first."""
         probabilities = softmax(np.asarray(logits))
         confidence, predictions = probabilities.max(axis=1), probabilities.argmax(axis=1)
         labels = rows.targets["label_ids"]

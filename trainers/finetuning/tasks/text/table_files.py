@@ -1,4 +1,4 @@
-"""CSV, TSV, JSON lines and Parquet files as columns of cells, with errors that name file and row."""
+"""Read CSV, TSV, JSON lines and Parquet files as columns, with errors that name file and row."""
 
 import csv
 import dataclasses
@@ -15,12 +15,12 @@ from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from trainers.finetuning.tasks.utf8_files import read_text
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
-# What the file of a split may be called, before its ending.
+# Names of a split's file, without suffix.
 FILE_NAMES = {TRAIN: ("train",), DEV: ("dev", "validation", "valid", "val"), TEST: ("test",)}
 _ASKED_BY = {TRAIN: "--do_train", DEV: "--do_eval", TEST: "--do_predict"}
-# A C long has no more on every machine.
+# The maximum of a C long on every platform.
 _LARGEST_FIELD = 2**31 - 1
-# A whole field in quotation marks, those inside it doubled.
+# A quoted field, with doubled quotation marks inside.
 _ENCLOSED_FIELD = re.compile(r'(?<![^\t\r\n])"[^"]*+(?:""[^"]*+)*+"(?![^\t\r\n])')
 
 
@@ -29,10 +29,10 @@ class Table:
     """The rows of a file, at least one.
 
     Attributes:
-        path: the file.
-        columns: of each column its cells, one a row: text in CSV and TSV, any JSON value in JSON lines, in Parquet
-            what Python has for a value of the column's type. None where a row has no such field.
-        lines: the line that each row begins in; None for Parquet, which has no lines.
+        path: path of the file.
+        columns: cells by column: text in CSV and TSV, any JSON value in JSON lines, the Python value of the column's
+            type in Parquet. None where a row has no such field.
+        lines: first line of each row; None for Parquet.
     """
 
     path: Path
@@ -43,34 +43,38 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def where(self, row: int) -> str:
-        """Return the name of a row for messages: "train.csv, row 1 (line 2)"."""
+        """Return the location of a row for messages, such as "train.csv, row 1 (line 2)"."""
         line = "" if self.lines is None else f" (line {self.lines[row]})"
         return f"{self.path.name}, row {row + 1}{line}"
 
     def cells(self, name: str, remedy: str) -> list[Any]:
-        """Return a column; `remedy` ends the message where there is none of that name.
+        """Return a column.
+
+        Args:
+            name: name of the column.
+            remedy: last part of the error message.
 
         Raises:
-            TaskDataError: there is none; the message has those that there are, and the nearest.
+            TaskDataError: there is no such column; the message lists the columns and suggests the nearest name.
         """
         if name not in self.columns:
             near = difflib.get_close_matches(name, self.columns, n=1, cutoff=0.5)
             mean = f"did you mean {near[0]!r}? " if near else ""
             columns = ", ".join(repr(column) for column in self.columns)
-            raise TaskDataError(f"{self.path} has no column {name!r} (found: {columns}); {mean}{remedy}")
+            raise TaskDataError(f"{self.path} has no column {name!r} (columns: {columns}): {mean}{remedy}")
         return self.columns[name]
 
     def texts(self, name: str, remedy: str) -> list[str]:
-        """Return a column of texts that can be written as UTF-8.
+        """Return a column of texts that can be encoded as UTF-8.
 
         Raises:
-            TaskDataError: there is no such column, or a cell of it is no text.
+            TaskDataError: there is no such column, or a cell is not text.
         """
         cells = self.cells(name, remedy)
         for row, cell in enumerate(cells):
             if not isinstance(cell, str):
                 content = "nothing" if cell is None else f"{cell!r}"
-                raise TaskDataError(f"{self.where(row)}: {name!r} is {content}, not text; mend the row or leave it out")
+                raise TaskDataError(f"{self.where(row)}: {name!r} is {content}, not text: fix or remove the row")
         return [replace_surrogates(cell) for cell in cells]
 
 
@@ -78,22 +82,22 @@ def find_split(directory: Path, split: str) -> Path | None:
     """Return the path of a split's table in a directory; None where it is missing.
 
     Args:
-        directory: to look in.
-        split: a key of `FILE_NAMES`.
+        directory: directory of the tables.
+        split: key of `FILE_NAMES`.
 
     Raises:
-        TaskDataError: no such directory; several tables of the split; none but a file with an ending that is none of
-            `SUFFIXES`.
+        TaskDataError: the directory does not exist, or has several tables of the split, or only one with a suffix that
+            is not in `SUFFIXES`.
     """
     if not directory.is_dir():
         raise TaskDataError(
-            f"--data_dir {directory} is no directory; name the one that holds train, dev and test files"
+            f"--data_dir {directory} is not a directory: give the directory of the train, dev and test files"
         )
     files = sorted(path for path in directory.iterdir() if path.stem in FILE_NAMES[split] and path.is_file())
     tables = [path for path in files if path.suffix.lower() in SUFFIXES]
     if len(tables) > 1:
         raise TaskDataError(
-            f"{directory} has {' and '.join(path.name for path in tables)} for one split; leave one of them there"
+            f"{directory} has {' and '.join(path.name for path in tables)} for the same split: keep one of them"
         )
     if files and not tables:
         check_suffix(files[0])
@@ -101,43 +105,42 @@ def find_split(directory: Path, split: str) -> Path | None:
 
 
 def read_split(directory: Path, split: str) -> Table:
-    """Read the table that `find_split` finds.
+    """Read the table of `find_split`.
 
     Raises:
-        TaskDataError: there is none, or it cannot be read or has no rows.
+        TaskDataError: the table is missing, cannot be read or has no rows.
     """
     path = find_split(directory, split)
     if path is None:
         names = " or ".join(FILE_NAMES[split])
         raise TaskDataError(
-            f"{directory} has no file called {names} with one of the endings {', '.join(SUFFIXES)}; put it there, or "
-            f"leave {_ASKED_BY[split]} out"
+            f"{directory} has no {names} file with suffix {', '.join(SUFFIXES)}: add it, or omit {_ASKED_BY[split]}"
         )
     return read_table(path)
 
 
 def check_suffix(path: Path) -> str:
-    """Return the suffix that decides how a file is read.
+    """Return the suffix of a file, which determines its format.
 
     Raises:
-        TaskDataError: it is none of `SUFFIXES`.
+        TaskDataError: the suffix is not in `SUFFIXES`.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise TaskDataError(f"{path} ends in none of {', '.join(SUFFIXES)}; save it as one of these")
+        raise TaskDataError(f"unknown suffix of {path}: use one of {', '.join(SUFFIXES)}")
     return path.suffix.lower()
 
 
 def read_table(path: Path) -> Table:
-    """Read a file by the rules of its suffix; text is UTF-8, with or without a byte order mark.
+    """Read a file by its suffix; text is UTF-8, with or without a byte order mark.
 
-    - .csv: a header and rows; fields with commas, line ends or quotation marks in quotation marks, those inside
-      doubled (RFC 4180). A header with no comma but semicolons or tabs says that these stand between fields.
-    - .tsv: a header and rows. If every quotation mark belongs to a field that is written as in CSV, so are all (pandas
-      and spreadsheets write it); otherwise quotation marks are characters like others (GLUE writes it).
-    - .jsonl: an object a line.
-    - .parquet: a row a row.
+    - .csv: a header and rows, with quoting as in RFC 4180. Semicolons or tabs are the separator where the header
+      contains them and no comma.
+    - .tsv: a header and rows. Where every quotation mark is part of a field quoted as in CSV, the file is quoted
+      (pandas and spreadsheets); otherwise quotation marks are ordinary characters (GLUE).
+    - .jsonl: one object per line.
+    - .parquet: one row per row.
 
-    Blank lines are no rows; columns without a name (the index that pandas writes) are left out.
+    Blank lines are skipped, and so are columns without a name, such as the index of pandas.
 
     Raises:
         TaskDataError: the file cannot be read, or has no rows.
@@ -150,7 +153,7 @@ def read_table(path: Path) -> Table:
     else:
         table = _read_separated(path, suffix)
     if not table.columns or not len(table):
-        raise TaskDataError(f"{path} has no rows; put examples into it")
+        raise TaskDataError(f"{path} has no rows: add examples")
     return table
 
 
@@ -164,14 +167,14 @@ def _read_separated(path: Path, suffix: str) -> Table:
         try:
             return _parse_separated(path, text, "\t", csv.QUOTE_MINIMAL)
         except TaskDataError:
-            # Such as `"Yes` and `no"` in two fields: by chance like one field with a tab inside.
+            # Two fields such as `"Yes` and `no"` look like one quoted field with a tab inside.
             pass
     return _parse_separated(path, text, "\t", csv.QUOTE_NONE)
 
 
 def _parse_separated(path: Path, text: str, delimiter: str, quoting: int) -> Table:
     csv.field_size_limit(_LARGEST_FIELD)
-    # Strict: a quotation mark that is never closed is an error and does not swallow the rest of the file.
+    # Strict: an unclosed quotation mark is an error, and does not include the rest of the file.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     names: list[str] | None = None
     rows: list[list[str]] = []
@@ -184,21 +187,21 @@ def _parse_separated(path: Path, text: str, delimiter: str, quoting: int) -> Tab
             elif row and names is not None:
                 if len(row) != len(names):
                     remedy = (
-                        "quote fields that hold the separator"
+                        "quote fields that contain the separator"
                         if quoting != csv.QUOTE_NONE
-                        else "put a tab between columns and none inside"
+                        else "separate columns by single tabs, with none inside a field"
                     )
                     raise TaskDataError(
-                        f"{path.name}, row {len(rows) + 1} (line {first_line}): {len(row)} fields where the header has "
-                        f"{len(names)}; {remedy}"
+                        f"{path.name}, row {len(rows) + 1} (line {first_line}): {len(row)} fields, while the header "
+                        f"has {len(names)}: {remedy}"
                     )
                 rows.append(row)
                 lines.append(first_line)
             first_line = reader.line_num + 1
     except csv.Error as error:
         raise TaskDataError(
-            f"{path.name}, row {len(rows) + 1} (line {first_line}): a quotation mark out of place ({error}); close the "
-            "field's quotes, and double those inside it"
+            f"{path.name}, row {len(rows) + 1} (line {first_line}): misplaced quotation mark ({error}): close the "
+            "quotes of the field, and double those inside it"
         ) from error
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names or []) if name}
     return Table(path, columns, lines)
@@ -208,16 +211,14 @@ def _column_names(path: Path, header: list[str]) -> list[str]:
     names = [name.strip() for name in header]
     twice = [name for index, name in enumerate(names) if name and name in names[:index]]
     if twice:
-        raise TaskDataError(
-            f"{path} has two columns {twice[0]!r}; the first line must give each column a name of its own"
-        )
+        raise TaskDataError(f"{path} has two columns {twice[0]!r}: rename one of them in the first line")
     return names
 
 
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
-    # Not splitlines, which splits at characters that JSON allows inside a string.
+    # Not splitlines, which splits at characters that JSON allows in strings.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
@@ -225,9 +226,9 @@ def _read_jsonl(path: Path) -> Table:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise TaskDataError(f"{where}: not valid JSON ({error}); mend the line") from error
+            raise TaskDataError(f"{where}: invalid JSON ({error}): fix the line") from error
         if not isinstance(row, dict):
-            raise TaskDataError(f'{where}: not an object; write a line such as {{"text": "...", "label": "..."}}')
+            raise TaskDataError(f'{where}: not an object: write a line such as {{"text": "...", "label": "..."}}')
         rows.append(row)
         lines.append(number)
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -240,11 +241,11 @@ def _read_parquet(path: Path) -> Table:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise TaskDataError(
-            f"{path} is a Parquet file, and package pyarrow is not installed; pip install 'beambert[data]'"
+            f"{path} is a Parquet file, and the package pyarrow is not installed: pip install 'beambert[data]'"
         ) from error
     try:
         table = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True).read()
         return Table(path, {name: table.column(name).to_pylist() for name in table.column_names}, None)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise TaskDataError(f"{path} is not a whole Parquet file ({reason}); write it again") from error
+        raise TaskDataError(f"{path} is not a valid Parquet file ({reason}): write it again") from error

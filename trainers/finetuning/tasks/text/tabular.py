@@ -1,4 +1,4 @@
-"""The task `csv`: texts, or pairs of texts, and labels from columns of CSV, TSV, JSON lines or Parquet files."""
+"""The task `csv`: classification or regression of texts or pairs from CSV, TSV, JSON lines or Parquet files."""
 
 import argparse
 import dataclasses
@@ -19,10 +19,10 @@ from trainers.finetuning.tasks.text.text_task import TextTask
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")
-# The columns of the texts where no flag names them.
+# Default columns of the texts.
 _TEXT_COLUMNS = ("text", "sentence")
 _TEXT_PAIR_COLUMN = "text_pair"
-# More labels than this, and than half the rows, are no classes: numbers, or the wrong column.
+# More distinct labels than this, and than half the rows, indicate numbers or the wrong column.
 _PLAUSIBLE_LABELS = 20
 
 Label = str | tuple[str, ...] | float
@@ -30,31 +30,29 @@ Label = str | tuple[str, ...] | float
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this task."""
-    group = parser.add_argument_group(
-        "csv", "DIR holds train, dev (or validation) and test, each as .csv, .tsv, .jsonl or .parquet"
-    )
-    group.add_argument("--text_column", metavar="NAME", help='column of the text (default: "text", else "sentence")')
+    group = parser.add_argument_group("task: csv")
+    group.add_argument("--text_column", metavar="NAME", help='Column of the text (default: "text", else "sentence")')
     group.add_argument(
-        "--text_pair_column", metavar="NAME", help='column of the second text (default: "text_pair" if there is one)'
+        "--text_pair_column", metavar="NAME", help='Column of the second text (default: "text_pair" if it exists)'
     )
-    group.add_argument("--label_column", default=TableConfig.label_column, metavar="NAME", help="column of the label")
+    group.add_argument("--label_column", default=TableConfig.label_column, metavar="NAME", help="Column of the label")
     group.add_argument(
         "--problem",
         choices=PROBLEMS,
         default=TableConfig.problem,
-        help="one label of several, any number of labels, or a number",
+        help="Problem type: one class, any number of labels, or a number",
     )
     group.add_argument(
         "--label_separator",
         default=TableConfig.label_separator,
         metavar="TEXT",
-        help="what stands between several labels of one cell; JSON lines and Parquet may have lists instead",
+        help="Separator of several labels in one cell; JSON lines and Parquet may contain lists instead",
     )
     flag = group.add_argument(
         "--dev_fraction",
         type=number(0.0, 1.0, least_too=False),
-        metavar="SHARE",
-        help="without a dev file: the share of train to take as dev, by a hash of the text, so always the same rows",
+        metavar="FRACTION",
+        help="Fraction of train to use as dev without a dev file, chosen deterministically by a hash of the text",
     )
     accept_old_name(group, flag, "--dev_share")
 
@@ -62,20 +60,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
     """Read the splits.
 
-    The classes are the labels of the whole train file, sorted, as numbers where all of them are; a model that has
-    been trained brings its own. Test may have no labels, or the same stand-in for all of them, such as -1.
+    The classes are the sorted labels of the whole train file, in numerical order where all are numbers; a fine-tuned
+    model has its own. The test split may have no labels, or one placeholder for all, such as -1.
 
     Args:
-        config: the flags above, data_dir, max_train_samples, max_eval_samples, max_predict_samples.
-        wanted: of "train", "dev" and "test".
-        labels: the classes of the model, in the order of its logits; None if it has none yet.
+        config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        wanted: subset of "train", "dev" and "test".
+        labels: labels of the model, in the order of the logits; None where it has none.
 
     Raises:
-        TaskDataError: a file is missing, cannot be read or has no rows; no such column; a row without a label, or
-            with one that is none of the classes; a number for regression that is none.
+        TaskDataError: a file is missing, cannot be read or has no rows, a column is missing, or a label is missing, not
+            among the classes, or for regression not a number.
     """
     if not config.label_separator:
-        raise TaskDataError("--label_separator is empty; give what stands between labels, such as ';'")
+        raise TaskDataError("invalid --label_separator '': must not be empty, for example ';'")
     directory = config.data_directory
     if config.problem == REGRESSION:
         labels = None
@@ -83,13 +81,13 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     shares = _splits_dev_from_train(config, directory)
     if DEV in wanted and not shares and find_split(directory, DEV) is None:
         raise TaskDataError(
-            f"{directory} has no dev or validation file; put it there, or take a part of train with --dev_fraction 0.1"
+            f"{directory} has no dev or validation file: add it, or split it from train with --dev_fraction 0.1"
         )
     columns: _Columns | None = None
     examples: dict[str, list[TextExample]] = {}
     if discovers and TRAIN not in wanted and find_split(directory, TRAIN) is None:
         raise TaskDataError(
-            f"{directory} has no train file to find the labels in; put it there, or train the model first"
+            f"{directory} has no train file, which defines the labels: add it, or train the model first"
         )
     if discovers or TRAIN in wanted or (shares and DEV in wanted):
         table = read_split(directory, TRAIN)
@@ -120,7 +118,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 
 class _Columns(NamedTuple):
-    """The names of the columns: of the text, of the second text if there is one, of the label."""
+    """The columns of the text, of the second text (None for single texts) and of the label."""
 
     text: str
     text_pair: str | None
@@ -128,22 +126,22 @@ class _Columns(NamedTuple):
 
     @classmethod
     def from_options(cls, config: FinetuneConfig, table: Table) -> "_Columns":
-        """Return the columns of the flags or, without flags, those of the file that was read first."""
+        """Return the columns of the flags, or the default columns of the first file."""
         usual = [name for name in _TEXT_COLUMNS if name in table.columns]
         pair = config.text_pair_column or (_TEXT_PAIR_COLUMN if _TEXT_PAIR_COLUMN in table.columns else None)
         return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, config.label_column)
 
 
 def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional: bool = False) -> list[TextExample]:
-    """Return the examples of a table; `optional`: whether labels may be missing."""
-    texts = table.texts(columns.text, "name the column of the text with --text_column")
+    """Return the examples of a table; labels may be missing where `optional`."""
+    texts = table.texts(columns.text, "set --text_column to the column of the text")
     pairs: Sequence[str | None] = [None] * len(table)
     if columns.text_pair is not None:
-        pairs = table.texts(columns.text_pair, "name the column of the second text with --text_pair_column")
+        pairs = table.texts(columns.text_pair, "set --text_pair_column to the column of the second text")
     labels: list[Label | None] = [None] * len(table)
     if not optional or columns.label in table.columns:
         missing = (None,) if config.problem == MULTI_LABEL else (None, "")
-        cells = table.cells(columns.label, "name the column of the label with --label_column")
+        cells = table.cells(columns.label, "set --label_column to the column of the label")
         labels = [
             None if optional and cell in missing else _label(cell, config, table.where(row))
             for row, cell in enumerate(cells)
@@ -160,7 +158,7 @@ def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
     if config.problem == CLASSIFICATION:
         return _class_name(cell, where)
     if cell is None:
-        raise TaskDataError(f"{where}: no labels; write an empty list where there are none, or leave the row out")
+        raise TaskDataError(f"{where}: labels are missing: write an empty list for no labels, or remove the row")
     if isinstance(cell, str):
         cell = [name for name in cell.split(config.label_separator) if name.strip()]
     names = cell if isinstance(cell, list) else [cell]
@@ -168,17 +166,17 @@ def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
 
 
 def _class_name(cell: Any, where: str) -> str:
-    """Return a label as text, the same from every kind of file."""
+    """Return a label as text, the same for every file format."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))  # Integers from a column that has gaps elsewhere.
+        return str(int(cell))  # Integers of a column with missing values are read as floats.
     if cell is None or cell != cell or (isinstance(cell, str) and not cell.strip()):
-        raise TaskDataError(f"{where}: no label; give it one, or leave the row out")
+        raise TaskDataError(f"{where}: label is missing: add it, or remove the row")
     if isinstance(cell, str | int | float):
         return replace_surrogates(str(cell).strip())
     raise TaskDataError(
-        f"{where}: label {cell!r} is no text and no number; for several labels say --problem multi_label"
+        f"{where}: label {cell!r} is neither text nor a number: use --problem multi_label for several labels"
     )
 
 
@@ -188,21 +186,21 @@ def _number(cell: Any, where: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or isinstance(cell, bool):
-        raise TaskDataError(f"{where}: label {cell!r} is no number, which --problem regression needs; mend the row")
+        raise TaskDataError(f"{where}: label {cell!r} is not a number, as --problem regression requires: fix the row")
     return number
 
 
 def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[str, ...]:
-    """Return all labels, sorted: by size if all are numbers, else by code point."""
+    """Return all labels, sorted numerically if all are numbers, else by code point."""
     names = _names(examples)
     several = isinstance(examples[0].label, tuple)
     if len(names) < (1 if several else 2):
-        problem = f"the one label {min(names)!r}" if names else "no labels"
-        raise TaskDataError(f"{table.path} has {problem}, so there is nothing to learn; check --label_column")
+        problem = f"only one label, {min(names)!r}" if names else "no labels"
+        raise TaskDataError(f"{table.path} has {problem}, so there is nothing to learn: check --label_column")
     if len(names) > max(_PLAUSIBLE_LABELS, len(examples) / 2) and not several:
         raise TaskDataError(
-            f"{table.path} has {len(names)} different labels in {len(examples)} rows, such as {min(names)!r}; check "
-            "--label_column, or say --problem regression to predict numbers"
+            f"{table.path} has {len(names)} distinct labels in {len(examples)} rows, such as {min(names)!r}: check "
+            "--label_column, or use --problem regression for numbers"
         )
     try:
         numbers = {name: float(name) for name in names}
@@ -221,7 +219,7 @@ def _hides_labels(examples: Sequence[TextExample], labels: tuple[str, ...] | Non
 
 
 def _names(examples: Sequence[TextExample]) -> set[str]:
-    """Return the labels that occur."""
+    """Return the distinct labels of examples."""
     labels = [(example.label,) if isinstance(example.label, str) else example.label or () for example in examples]
     return {name for names in labels if isinstance(names, tuple) for name in names}
 
@@ -230,12 +228,10 @@ def _splits_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
     if config.dev_fraction is None:
         return False
     if not 0 < config.dev_fraction < 1:
-        raise TaskDataError(
-            f"--dev_fraction {config.dev_fraction} is no share; give a number between 0 and 1, such as 0.1"
-        )
+        raise TaskDataError(f"invalid --dev_fraction {config.dev_fraction}: must be between 0 and 1, such as 0.1")
     dev_file = find_split(directory, DEV)
     if dev_file is not None:
-        raise TaskDataError(f"{dev_file} is there, and --dev_fraction is given; leave one of them out")
+        raise TaskDataError(f"{dev_file} and --dev_fraction exclude each other: remove the file, or omit the flag")
     return True
 
 
@@ -246,19 +242,19 @@ def _split_train_dev(
     divided: dict[str, list[TextExample]] = {TRAIN: [], DEV: []}
     for example in examples:
         content = f"{example.text}\0{example.text_pair or ''}".encode()
-        place = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
-        divided[DEV if place < dev_fraction else TRAIN].append(example)
+        hash_fraction = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
+        divided[DEV if hash_fraction < dev_fraction else TRAIN].append(example)
     for split, part in divided.items():
         if not part:
             raise TaskDataError(
-                f"{table.path}: --dev_fraction {dev_fraction} of {len(table)} rows leaves none for {split}; "
-                "give another share, or a dev file"
+                f"{table.path}: --dev_fraction {dev_fraction} of {len(table)} rows leaves no rows for {split}: use "
+                "another fraction, or a dev file"
             )
     return divided
 
 
 def _metric_names(problem: str, labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the metrics, the first of which chooses the best checkpoint."""
+    """Return the metrics; the first one selects the best checkpoint."""
     if problem == REGRESSION:
         return ("pearson", "spearman")
     if problem == MULTI_LABEL:

@@ -1,4 +1,4 @@
-"""The report's details of answers about texts: confusion, mistakes, points; see `FinetuningTask.details`.
+"""Report details of text tasks: confusion matrix, errors, regression points; see `FinetuningTask.details`.
 
 Letters in shapes: N examples, n classes.
 """
@@ -21,11 +21,11 @@ POINTS = 500
 def class_details(
     examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, Any]:
-    """Return the confusion and the most confident mistakes of a classification.
+    """Return the confusion matrix and the most confident errors of a classification.
 
     Args:
-        examples: N.
-        names: of the classes, n.
+        examples: N examples.
+        names: names of the n classes.
         labels: int [N].
         probabilities: float [N, n].
     """
@@ -42,17 +42,17 @@ def class_details(
 def multi_label_details(
     split: str, examples: Sequence[TextExample], names: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 ) -> dict[str, Any]:
-    """Return precision and recall of each label, and the examples with the most probable wrong labels.
+    """Return precision and recall of each label, and the most probable errors.
 
     Args:
-        split: their name.
-        examples: N.
-        names: of the labels, n.
+        split: name of the split.
+        examples: N examples.
+        names: names of the n labels.
         labels: bool [N, n].
-        probabilities: float [N, n], of each label by itself.
+        probabilities: float [N, n], independent probability of each label.
     """
     predictions = probabilities > 0.5
-    # Of all the labels of an example together, as if they were independent.
+    # Joint probability of the labels of an example, assuming independence.
     confidence = np.maximum(probabilities, 1 - probabilities).prod(axis=1)
     right, predicted, true = (labels & predictions).sum(0), predictions.sum(0), labels.sum(0)
 
@@ -85,8 +85,8 @@ def regression_details(
     """Return points (label, prediction), and the examples with the largest errors.
 
     Args:
-        split: their name.
-        examples: N.
+        split: name of the split.
+        examples: N examples.
         labels, predictions: float [N].
     """
     points = np.linspace(0, len(labels) - 1, min(len(labels), POINTS)).round().astype(np.int64)
@@ -104,7 +104,7 @@ def regression_details(
 
 
 def _largest(values: np.ndarray, where: np.ndarray) -> list[int]:
-    """Return the rows with the largest values among those selected, largest first, equals in order."""
+    """Return the selected rows with the largest values, in descending order; ties keep their order."""
     rows = np.flatnonzero(where)
     largest: list[int] = rows[np.argsort(-values[rows], kind="stable")[:MISTAKES]].tolist()
     return largest

@@ -1,4 +1,4 @@
-"""An example of a task over texts."""
+"""An example of a text task."""
 
 import dataclasses
 
@@ -8,12 +8,12 @@ class TextExample:
     """A text, or a pair of texts, with its label.
 
     Attributes:
-        text: as the file has it.
-        text_pair: the second text, None where there is one alone.
-        label: name of the class; of several classes their names, possibly none; for regression a finite number; None
-            where the file does not say.
-        where: for messages and the report, such as "dev.tsv, row 17 (line 18)".
-        index: what a submission calls the example; "" where files of the task have no such column.
+        text: the text, as in the file.
+        text_pair: the second text; None for a single text.
+        label: class name; tuple of label names for multi-label tasks; finite number for regression; None where the file
+            has no label.
+        where: location for messages and the report, such as "dev.tsv, row 17 (line 18)".
+        index: id of the example in a submission; "" where the task's files have no such column.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Fine-tuning tasks about a text or a pair of texts: one class of several, several classes, or a number.
+"""Text tasks: classification, multi-label classification or regression of texts and pairs of texts.
 
 Letters in shapes: N examples, n labels.
 """
@@ -24,30 +24,29 @@ from trainers.metrics import task_metrics
 from trainers.metrics.chance_levels import LEVELS
 from trainers.metrics.task_metrics import sigmoid, softmax
 
-# More of a list of labels than a line can hold is not shown.
+# Maximum number of labels in a message.
 _SHOWN_LABELS = 10
 
 
 class TextTask:
-    """A task of `finetuning_task.FinetuningTask` over text examples.
+    """A task over text examples; see `finetuning_task.FinetuningTask`.
 
     Args:
-        name: such as "mrpc".
+        name: name of the task, such as "mrpc".
         head: "classification" or "regression".
         labels: names of the classes in the order of the logits; None for regression.
-        splits: the examples of "train", "dev" and "test", of those that were read; others that are scored are called
-            "dev_...", others that are predicted "test_...". Where all examples of a test split have labels and a dev
-            split was read too, it is scored beside it.
-        metric_names: of `task_metrics.CLASS_METRICS`, `MULTI_LABEL_METRICS` or `REGRESSION_METRICS`, by the task.
-        best_metric: what `metrics` calls the number that the best checkpoint is chosen by, such as "eval_accuracy".
+        splits: examples by split: "train", "dev", "test"; names of further development and test splits start with
+            "dev_" and "test_". A test split is evaluated too where all examples have labels and a dev split exists.
+        metric_names: keys of `task_metrics.CLASS_METRICS`, `MULTI_LABEL_METRICS` or `REGRESSION_METRICS`.
+        best_metric: metric that selects the best checkpoint, such as "eval_accuracy".
         multi_label: whether an example may have several labels.
-        positive_label: the class that F1 is about where there are two; None for the second.
-        submission_files: of a GLUE task, the name of the file for the server, by split.
-        skipped: rows of a split that the reader left out.
+        positive_label: positive class of F1 for two classes; None for the second.
+        submission_files: names of the files for the GLUE server, by split.
+        skipped: number of rows that the reader skipped, by split.
 
     Raises:
-        TaskDataError: an example to train on or to score has no label, or one that is none of `labels` or no finite
-            number; the message has the example's `where`.
+        TaskDataError: a training or evaluation example has no label, or a label that is not in `labels` or not a finite
+            number; the message contains the location of the example.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class TextTask:
         self.eval_splits = scored + tuple(split for split in self.predict_splits if scored and self._has_labels(split))
 
     def fingerprint(self, split: str) -> str:
-        """Return the hex digest of the texts and labels of a split, the classes and the kind of task."""
+        """Return the hex digest of the texts and labels of a split, the classes and the task type."""
         digest = hashlib.blake2b(digest_size=16)
         options = [self.name, self.head, self.labels, self.multi_label, self._skipped.get(split, 0)]
         digest.update(json.dumps(options).encode())
@@ -91,7 +90,7 @@ class TextTask:
         return digest.hexdigest()
 
     def rows(self, split: str, tokenizer: Tokenizer, max_seq_length: int) -> Rows:
-        """Encode a split, an example a row.
+        """Encode a split, one row per example.
 
         Raises:
             TaskDataError: max_seq_length leaves no room for [CLS] and [SEP].
@@ -113,14 +112,14 @@ class TextTask:
         )
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
-        """Return scores of a split with labels: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
+        """Return the metrics of a split: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
         prefix = split.replace(DEV, "eval", 1)
         return {
             f"{prefix}_{name}": score for name, score in self._scores(rows, self._answers(np.asarray(logits))).items()
         }
 
     def chance_levels(self, split: str, rows: Rows) -> dict[str, float]:
-        """Return the scores of constant answers."""
+        """Return the metrics of constant predictions."""
         if self.labels is None:
             levels = {f"{name}_constant_prediction": 0.0 for name in self._metric_names}
         elif self.multi_label:
@@ -141,7 +140,7 @@ class TextTask:
     def write_predictions(self, split: str, rows: Rows, logits: Logits, output: Path) -> list[Path]:
         """Write test_results.tsv, and the file for the GLUE server or, for other tasks, predictions.tsv.
 
-        The suffix after "test" in the name of another split is also theirs: test_results_mismatched.tsv.
+        File names of further test splits have the suffix of the split, as in test_results_mismatched.tsv.
         """
         answers = self._answers(np.asarray(logits))
         suffix = split.removeprefix(TEST)
@@ -157,7 +156,7 @@ class TextTask:
         return [output / name for name in files]
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return confusion, mistakes, points of a split that has labels: see `text_details`."""
+        """Return confusion matrix, errors and points of a split; see `text_details`."""
         examples, answers = self.examples[split], self._answers(np.asarray(logits))
         if self.labels is None:
             return text_details.regression_details(split, examples, rows.targets["label_values"], answers)
@@ -181,7 +180,7 @@ class TextTask:
             return {name: task_metrics.MULTI_LABEL_METRICS[name](labels, answers > 0.5) for name in self._metric_names}
         counts = task_metrics.confusion(rows.targets["label_ids"], answers.argmax(axis=1), len(self.labels))
         if self._positive_label == self.labels[0]:
-            counts = counts[::-1, ::-1]  # The order of the classes changes no score but F1, which is of the second.
+            counts = counts[::-1, ::-1]  # F1 is that of the second class; other metrics ignore the order.
         return {name: task_metrics.CLASS_METRICS[name](counts) for name in self._metric_names}
 
     def _targets(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
@@ -226,34 +225,34 @@ class TextTask:
         return all(example.label is not None for example in self.examples[split])
 
     def _check_labels(self, split: str) -> None:
-        """Raise TaskDataError where a needed label is missing or cannot be learned."""
+        """Check the labels of a split. Raise TaskDataError where a label is missing or invalid."""
         needed = not _is_kind(split, TEST)
         known = set(self.labels or ())
         for example in self.examples[split]:
             label = example.label
             if label is None:
                 if needed:
-                    raise TaskDataError(f"{example.where}: no label; a row to train on or to score needs one")
+                    raise TaskDataError(f"{example.where}: label is missing, which training and evaluation require")
             elif isinstance(label, int | float):
                 if not math.isfinite(label):
-                    raise TaskDataError(f"{example.where}: {label} is no finite number; mend the row")
+                    raise TaskDataError(f"{example.where}: {label} is not a finite number: fix the row")
             else:
                 for one in (label,) if isinstance(label, str) else label:
                     if one not in known:
                         raise TaskDataError(
-                            f"{example.where}: label {one!r} is none of {listed(self.labels or ())}; mend the row, or "
-                            "start from a model that has not been trained for other labels"
+                            f"{example.where}: label {one!r} is not one of {listed(self.labels or ())}: fix the row, "
+                            "or use a model that was not fine-tuned for other labels"
                         )
 
 
 def listed(labels: Sequence[str]) -> str:
-    """Return labels for a message: all, or the first of very many."""
+    """Return labels as text for a message, at most the first `_SHOWN_LABELS`."""
     more = f", ... ({len(labels)} in all)" if len(labels) > _SHOWN_LABELS else ""
     return ", ".join(labels[:_SHOWN_LABELS]) + more
 
 
 def _is_kind(split: str, kind: str) -> bool:
-    """Return whether a split is of a kind: "dev_mismatched" is a "dev"."""
+    """Return whether a split is of a kind; "dev_mismatched" is of kind "dev"."""
     return split == kind or split.startswith(f"{kind}_")
 
 
