@@ -21,8 +21,8 @@ Every command and flag. This page is generated from the command-line parsers
 (`python docs/generate_cli_reference.py`).
 
 A flag is given as `--flag VALUE` or `--flag=VALUE`; names cannot be abbreviated. Data commands also
-accept [Apache Beam's flags](https://beam.apache.org/documentation/). Exit codes: 0 success, 1 error,
-2 invalid command line, 130 after Ctrl-C, 143 after SIGTERM."""
+accept [Apache Beam's flags](https://beam.apache.org/documentation/). Exit codes: 0 success,
+1 error, 2 invalid command line, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
 def page() -> str:
