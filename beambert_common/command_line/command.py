@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         return text + formatter.format_help()
 
     def sections(self) -> dict[str, list[argparse.Action]]:
-        """Return the arguments and flags under the titles that help shows, none of which is empty."""
+        """Return the arguments and flags by the titles that help shows; groups of one title are one section."""
         common = [self._option_string_actions[flag] for flag in self._common_flags]
         # The first group is argparse's of positional arguments, the second the one of flags without a group.
         positionals, ungrouped, *groups = self._action_groups

@@ -107,12 +107,6 @@ def accept_old_values(renamed: Mapping[str, str]) -> Callable[[str], str]:
     return lambda text: renamed.get(text, text)
 
 
-def flag_group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """Return the group of a parser with a title, added if the parser has none."""
-    groups = (group for group in parser._action_groups if group.title == title)
-    return next(groups, None) or parser.add_argument_group(title)
-
-
 positive_float = number(0.0, math.inf, least_too=False)
 fraction = number(0.0, 1.0, most_too=True)
 

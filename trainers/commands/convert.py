@@ -4,7 +4,6 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.command_line.flags import flag_group
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
@@ -54,14 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DST",
         help="Output directory; must be new or empty",
     )
-    flag_group(parser, "output").add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
-    flag_group(parser, "task").add_argument(
+    parser.add_argument_group("output").add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
+    parser.add_argument_group("task").add_argument(
         "--task",
         choices=(PRETRAINING, *TASKS),
         help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
         "(default: as detected)",
     )
-    flag_group(parser, "checkpoints").add_argument(
+    parser.add_argument_group("checkpoints").add_argument(
         "--optimizer",
         choices=("keep", "drop"),
         default=ConvertConfig.optimizer,

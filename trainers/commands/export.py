@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert_common import file_errors
-from beambert_common.command_line.flags import flag_group, sequence_length, vocabulary_size
+from beambert_common.command_line.flags import sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
@@ -59,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DST",
         help="Output directory; must be new or empty",
     )
-    group = flag_group(parser, "export")
+    group = parser.add_argument_group("export")
     group.add_argument(
         "--to",
         choices=KINDS,
         default=ExportConfig.to,
         help="Output format; savedmodel takes raw text, onnx and litert take token ids",
     )
-    flag_group(parser, "task").add_argument(
+    parser.add_argument_group("task").add_argument(
         "--task",
         choices=(PRETRAINING, *TASKS),
         help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.command_line.flags import batch_size, flag_group, sequence_length, shortened, whole_number
+from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
@@ -73,27 +73,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     # argparse accepts "-1" as a value, but would take "-1,-2" for a flag.
     parser._negative_number_matcher = re.compile(r"-\d[-,\d]*$")
-    flag_group(parser, "input").add_argument(
+    parser.add_argument_group("input").add_argument(
         "--input_file",
         required=True,
         type=LOCAL_PATH,
         metavar="FILE",
         help="Text file with one text or pair per line; - reads stdin",
     )
-    group = flag_group(parser, "output")
+    group = parser.add_argument_group("output")
     group.add_argument(
         "--output_file", required=True, type=LOCAL_OUTPUT_FILE, metavar="FILE", help="Output file, written atomically"
     )
     group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
     group.add_argument("--format", choices=FORMATS, help="Output format (default: by the extension of --output_file)")
-    flag_group(parser, "model").add_argument(
+    parser.add_argument_group("model").add_argument(
         "--init_checkpoint",
         required=True,
         type=LOCAL_PATH,
         metavar="DIR",
         help="A model: the --output of `beambert pretrain`, a TF1 checkpoint or a Hugging Face directory",
     )
-    group = flag_group(parser, "predictions")
+    group = parser.add_argument_group("predictions")
     group.add_argument(
         "--layers",
         metavar="N,N",

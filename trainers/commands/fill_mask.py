@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert_common.command_line.flags import flag_group, vocabulary_size
+from beambert_common.command_line.flags import vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
     )
     parser.add_argument("texts", metavar="TEXT", nargs="+", help="A quoted text with one or more [MASK]")
-    flag_group(parser, "predictions").add_argument(
+    parser.add_argument_group("predictions").add_argument(
         "--top_k",
         type=vocabulary_size,
         default=5,

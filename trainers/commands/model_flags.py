@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import boolean, flag_group
+from beambert_common.command_line.flags import boolean
 from beambert_common.command_line.path_flags import LOCAL_PATH
 
 
@@ -32,7 +32,7 @@ class ModelConfig(FlagConfig):
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `load_model` may need."""
-    group = flag_group(parser, "model")
+    group = parser.add_argument_group("model")
     group.add_argument(
         "--vocab_file", type=LOCAL_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from beambert_common import file_errors
-from beambert_common.command_line.flags import batch_size, flag_group, number, sequence_length, vocabulary_size
+from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
@@ -72,13 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="A fine-tuned model: the --output of `beambert finetune`, a TF1 checkpoint or a Hugging Face directory",
     )
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="A quoted text")
-    flag_group(parser, "input").add_argument(
+    parser.add_argument_group("input").add_argument(
         "--input_file",
         type=LOCAL_PATH,
         metavar="FILE",
         help="Text file with one text per line, instead of TEXT; - reads stdin",
     )
-    group = flag_group(parser, "output")
+    group = parser.add_argument_group("output")
     group.add_argument(
         "--output_file",
         type=LOCAL_OUTPUT_FILE,
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
     group.add_argument("--json", action="store_true", help="Write one JSON object per line, with all fields")
-    group = flag_group(parser, "predictions")
+    group = parser.add_argument_group("predictions")
     group.add_argument(
         "--question", metavar="TEXT", help="Question to answer from each text, for question-answering models"
     )
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="Number of labels per text, most probable first",
     )
-    flag_group(parser, "task").add_argument(
+    parser.add_argument_group("task").add_argument(
         "--task",
         choices=tuple(TASKS),
         help="Task head of DIR; required if the files do not record it, as for a TF1 checkpoint of a token classifier",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import flag_values
-from beambert_common.command_line.flags import batch_size, flag_group, positive_float
+from beambert_common.command_line.flags import batch_size, positive_float
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
 
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the grid, and those of `finetune` that the grid does not set."""
     parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
     add_task_and_model_arguments(parser)
-    group = flag_group(parser, "training")
+    group = parser.add_argument_group("training")
     group.add_argument(
         "--train_batch_sizes",
         type=_comma_separated(batch_size),
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep_runs", action="store_true", help="Keep the checkpoints of all runs (default: of the best run only)"
     )
-    flag_group(parser, "predictions").add_argument(
+    parser.add_argument_group("predictions").add_argument(
         "--do_predict", action="store_true", help="Write the predictions of every run for the test split"
     )
     add_shared_arguments(parser)

@@ -8,7 +8,6 @@ import argparse
 from beambert_common.command_line.flags import (
     accept_old_name,
     batch_size,
-    flag_group,
     non_negative_int,
     positive_float,
     positive_int,
@@ -26,7 +25,7 @@ DEFAULT_MODEL = "tiny"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags; names and defaults are those of the released run_pretraining.py where it has them."""
-    flag_group(parser, "output").add_argument(
+    parser.add_argument_group("output").add_argument(
         "--output",
         required=True,
         type=LOCAL_OUTPUT_DIRECTORY,
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_step_arguments(parser)
     add_optimizer_arguments(parser)
     add_training_arguments(parser, best_metric=PretrainConfig.best_metric)
-    flag_group(parser, "evaluation").add_argument(
+    parser.add_argument_group("evaluation").add_argument(
         "--max_eval_steps",
         type=positive_int,
         default=PretrainConfig.max_eval_steps,
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "data")
+    group = parser.add_argument_group("data")
     group.add_argument(
         "--data",
         nargs="+",
@@ -69,7 +68,7 @@ def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "model")
+    group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
         type=MODEL_NAME_OR_PATH,
@@ -99,7 +98,7 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "training")
+    group = parser.add_argument_group("training")
     add_recipe_argument(parser, group)
     group.add_argument(
         "--do_train",
@@ -155,7 +154,7 @@ def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_input_handling_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "input handling")
+    group = parser.add_argument_group("input handling")
     group.add_argument(
         "--verify", action="store_true", help="Verify the SHA-256 of every shard against dataset.json before training"
     )

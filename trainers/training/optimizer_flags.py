@@ -4,14 +4,14 @@ import argparse
 import math
 import re
 
-from beambert_common.command_line.flags import flag_group, number, shortened
+from beambert_common.command_line.flags import number, shortened
 from trainers.config.run_config import RunConfig
 from trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
 
 
 def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the optimizer and of the learning-rate decay."""
-    group = flag_group(parser, "optimizer")
+    group = parser.add_argument_group("optimizer")
 
     def add(name: str, help: str, **options: object) -> None:
         group.add_argument(name, help=help, **options)  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from beambert_common.command_line.flags import (
     accept_old_values,
     batch_size,
     boolean,
-    flag_group,
     non_negative_int,
     positive_float,
     positive_int,
@@ -38,7 +37,7 @@ def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str | N
 
 
 def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "devices")
+    group = parser.add_argument_group("devices")
     group.add_argument(
         "--strategy",
         type=accept_old_values(RENAMED_VALUES["strategy"]),
@@ -94,7 +93,7 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_numerics_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "numerics")
+    group = parser.add_argument_group("numerics")
     group.add_argument(
         "--precision",
         choices=PRECISIONS,
@@ -126,7 +125,7 @@ def _add_numerics_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
-    group = flag_group(parser, "checkpoints")
+    group = parser.add_argument_group("checkpoints")
     group.add_argument(
         "--save_checkpoints_steps",
         type=positive_int,
@@ -150,7 +149,7 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_evaluation_arguments(parser: argparse.ArgumentParser, best_metric: str | None) -> None:
-    group = flag_group(parser, "evaluation")
+    group = parser.add_argument_group("evaluation")
     group.add_argument(
         "--eval_steps",
         type=non_negative_int,
