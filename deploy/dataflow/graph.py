@@ -11,6 +11,7 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
+from beambert_common.quantities import counted
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.build_pretraining_data import build_pretraining_data
@@ -75,8 +76,9 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
     splits = split_inputs(job.inputs, job.options)
     planned = PlannedJob(
         "corpus",
-        f"{len(job.inputs):,} file(s) in {len(splits):,} split(s), {sum(file.bytes for file in job.inputs) / 1e9:,.2f} "
-        f"GB, to {job.options.num_partitions:,} partition(s)",
+        f"{counted(len(job.inputs), 'file')} in {counted(len(splits), 'split')}, "
+        f"{sum(file.bytes for file in job.inputs) / 1e9:,.2f} GB, to "
+        f"{counted(job.options.num_partitions, 'partition')}",
         lambda pipeline: build_corpus(pipeline, splits, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
@@ -106,7 +108,8 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
     vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
-        f"{len(corpus.shards):,} corpus shard(s), {sum(len(item.copies) for item in work_items):,} copies of a shard",
+        f"{counted(len(corpus.shards), 'corpus shard')}, "
+        f"{sum(len(item.copies) for item in work_items):,} copies of a shard",
         lambda pipeline: build_pretraining_data(
             pipeline, corpus, reader, work_items, job.options, job.recorded, vocab, output, f"{output}/unfinished"
         ),

@@ -11,6 +11,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
+from beambert_common.quantities import counted
 from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import graph, workers
 from deploy.dataflow.config import DataflowConfig
@@ -53,7 +54,8 @@ def describe(config: DataflowConfig, command: "Command") -> int:
     with _prepared(config, command) as (job_config, flags):
         jobs = graph.jobs_of(job_config)
         print(
-            f"Dry run: {len(jobs)} job(s) for project {config.project}, region {config.region}. Nothing is submitted."
+            f"Dry run: {counted(len(jobs), 'job')} for project {config.project}, region {config.region}. Nothing is "
+            "submitted."
         )
         for job in jobs:
             print()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.flags import WholeNumber
 from beambert_common.command_line.path_flags import LOCAL_PATH
+from beambert_common.quantities import counted
 from beambert_common.signals import interrupted_by_signals
 from deploy.flink.job_server import find_java, job_server
 from pipelines.errors import EngineError, SubmitError
@@ -236,7 +237,8 @@ def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name:
         )
     if parallelism > slots:
         print(
-            f"warning: --parallelism {parallelism} exceeds the {slots} slot(s) of the cluster; the job waits for more",
+            f"warning: --parallelism {parallelism} exceeds the {counted(slots, 'slot')} of the cluster; the job "
+            "waits for more",
             file=sys.stderr,
         )
     version = ".".join(overview["flink-version"].split(".")[:2])

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from beambert_common.durations import format_duration
+from beambert_common.quantities import counted
 from deploy.plan.data import DataPlan
 from deploy.plan.dataflow_cost import CloudPlan
 from deploy.plan.prices import Prices
 from deploy.plan.text_estimate import Text
 from deploy.plan.training import Accelerator, TrainingPlan
 
-# The keys of --json keep their spelling, so that programs can rely on them: "The text" for Input, and so on.
-_JSON_SECTIONS = {"Input": "text", "Data": "data", "Cost": "bill"}
-_JSON_DATAFLOW = "Building it on Dataflow"
+# Sections in --json, where programs rely on their spelling, if it differs from that of the text.
+_JSON_SECTIONS = {"Input": "The text", "Data": "The data", "Dataflow": "Building it on Dataflow", "Cost": "The bill"}
 # Names of quantities in the text, where they differ from those in --json.
 _NAMES = {
     "pieces": "tokens",
@@ -179,8 +179,9 @@ def training_lines(
             "hours",
             training.hours,
             format_duration(3600 * training.hours),
-            f"on {accelerator.units} {_unit(accelerator)}(s) of {accelerator.name} at {training.utilization:.3g} of "
-            f"{accelerator.flops / 1e12:,.5g} TFLOP/s{'' if utilization_is_given else ', an assumed utilization'}",
+            f"on {counted(accelerator.units, _unit(accelerator))} of {accelerator.name} at "
+            f"{training.utilization:.3g} of {accelerator.flops / 1e12:,.5g} TFLOP/s"
+            + ("" if utilization_is_given else ", an assumed utilization"),
         ),
     ]
     return lines
@@ -256,13 +257,6 @@ def as_text(lines: Sequence[Line], warnings: Sequence[str]) -> str:
     return "\n".join(output)
 
 
-def _json_section(section: str) -> str:
-    """Return the key of a section in --json."""
-    if section == "Dataflow":
-        return _JSON_DATAFLOW
-    return f"The {_JSON_SECTIONS[section]}" if section in _JSON_SECTIONS else section
-
-
 def _label(name: str) -> str:
     """Return the name of a quantity in the text; a sequence length may precede it, as in "128: rows"."""
     length, separator, quantity = name.rpartition(": ")
@@ -273,7 +267,8 @@ def as_json(lines: Sequence[Line], warnings: Sequence[str]) -> str:
     """Format the estimate as JSON: numbers by section and name (null where unknown), and the warnings."""
     content: dict[str, Any] = {}
     for line in lines:
-        content.setdefault(_json_section(line.section), {})[line.name] = None if math.isnan(line.value) else line.value
+        section = content.setdefault(_JSON_SECTIONS.get(line.section, line.section), {})
+        section[line.name] = None if math.isnan(line.value) else line.value
     return json.dumps({**content, "Warnings": list(warnings)}, indent=2)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beambert_common.quantities import counted
 from deploy.plan.text_estimate import Text, tokens_per_word
 from pipelines.commands import corpus
 from pipelines.commands.corpus_config import corpus_config
@@ -71,7 +72,7 @@ def sample_text(
         total += kind_sample.size() * (sum(file.bytes for file in files) / of_bytes)
         sample.extend(kind_sample)
     if not sample.document_bytes:
-        raise SourceError(f"--input {patterns[0]}: no document in the {num_read} file(s) that were sampled")
+        raise SourceError(f"--input {patterns[0]}: no document in {counted(num_read, 'sampled file')}")
     words = np.array([len(sentence.split()) for sentence in sample.sentences])
     if tokenizer:
         tokens = np.diff(tokenizer.encode_batch(sample.sentences)[1])
@@ -88,7 +89,8 @@ def sample_text(
         document_sentences=np.array(sample.document_sentences, np.int64),
         sentence_tokens=tokens.astype(np.int64),
         sample_words=int(words.sum()),
-        origin=f"from {sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of {len(inputs):,} file(s)",
+        origin=f"from {sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of "
+        f"{counted(len(inputs), 'file')}",
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.quantities import counted
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import table
 from trainers.checkpoints.best_checkpoint import lower_is_better
@@ -92,10 +93,9 @@ def summary_line(runs: Sequence[RunOutcome], metric: str) -> str:
     spread = "" if results.deviation is None else f", standard deviation {shown(metric, results.deviation)}"
     best = _value(runs[results.best], metric)
     assert best is not None
-    count = f"{results.runs} run{'s' if results.runs > 1 else ''}"
     level = level_of(metric, runs[results.best].metrics or {})
     return (
-        f"{metric_label(metric)} over {count}: mean {shown(metric, results.mean)}{spread}; "
+        f"{metric_label(metric)} over {counted(results.runs, 'run')}: mean {shown(metric, results.mean)}{spread}; "
         f"best {shown(metric, best)} ({runs[results.best].name})"
         + ("" if level is None else f"; {level[0]} {shown(metric, level[1])}")
     )

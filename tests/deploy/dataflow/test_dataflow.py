@@ -120,9 +120,9 @@ def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys)
     argv = ["--dry_run", "--use_public_ips", "build", "--input", TEXT, "--output", f"gs://{BUCKET}/dry", *SMALL]
     assert submit(cloud, *argv) == 0
     told = capsys.readouterr().out
-    assert "Dry run: 2 job(s)" in told
-    assert "corpus: 4 file(s) in 4 split(s)" in told
-    assert "pretraining-data: 4 corpus shard(s), 10 copies of a shard" in told
+    assert "Dry run: 2 jobs" in told
+    assert "corpus: 4 files in 4 splits" in told
+    assert "pretraining-data: 4 corpus shards, 10 copies of a shard" in told
     assert "beam_python3." in told
     assert "n2-standard-4, at most 20, 30 GB of disk, public IP addresses" in told
     for line in (

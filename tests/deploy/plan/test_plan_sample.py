@@ -87,7 +87,7 @@ def test_mistakes_are_said(tmp_path):
     with pytest.raises(SourceError, match="matches no files"):
         look(tmp_path / "*.jsonl")
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
-    with pytest.raises(SourceError, match="no document in the"):
+    with pytest.raises(SourceError, match="no document in 1 sampled file"):
         look(tmp_path / "empty.jsonl")
     with pytest.raises(SourceError, match="unknown --input_format"):
         sample_text([str(tmp_path / "empty.jsonl")], "papyrus", "text", "en", 8000, None)

@@ -261,8 +261,8 @@ GOOD = {"context": "a", "choices": ["b", "c"], "label": 0}
     ("rows", "part"),
     [
         ([GOOD, {**GOOD, "choices": ["b", "c", "d"]}], "row 2 (line 2): 3 choices, while the first row has 2"),
-        ([{**GOOD, "choices": ["b"]}], "dev.jsonl, row 1 (line 1): 1 choice(s): at least 2 are required"),
-        ([{**GOOD, "choices": []}], "dev.jsonl, row 1 (line 1): 0 choice(s): at least 2 are required"),
+        ([{**GOOD, "choices": ["b"]}], "dev.jsonl, row 1 (line 1): 1 choice: at least 2 are required"),
+        ([{**GOOD, "choices": []}], "dev.jsonl, row 1 (line 1): 0 choices: at least 2 are required"),
         ([GOOD, {**GOOD, "choices": "b"}], "dev.jsonl, row 2 (line 2): 'choices' is not a list of strings"),
         ([{**GOOD, "choices": ["b", 1]}], "dev.jsonl, row 1 (line 1): 'choices' is not a list of strings"),
         ([GOOD, {**GOOD, "label": 2}], "row 2 (line 2): invalid label 2: must be the index of a choice, 0 to 1"),

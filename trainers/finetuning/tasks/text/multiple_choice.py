@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.quantities import counted
 from beambert_common.unicode_text import replace_surrogates
 from tokenizer.tokenizer import Tokenizer
 from trainers.config.finetune_config import FinetuneConfig
@@ -95,7 +96,7 @@ def read_examples(table: Table, label_needed: bool) -> list[ChoiceExample]:
         contexts = table.texts("question" if asks_alone else "context", _REMEDY)
     for row, texts in enumerate(choices):
         if len(texts) < 2:
-            raise TaskDataError(f"{table.where(row)}: {len(texts)} choice(s): at least 2 are required")
+            raise TaskDataError(f"{table.where(row)}: {counted(len(texts), 'choice')}: at least 2 are required")
         if len(texts) != len(choices[0]):
             raise TaskDataError(
                 f"{table.where(row)}: {len(texts)} choices, while the first row has {len(choices[0])}: all rows need "
