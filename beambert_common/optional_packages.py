@@ -88,13 +88,16 @@ def require_for(path: str) -> None:
         ModuleNotFoundError: the package is not installed.
     """
     module = "google.cloud.storage"
-    if path.startswith("gs://"):
-        try:
-            installed = importlib.util.find_spec(module) is not None
-        except ImportError:
-            installed = False
-        if not installed:
-            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+    if path.startswith("gs://") and not is_installed(module):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def import_failure(error: ImportError, preferred: str) -> str | None:

@@ -1,6 +1,6 @@
 """Read and write model weights as TF1 checkpoints, Hugging Face models and native models of beambert.
 
-Names are imported on first use; only `tf1.py` needs TensorFlow.
+Names are imported on first use. No format needs TensorFlow.
 """
 
 from typing import TYPE_CHECKING

@@ -112,7 +112,7 @@ class CheckpointFiles(NamedTuple):
 
 
 def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
-    """Find the files of a checkpoint without reading its weights, which may need TensorFlow.
+    """Find the files of a checkpoint without reading its weights.
 
     Args:
         path, config: as for `open_checkpoint`.

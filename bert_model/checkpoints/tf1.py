@@ -1,20 +1,22 @@
 """Name-based TensorFlow checkpoints, as the released code and `beambert pretrain` write them.
 
-A checkpoint is `PREFIX.index` and `PREFIX.data-00000-of-00001`. Only functions that need TensorFlow import it, so that
-other formats do not depend on it.
+A checkpoint is `PREFIX.index` and `PREFIX.data-00000-of-00001`. TensorFlow is not needed: `tensor_bundle.py` reads and
+writes the files.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from beambert_common import file_errors
+from bert_model.checkpoints import tensor_bundle
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 
 _STEP = re.compile(r"-(\d+)$")
+_T = TypeVar("_T")
 
 
 def find(directory: Path) -> Path | None:
@@ -37,28 +39,21 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
     Raises:
         CheckpointError: the checkpoint is missing or corrupt, or object-based.
     """
-    import tensorflow as tf
-
-    reader = _guarded(prefix, lambda: tf.train.load_checkpoint(str(prefix)))
-    shapes = reader.get_variable_to_shape_map()
-    dtypes = reader.get_variable_to_dtype_map()
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in shapes:
+    stored = _guarded(prefix, lambda: tensor_bundle.read(prefix))
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in stored:
         raise CheckpointError(
             f"{prefix} is an object-based TensorFlow 2 checkpoint; use a name-based checkpoint, such as those of the "
             "released BERT"
         )
 
-    def tensor(name: str) -> StoredTensor:
-        def value() -> np.ndarray:
-            return _guarded(prefix, lambda: np.asarray(reader.get_tensor(name)))
+    def tensor(stored: StoredTensor) -> StoredTensor:
+        return stored._replace(read=lambda: _guarded(prefix, stored.read))
 
-        return StoredTensor(tuple(shapes[name]), dtypes[name].name, value)
-
-    return {name: tensor(name) for name in sorted(shapes)}
+    return {name: tensor(variable) for name, variable in stored.items()}
 
 
 def write(prefix: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """Write a checkpoint; tensors keep their bytes and dtypes.
+    """Write a checkpoint, one tensor after the other; tensors keep their bytes and dtypes.
 
     Args:
         prefix: path without `.index`, in an existing directory.
@@ -67,26 +62,28 @@ def write(prefix: Path, tensors: Mapping[str, StoredTensor]) -> None:
     Raises:
         CheckpointError: a tensor cannot be read, or the files cannot be written.
     """
-    import tensorflow as tf
 
-    names = sorted(tensors)
-    values = [tf.constant(tensors[name].read()) for name in names]
+    def values() -> Iterator[tuple[str, np.ndarray]]:
+        for name in sorted(tensors):
+            yield name, tensors[name].read()
+
     try:
-        tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
-    except tf.errors.OpError as error:
-        raise CheckpointError(file_errors.write_line(prefix, error)) from error
+        tensor_bundle.write(prefix, values())
+    except tensor_bundle.BundleError as error:
+        raise CheckpointError(f"{prefix} cannot be written ({error}); convert the weights to float32") from error
+    except file_errors.FileError as error:
+        raise CheckpointError(str(error)) from error
 
 
-def _guarded(prefix: Path, action: Callable[[], Any]) -> Any:
-    import tensorflow as tf
-
+def _guarded(prefix: Path, action: Callable[[], _T]) -> _T:
+    """Return the result of an action that reads a bundle."""
     try:
         return action()
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
+    except tensor_bundle.UnsupportedTensorError as error:
         raise CheckpointError(
-            f"checkpoint {prefix} cannot be read ({_first_line(error)}); it is corrupt or incomplete, copy it again"
+            f"checkpoint {prefix} cannot be read ({error}); save it with whole variables of numbers"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    except tensor_bundle.BundleError as error:
+        raise CheckpointError(
+            f"checkpoint {prefix} cannot be read ({error}); it is corrupt or incomplete, copy it again"
+        ) from error

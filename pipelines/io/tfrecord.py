@@ -1,4 +1,4 @@
-"""Read the framing of TFRecord files without TensorFlow and Beam: lengths, contents and checksums.
+"""Read and write the framing of TFRecord files without TensorFlow and Beam: lengths, contents and checksums.
 
 A record is its length (8 bytes), the checksum of the length (4 bytes), its content, and the checksum of the content
 (4 bytes). Integers are little-endian. Source: tensorflow/core/lib/io/record_writer.h.
@@ -10,8 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-import google_crc32c
-
+from beambert_common.checksums import masked_crc
 from pipelines.errors import DatasetError
 
 _HEADER = 12
@@ -34,10 +33,10 @@ class Frames(NamedTuple):
     lost_at: int | None
 
 
-def masked_crc(data: bytes) -> int:
-    """Return the masked CRC-32C checksum of TFRecord (tensorflow/core/lib/hash/crc32c.h)."""
-    crc = google_crc32c.value(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+def framed(content: bytes) -> bytes:
+    """Return a record: a content with its length and both checksums."""
+    length = struct.pack("<Q", len(content))
+    return b"".join([length, struct.pack("<I", masked_crc(length)), content, struct.pack("<I", masked_crc(content))])
 
 
 def find_records(content: bytes) -> Frames:

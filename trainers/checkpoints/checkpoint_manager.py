@@ -1,23 +1,26 @@
 """Save, restore and remove checkpoints: variables under TF1 names, in the format of the released BERT's checkpoints.
 
 `model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, `<name>/adam_m`, `<name>/adam_v` and
-global_step, readable by `tf.train.load_checkpoint`. `.state.json` contains the run's other state. The index is
+`global_step`, readable by `tf.train.load_checkpoint`. `.state.json` contains the run's other state. The index is
 written last and removed first: a checkpoint is complete if and only if its index exists.
 """
 
 import json
+import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
-import tensorflow as tf
+import numpy as np
 
 from beambert_common import file_errors
 from beambert_common.atomic_files import synchronize
 from beambert_common.renamed_fields import with_new_names, with_old_names
 from beambert_common.typed_json import JsonError, NonNegative, read, require
+from bert_model.checkpoints import tensor_bundle
+from bert_model.checkpoints.bundle_index import numpy_dtype
 from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from trainers.errors import StorageError, TrainingError
 
@@ -27,6 +30,24 @@ _FILE_NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|data-\d{5}-of-\d{5}|state\
 _UNFINISHED = ".unfinished"
 # Fields of `.state.json` that older files, which have no version, have under other names.
 _RENAMED_STATE = {"skipped_updates": "skipped_steps", "sums": "metric_sums"}
+
+
+class Variable(Protocol):
+    """A variable of a running model, such as a tf.Variable, a MirroredVariable or a keras.Variable."""
+
+    @property
+    def shape(self) -> Any:
+        """The sizes: a tuple or a tf.TensorShape."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype: its name, a numpy dtype or a tf.DType."""
+
+    def numpy(self) -> np.ndarray:
+        """Return the value."""
+
+    def assign(self, value: Any, /) -> Any:
+        """Replace the value by an array."""
 
 
 class Checkpoint(NamedTuple):
@@ -60,14 +81,18 @@ class RetentionPolicy(NamedTuple):
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
     """Return the complete checkpoints of a directory, oldest first; empty if the directory does not exist."""
-    matches = [(path, _FILE_NAME.fullmatch(path.name)) for path in directory.glob("model.ckpt-*.index")]
+    try:
+        matches = [(path, _FILE_NAME.fullmatch(path.name)) for path in directory.glob("model.ckpt-*.index")]
+    except FileNotFoundError:
+        # The directory was removed while it was listed; `glob` finds nothing in one that was removed earlier.
+        return []
     return sorted(Checkpoint(int(match[2]), path.with_suffix("")) for path, match in matches if match)
 
 
 def save(
     directory: Path,
     step: int,
-    variables: Mapping[str, tf.Variable],
+    variables: Mapping[str, Variable],
     vocab_size: int | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
@@ -78,7 +103,8 @@ def save(
 
     Args:
         directory: directory of the checkpoints; created if needed.
-        step: number of completed steps. An existing checkpoint of this step is replaced, and missing in the meantime.
+        step: number of completed steps, saved as the int64 scalar `global_step` unless `variables` contains it. An
+            existing checkpoint of this step is replaced, and missing in the meantime.
         variables: variables by their names in the checkpoint.
         vocab_size: number of rows to save of variables with a row per token, and of their slots; None for all rows.
         state: the run's other state, with JSON types; None for none.
@@ -94,15 +120,15 @@ def save(
         unfinished.mkdir()
         _write(Checkpoint(step, unfinished / final.prefix.name), variables, vocab_size, state)
         _remove(final)
-        # TensorFlow wrote several files; the index is moved last, when the files it refers to are in place.
+        # There are several files; the index is moved last, when the files it refers to are in place.
         for path in sorted(unfinished.iterdir(), key=lambda path: path.suffix == ".index"):
             if path.suffix == ".index":
                 synchronize(directory)
             path.replace(directory / path.name)
         synchronize(directory)
         unfinished.rmdir()
-    except (OSError, tf.errors.OpError) as error:
-        if isinstance(error, FileNotFoundError | tf.errors.NotFoundError):
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
             vanished = next((path for path in (directory.parent, directory) if not path.is_dir()), unfinished)
             raise StorageError(
                 f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
@@ -149,21 +175,20 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
     return content
 
 
-def bytes_needed(variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> int:
+def bytes_needed(variables: Mapping[str, Variable], vocab_size: int | None = None) -> int:
     """Return the size of a checkpoint's tensors on disk in bytes, without the small index and state files."""
-    total = 0
+    total = 0 if GLOBAL_STEP in variables else np.dtype(np.int64).itemsize
     for name, variable in variables.items():
-        rows, *other_sizes = variable.shape.as_list() or [1]
+        rows, *other_sizes = list(variable.shape) or [1]
         if vocab_size is not None and is_padded(name):
             rows = vocab_size
-        for size in other_sizes:
-            rows *= size
-        total += rows * variable.dtype.size
+        dtype = getattr(variable.dtype, "name", variable.dtype)
+        total += rows * math.prod(other_sizes) * numpy_dtype(dtype).itemsize
     return total
 
 
 def space_warning(
-    directory: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None, retention: RetentionPolicy
+    directory: Path, variables: Mapping[str, Variable], vocab_size: int | None, retention: RetentionPolicy
 ) -> str | None:
     """Return a warning if the disk has no space for the recent checkpoints that a run keeps, otherwise None.
 
@@ -216,7 +241,7 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
             ) from error
 
 
-def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int | None = None) -> None:
+def restore(prefix: Path, variables: Mapping[str, Variable], vocab_size: int | None = None) -> None:
     """Assign the values of a checkpoint to variables.
 
     Args:
@@ -229,42 +254,40 @@ def restore(prefix: Path, variables: Mapping[str, tf.Variable], vocab_size: int 
         TrainingError: the checkpoint cannot be read, lacks a variable or has it with another shape.
     """
     try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        shapes = reader.get_variable_to_shape_map()
+        stored = tensor_bundle.read(prefix)
         for name, variable in variables.items():
-            if name not in shapes:
+            if name not in stored:
                 raise TrainingError(f"checkpoint {prefix} has no variable {name}; give a checkpoint of the same model")
             needed = list(variable.shape)
             if vocab_size is not None and is_padded(name):
                 needed[0] = vocab_size
-            if shapes[name] != needed:
+            if list(stored[name].shape) != needed:
                 raise TrainingError(
-                    f"checkpoint {prefix} has {name} with shape {shapes[name]}, but the model requires "
-                    f"{needed}; give the "
-                    "--model and vocabulary of the checkpoint"
+                    f"checkpoint {prefix} has {name} with shape {list(stored[name].shape)}, but the model requires "
+                    f"{needed}; give the --model and vocabulary of the checkpoint"
                 )
-            variable.assign(with_padding(name, reader.get_tensor(name), list(variable.shape)))
-    except (tf.errors.OpError, IndexError, RuntimeError) as error:
+            variable.assign(with_padding(name, stored[name].read(), list(variable.shape)))
+    except tensor_bundle.BundleError as error:
         raise TrainingError(
-            f"checkpoint {prefix} cannot be read ({_first_line(error)}); remove {prefix}.index to resume from the "
-            "previous "
+            f"checkpoint {prefix} cannot be read ({error}); remove {prefix}.index to resume from the previous "
             "checkpoint"
         ) from error
 
 
 def _write(
     checkpoint: Checkpoint,
-    variables: Mapping[str, tf.Variable],
+    variables: Mapping[str, Variable],
     vocab_size: int | None,
     state: Mapping[str, Any] | None,
 ) -> None:
-    names = sorted(variables)
-    tf.raw_ops.SaveV2(
-        prefix=str(checkpoint.prefix),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[without_padding(name, variables[name].read_value(), vocab_size) for name in names],
-    )
+    """Write the files of a checkpoint, and flush them to the disk."""
+
+    def values() -> Iterator[tuple[str, np.ndarray]]:
+        for name in sorted({*variables, GLOBAL_STEP}):
+            value = variables[name].numpy() if name in variables else np.array(checkpoint.step, np.int64)
+            yield name, without_padding(name, value, vocab_size)
+
+    tensor_bundle.write(checkpoint.prefix, values())
     if state is not None:
         checkpoint.state_file.write_text(json.dumps(state), encoding="utf-8")
     for path in checkpoint.prefix.parent.iterdir():
@@ -307,9 +330,3 @@ def _free_bytes(directory: Path) -> int:
 def _resume_step(directory: Path) -> str:
     saved = checkpoints(directory)
     return f"it resumes from {saved[-1].prefix}" if saved else "it starts from the beginning"
-
-
-def _first_line(error: Exception) -> str:
-    line = (str(error).splitlines() or [type(error).__name__])[0]
-    # TensorFlow adds the node before and the operation after the file and the reason.
-    return re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]$", "", line)

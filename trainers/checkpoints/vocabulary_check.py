@@ -12,7 +12,7 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
     """Return the checkpoint's vocabulary, or the one in `vocab_file`.
 
     Args:
-        checkpoint: an open checkpoint, or its files, which need no TensorFlow.
+        checkpoint: an open checkpoint, or its files.
         vocab_file: value of --vocab_file; None takes the checkpoint's vocabulary.
 
     Raises:

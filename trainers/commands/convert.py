@@ -9,7 +9,6 @@ from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
 from pipelines.io.directory_lock import lock_destination
-from trainers.backends.tensorflow.startup import start_tensorflow
 from trainers.checkpoints.initial_checkpoint import listed
 from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
@@ -92,7 +91,6 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     keep = config.optimizer == "keep"
     bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
     model_loading.check_model(Path(config.source), **config.model_options)
-    start_tensorflow()
     with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, config.vocab_file)
         do_lower_case = config.do_lower_case

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_model.checkpoints import native
-from trainers.checkpoints import best_checkpoint
+from trainers.checkpoints import best_checkpoint, checkpoint_manager
 from trainers.monitoring import metrics_jsonl
 from trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
 from trainers.training import run_manifest
@@ -93,9 +93,6 @@ def _with_one_loss(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checkpoints(directory: Path) -> list[tuple[int, int]]:
-    # Imports TensorFlow, which has been started before a report is written.
-    from trainers.checkpoints import checkpoint_manager
-
     return [
         (step, sum(path.stat().st_size for path in directory.glob(f"{prefix.name}.*")))
         for step, prefix in checkpoint_manager.checkpoints(directory)

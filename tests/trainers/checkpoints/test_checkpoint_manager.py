@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,6 +36,38 @@ def test_round_trip_under_the_given_names(tmp_path):
     checkpoint_manager.restore(saved.prefix, restored)
     np.testing.assert_array_equal(restored["a/kernel"].numpy(), np.full([2, 3], 7.0))
     assert int(restored["global_step"]) == 7
+
+
+def test_the_step_is_saved_without_a_variable(tmp_path):
+    kernel = {"a/kernel": variables(7)["a/kernel"]}
+    without = checkpoint_manager.save(tmp_path / "without", 7, kernel)
+    checkpoint_manager.save(tmp_path / "with", 7, variables(7))
+    for kind in ("index", "data-00000-of-00001"):
+        contents = {(tmp_path / name / f"model.ckpt-7.{kind}").read_bytes() for name in ("with", "without")}
+        assert len(contents) == 1
+    restored = {"a/kernel": variables(0)["a/kernel"]}
+    checkpoint_manager.restore(without.prefix, restored)
+    assert (restored["a/kernel"].numpy() == 7).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+@pytest.mark.parametrize("shape", [(), (5, 3)])
+def test_variables_of_keras_are_saved_as_those_of_tensorflow(tmp_path, dtype, shape):
+    value = np.arange(math.prod(shape)).reshape(shape)
+    name = "bert/embeddings/word_embeddings" if shape else "x"
+    of_keras = {name: keras.Variable(value, dtype=dtype)}
+    of_tensorflow = {name: tf.Variable(tf.cast(value, dtype))}
+    for saved in (of_keras, of_tensorflow):
+        prefix = checkpoint_manager.save(tmp_path / type(saved[name]).__name__, 7, saved, vocab_size=4).prefix
+        stored = tf.train.load_checkpoint(str(prefix)).get_tensor(name)
+        np.testing.assert_array_equal(stored, value[:4] if shape else value)
+        assert stored.dtype == dtype
+        saved[name].assign(np.ones(shape))
+        checkpoint_manager.restore(prefix, saved, vocab_size=4)
+        expected = np.concatenate([value[:4], np.zeros([1, 3])]) if shape else value
+        np.testing.assert_array_equal(saved[name].numpy(), expected)
+        data = Path(f"{prefix}.data-00000-of-00001")
+        assert checkpoint_manager.bytes_needed(saved, vocab_size=4) == data.stat().st_size
 
 
 def steps(directory):
@@ -328,7 +361,7 @@ def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact
         assert run(log, run_out_of_space, directory, most_bytes) == 0
         lines = log.read_text().splitlines()
         assert len(lines) == 2
-        for line, size in zip(lines, ("800,000", "32"), strict=True):
+        for line, size in zip(lines, ("800,008", "32"), strict=True):
             assert re.fullmatch(
                 rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it needs {size} bytes, "
                 rf"and [\d,]+ are free; free some space .* resumes from {directory}/model.ckpt-1",

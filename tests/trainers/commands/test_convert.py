@@ -1,5 +1,7 @@
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -70,6 +72,28 @@ def test_kept_state_comes_back_to_the_byte(tmp_path, capsys):
     assert code == 0
     assert f"Wrote     TF1 checkpoint {tmp_path / 'c'}: 46 tensors and 93 optimizer variables\n" in said
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
+
+
+_WITHOUT_TENSORFLOW = """
+import sys
+sys.modules.update(dict.fromkeys(["tensorflow", "keras", "jax"]))
+import beambert
+source, *destinations = sys.argv[1:]
+for destination, kind in zip(destinations, ("native", "huggingface", "tf1"), strict=True):
+    keep = ["--optimizer", "keep"] if kind == "native" else []
+    code = beambert.main(["convert", source, destination, "--to", kind, *keep])
+    assert code == 0, code
+    source = destination
+"""
+
+
+def test_tensorflow_keras_and_jax_are_not_needed(tmp_path):
+    values = write_release(tmp_path / "a", slots=True)
+    directories = [tmp_path / name for name in ("a", "native", "hf", "b")]
+    subprocess.run([sys.executable, "-c", _WITHOUT_TENSORFLOW, *map(str, directories)], check=True)
+    assert_same_bytes(stored_values(tmp_path / "native" / "model.ckpt"), values)
+    weights = {name: value for name, value in values.items() if not name.endswith(("adam_m", "adam_v", "global_step"))}
+    assert_same_bytes(stored_values(tmp_path / "b" / "bert_model.ckpt"), weights)
 
 
 def test_what_has_no_place_is_said(tmp_path, capsys):
