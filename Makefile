@@ -8,13 +8,15 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and run all tests"
 	@echo "make test-slow     pretrain and fine-tune a mini on real text in $(DATA) (under 20 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
+	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 3 minutes)"
+	@echo "make report-tpu-compile   memory and collectives of complete steps on six TPU topologies (about 40 minutes)"
 	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
 	@echo "make flink-up   start a Flink cluster on this machine (needs Java 17, downloads 290 MB once); make flink-down stops it"
 	@echo "make chaos   kill processes, fill disks and change files 100 times, and compare the results (about 25 minutes)"
@@ -30,7 +32,7 @@ help:
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
-	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 3 minutes)"
+	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
@@ -38,14 +40,14 @@ help:
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c
+$(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c trainers/data/_examples.c
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Creating $(VENV) with $$($(PYTHON) --version); TensorFlow and Beam are large, this takes a few minutes."
 	@rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation --quiet -e .
-	@$(BIN)/python -c "import tokenizer._native" 2>/dev/null || echo "No C compiler found: the tokenizer runs in Python, about a fifth as fast, with the same results."
+	@$(BIN)/python -c "import tokenizer._native, trainers.data._examples" 2>/dev/null || echo "No C compiler found: the tokenizer and the parser of training examples run in Python, more slowly, with the same results."
 	@touch $@
 
 demo: setup
@@ -91,6 +93,20 @@ test-parity: .venv-parity/.installed
 	$(PYTHON) -m venv .venv-parity
 	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[train,convert]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
+	@touch $@
+
+# The TPU compiler needs no TPU. ARGS="--models base --steps train" selects rows of the report.
+test-tpu-compile: .venv-tpu/.installed
+	PYTHONPATH=. .venv-tpu/bin/python -m pytest tests/tpu_compile
+
+report-tpu-compile: .venv-tpu/.installed
+	PYTHONPATH=. .venv-tpu/bin/python -m tests.tpu_compile.report $(ARGS)
+
+.venv-tpu/.installed: tests/tpu_compile/requirements.txt setup.py
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@rm -rf .venv-tpu
+	$(PYTHON) -m venv .venv-tpu
+	.venv-tpu/bin/python -m pip install --disable-pip-version-check --quiet -r tests/tpu_compile/requirements.txt -e .
 	@touch $@
 
 check: setup
@@ -152,7 +168,7 @@ bench-train: .venv-bench/.installed
 	@touch $@
 
 lock:
-	uv pip compile setup.py --all-extras --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py $(addprefix --extra ,data clean gcp train convert onnx jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
 	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
@@ -160,9 +176,11 @@ lock:
 	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --override deploy/tpu/overrides.txt \
 		--universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/requirements.lock --quiet
+	uv pip compile setup.py deploy/tpu/jax.in --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --output-file deploy/tpu/requirements-jax.lock --quiet
 	uv pip compile deploy/tpu/installer.in --python-version 3.10 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet
 
 clean:
-	rm -rf $(VENV) docs/_build .venv-parity .venv-bench tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	rm -rf $(VENV) docs/_build .venv-parity .venv-bench .venv-tpu tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Packaging. A `setup.py`, because Dataflow ships the code to its workers with `--setup_file`.
 
 The extras keep each machine slim: a data worker installs `[data]` and no TensorFlow, a training
-host installs `[train]` and no Beam. `requirements.lock` pins all of them together, with hashes.
+host installs `[train]`, `[jax]`, `[tpu]` or `[cuda]` and no Beam. `requirements.lock` pins all of them together, with
+hashes, except the libraries of accelerators in `[tpu]` and `[cuda]`.
 """
 
 from pathlib import Path
@@ -17,11 +18,15 @@ DATA = [
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
-CONVERT = ["safetensors>=0.4"]
+# ml-dtypes has bfloat16, which numpy lacks.
+CONVERT = ["google-crc32c>=1.5", "ml-dtypes>=0.5", "safetensors>=0.4"]
 # `beambert export --to onnx`.
 ONNX = ["onnx>=1.19", "tf2onnx>=1.17"]
-# The model under the JAX backend of Keras, on the CPU; for an accelerator install the jax of its maker.
-JAX = ["jax>=0.5"]
+# Training and inference with JAX, without TensorFlow: on the CPU, on Cloud TPU and on NVIDIA GPUs. From 0.8 on, JAX has
+# `jax.shard_map` with check_vma, `jax_num_cpu_devices` and packages for CUDA 13.
+JAX = ["google-crc32c>=1.5", "jax>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
+TPU = ["google-crc32c>=1.5", "jax[tpu]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
+CUDA = ["google-crc32c>=1.5", "jax[cuda13]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 # What benchmarks and tests measure against.
 BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
 # `make docs`: the site from Markdown, with the API reference from docstrings. Sphinx 9.1 needs Python 3.12.
@@ -57,9 +62,12 @@ setup(
     ),
     py_modules=["beambert"],
     # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
-    package_data={"deploy.plan": ["prices.toml"], "deploy.tpu": ["installer.lock", "requirements.lock"]},
-    # Where there is no C compiler the tokenizer runs in Python, with the same results.
-    ext_modules=[Extension("tokenizer._native", ["tokenizer/_native.c"], extra_compile_args=["-O3"], optional=True)],
+    package_data={"deploy.plan": ["prices.toml"], "deploy.tpu": ["*.lock"]},
+    # Where there is no C compiler the tokenizer and the parser of examples run in Python, with the same results.
+    ext_modules=[
+        Extension(name, [f"{name.replace('.', '/')}.c"], extra_compile_args=["-O3"], optional=True)
+        for name in ("tokenizer._native", "trainers.data._examples")
+    ],
     install_requires=["msgspec>=0.19", "numpy>=1.26", "rich>=13"],
     extras_require={
         "data": DATA,
@@ -69,6 +77,8 @@ setup(
         "convert": CONVERT,
         "onnx": ONNX,
         "jax": JAX,
+        "tpu": TPU,
+        "cuda": CUDA,
         "bench": BENCH,
         "docs": DOCS,
         "dev": DEV,

@@ -4,13 +4,11 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from pipelines.dataset import VOCAB_FILE_NAME, Dataset
 from pipelines.errors import DatasetError
 from tokenizer.vocabulary import Vocabulary
 from trainers.data.stateless_random import extend_hash
-from trainers.objective import Features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +59,13 @@ class DynamicMasking:
 
 # Purposes of the random numbers at a position.
 _CHOICE, _ACTION, _REPLACEMENT = range(3)
+# Positions hashed at a time, so that the intermediate arrays stay in the cache.
+_CHUNK = 1 << 14
 
 
-def mask_batch(features: Features, masking: DynamicMasking, predictions: int, keys: tf.Tensor) -> Features:
+def mask_batch(
+    features: dict[str, np.ndarray], masking: DynamicMasking, predictions: int, keys: np.ndarray
+) -> dict[str, np.ndarray]:
     """Mask a uniform sample of the tokens in every row.
 
     A row of `length` tokens gets round(length * masked_lm_prob) predictions, at least 1 and at most P, and at most the
@@ -81,40 +83,68 @@ def mask_batch(features: Features, masking: DynamicMasking, predictions: int, ke
         int32 [B, P], and masked_lm_weights, float32 [B, P].
     """
     input_ids, input_mask = features["input_ids"], features["input_mask"]
-    length = input_ids.shape[1]
-
-    def random_bits(use: int, positions: tf.Tensor) -> tf.Tensor:
-        """Return 32 random bits for each position, int64."""
-        bits = extend_hash(keys[:, None], positions * 3 + use)
-        return tf.cast(tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)), tf.int64)
-
     maskable = (input_mask > 0) & (input_ids != masking.cls_id) & (input_ids != masking.sep_id)  # [B, L]
-    # Rounded half to even in float64, as in numpy.
-    expected_count = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64) * masking.masked_lm_prob  # [B]
-    wanted = tf.clip_by_value(tf.cast(tf.round(expected_count), tf.int32), 1, predictions)
-    wanted = tf.minimum(wanted, tf.reduce_sum(tf.cast(maskable, tf.int32), axis=1))
+    # Rounded half to even.
+    wanted = np.rint(input_mask.sum(axis=1) * masking.masked_lm_prob).astype(np.int64)  # [B]
+    wanted = np.minimum(np.clip(wanted, 1, predictions), np.count_nonzero(maskable, axis=1))
+    rows, length = input_ids.shape
+    positions = np.empty((rows, predictions), np.int32)
+    for first in range(0, rows, max(_CHUNK // length, 1)):
+        chunk = slice(first, first + max(_CHUNK // length, 1))
+        positions[chunk] = _sample(keys[chunk], maskable[chunk], wanted[chunk], predictions)
 
-    # The tokens with the largest independent keys are a uniform sample without replacement.
-    order = tf.where(maskable, tf.cast(random_bits(_CHOICE, tf.range(length)) // 2, tf.int32), -1)
-    largest = tf.math.top_k(order, predictions).indices  # [B, P]
-    positions = tf.sort(tf.where(tf.range(predictions) < wanted[:, None], largest, length), axis=1)
-    predicted = positions < length
-    # Padding uses position 0, [CLS], which is never predicted; its id is written back unchanged below.
-    positions = tf.where(predicted, positions, 0)
-    original = tf.gather(input_ids, positions, batch_dims=1)  # [B, P]
-
-    action = tf.cast(random_bits(_ACTION, positions), tf.float64) / 2**32
-    index = random_bits(_REPLACEMENT, positions) * len(masking.replacement_ids) // 2**32
-    replaced = tf.where(
-        action < masking.mask_rate + masking.random_rate, tf.gather(masking.replacement_ids, index), original
-    )
-    replaced = tf.where(action < masking.mask_rate, masking.mask_id, replaced)
-    replaced = tf.where(predicted, replaced, original)
-    rows = tf.broadcast_to(tf.range(tf.shape(positions)[0])[:, None], tf.shape(positions))
+    predicted = positions < length  # [B, P]
+    row, slot = np.nonzero(predicted)
+    position = positions[row, slot]  # [N], of all predictions
+    original = input_ids[row, position]
+    action = _random_bits(keys[row], position, _ACTION) / 2**32
+    index = _random_bits(keys[row], position, _REPLACEMENT) * len(masking.replacement_ids) >> 32
+    replacement = np.where(action < masking.mask_rate + masking.random_rate, masking.replacement_ids[index], original)
+    replacement[action < masking.mask_rate] = masking.mask_id
+    masked_ids = input_ids.copy()
+    masked_ids[row, position] = replacement
+    masked_lm_ids = np.zeros((rows, predictions), np.int32)
+    masked_lm_ids[row, slot] = original
     return {
         **features,
-        "input_ids": tf.tensor_scatter_nd_update(input_ids, tf.stack([rows, positions], axis=-1), replaced),
-        "masked_lm_positions": positions,
-        "masked_lm_ids": tf.where(predicted, original, 0),
-        "masked_lm_weights": tf.cast(predicted, tf.float32),
+        "input_ids": masked_ids,
+        "masked_lm_positions": np.where(predicted, positions, np.int32(0)),
+        "masked_lm_ids": masked_lm_ids,
+        "masked_lm_weights": predicted.astype(np.float32),
     }
+
+
+def _random_bits(keys: np.ndarray, positions: np.ndarray, purpose: int) -> np.ndarray:
+    """Return 32 random bits for each position, int64 of the broadcast shape."""
+    return (extend_hash(keys, positions.astype(np.uint64) * np.uint64(3) + np.uint64(purpose)) >> np.uint64(32)).view(
+        np.int64
+    )
+
+
+def _sample(keys: np.ndarray, maskable: np.ndarray, wanted: np.ndarray, predictions: int) -> np.ndarray:
+    """Return a uniform sample of the maskable positions of each row, without replacement.
+
+    Args:
+        keys: uint64 [b].
+        maskable: bool [b, L].
+        wanted: size of each sample, int64 [b], at most P and at most the number of maskable positions.
+        predictions: P.
+
+    Returns:
+        int64 [b, P], ascending; L after the sample.
+    """
+    length = maskable.shape[1]
+    # The tokens with the largest independent keys are a uniform sample without replacement. Equal keys are in the
+    # order of their positions: the lower bits hold the distance from the end.
+    bits = (length - 1).bit_length()
+    order = _random_bits(keys[:, None], np.arange(length), _CHOICE)
+    order >>= 1
+    order <<= bits
+    order |= np.arange(length - 1, -1, -1)
+    order[~maskable] = -1
+    order.partition(length - predictions, axis=1)
+    largest = -np.sort(-order[:, length - predictions :], axis=1)  # [b, P], descending
+    positions = length - 1 - (largest & ((1 << bits) - 1))
+    positions[np.arange(predictions) >= wanted[:, None]] = length
+    positions.sort(axis=1)
+    return positions

@@ -1,15 +1,43 @@
-"""Parse records of pretraining data into tensors, as the manifest describes them.
+"""Parse records of pretraining data into arrays, as the manifest describes them.
 
-Batches of different shapes are computed by separate graphs with static lengths.
+A compiled extension parses the records (`_examples.c`). Without it, `parse_in_python` gives the same results.
+This file imports neither Keras nor TensorFlow.
 """
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import tensorflow as tf
+import numpy as np
 
 from pipelines.dataset import Dataset
-from trainers.objective import Features, Objective, Sums
+from pipelines.io.serialized_example import features_of, floats, integers, lists_of
+
+try:
+    import trainers.data._examples as _examples
+except ImportError:  # Installed on a machine without a C compiler.
+    _examples = None  # type: ignore[assignment]
+
+Parser = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
+# The name of a feature in the records as UTF-8, whether its values are floats, and the array for its values:
+# int32 or float32 [B, length of a row].
+_Output = tuple[bytes, bool, np.ndarray]
+# A problem, the index of the record, the index of the feature, and its number of values.
+_Invalid = tuple[int, int, int, int]
+# Problems of a record, as in _examples.c.
+_INVALID, _MISSING, _WRONG_TYPE, _WRONG_LENGTH = range(4)
+
+
+class InvalidExampleError(ValueError):
+    """A record is not an example as the manifest describes it.
+
+    Attributes:
+        record: index of the record in its batch.
+        problem: what is wrong, for a message that names the record.
+    """
+
+    def __init__(self, record: int, problem: str) -> None:
+        super().__init__(f"record {record} {problem}")
+        self.record = record
+        self.problem = problem
 
 
 def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:
@@ -23,7 +51,7 @@ def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict
     }
 
 
-def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.Tensor], Features]:
+def parser(dataset: Dataset, row_length: int, predictions: int) -> Parser:
     """Return a parser for batches of records with the same sequence length.
 
     Args:
@@ -32,63 +60,91 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Callable[[tf.
         predictions: P, the maximum number of predictions per row.
 
     Returns:
-        A function from serialized records, string [B], to the dataset's features by their internal names
+        A function from B serialized records to the dataset's features by their internal names
         (`PretrainingDataOptions.names_of_features`), padded with zeros. Possible features are input_ids, input_mask,
         segment_ids and sequence_ids, int32 [B, L]; masked_lm_positions and masked_lm_ids, int32 [B, P];
         masked_lm_weights, float32 [B, P]; next_sentence_labels and next_sentence_positions, int32 [B, K]; and
-        next_sentence_weights, float32 [B, K], with K instances per row.
+        next_sentence_weights, float32 [B, K], with K instances per row. It raises InvalidExampleError.
     """
     lengths = feature_lengths(dataset, row_length, predictions)
-    dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in dataset.features}
-    spec = {
-        in_file: tf.io.RaggedFeature(dtypes[name])
-        if dataset.ragged
-        else tf.io.FixedLenFeature([lengths[name]], dtypes[name])
-        for name, in_file in dataset.features.items()
-    }
+    parse_records = parse_in_python if _examples is None else _examples.parse
 
-    def parse(serialized: tf.Tensor) -> Features:
-        parsed = tf.io.parse_example(serialized, spec)
-        features = {}
-        for name, in_file in dataset.features.items():
-            values = parsed[in_file]
-            if dataset.ragged:
-                values = values.to_tensor(shape=[None, lengths[name]])
-            # 64-bit integers are slow on accelerators.
-            features[name] = tf.cast(values, tf.int32) if dtypes[name] == tf.int64 else values
+    def parse(records: Sequence[bytes]) -> dict[str, np.ndarray]:
+        # 64-bit integers are slow on accelerators.
+        features = {
+            name: np.zeros((len(records), lengths[name]), np.float32 if name.endswith("_weights") else np.int32)
+            for name in dataset.features
+        }
+        outputs = [
+            (in_file.encode(), features[name].dtype == np.float32, features[name])
+            for name, in_file in dataset.features.items()
+        ]
+        if (invalid := parse_records(records, outputs, dataset.ragged)) is not None:
+            raise _error(invalid, outputs)
         return features
 
     return parse
 
 
-def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
-    """Return an objective whose metric sums are traced separately for each sequence length of a dataset.
+def parse_in_python(records: Sequence[bytes], outputs: Sequence[_Output], ragged: bool) -> _Invalid | None:
+    """Parse records into arrays of zeros.
 
     Args:
-        task: the objective.
-        dataset: the manifest.
+        records: B serialized examples.
+        outputs: the features to parse; others are skipped.
+        ragged: whether a record may have fewer values of a feature than the array, or none.
 
     Returns:
-        An objective for batches with dynamic lengths (`trainers.data.pipeline.train_batches`), or the given objective
-        if the dataset has a single sequence length.
+        None, or the first problem.
     """
-    shapes = sorted({(shard.max_seq_length, shard.max_predictions_per_seq) for shard in dataset.shards})
-    if len(shapes) == 1:
-        return task
-    row_lengths = tf.constant([row_length for row_length, _ in shapes])
+    index_of = {name: index for index, (name, _, _) in enumerate(outputs)}
+    for number, record in enumerate(records):
+        # Values by feature; None for values of another type. Of features with equal names the last one counts.
+        values: dict[int, np.ndarray | None] = {}
+        try:
+            for name, feature in features_of(record):
+                if (index := index_of.get(name)) is None:
+                    continue
+                values.pop(index, None)
+                own, others = _lists_by_type(feature, outputs[index][1])
+                if own:
+                    values[index] = floats(own) if outputs[index][1] else integers(own)
+                elif others:
+                    values[index] = None
+        except ValueError:
+            return _INVALID, number, 0, 0
+        for index, (_, _, rows) in enumerate(outputs):
+            if index not in values:
+                if ragged:
+                    continue
+                return _MISSING, number, index, 0
+            row = values[index]
+            if row is None:
+                return _WRONG_TYPE, number, index, 0
+            length = rows.shape[1]
+            if len(row) > length or (len(row) < length and not ragged):
+                return _WRONG_LENGTH, number, index, len(row)
+            rows[number, : len(row)] = row.astype(rows.dtype)
+    return None
 
-    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
-        def sums_at(row_length: int, predictions: int) -> Sums:
-            lengths = feature_lengths(dataset, row_length, predictions)
-            shaped = {
-                name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) if name in lengths else value
-                for name, value in features.items()
-            }
-            return task.sums(shaped, seed)
 
-        if features["input_ids"].shape[1] is not None:
-            return task.sums(features, seed)
-        length_index = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
-        return tf.switch_case(length_index, [lambda shape=shape: sums_at(*shape) for shape in shapes])
+def _lists_by_type(feature: list[bytes], is_float: bool) -> tuple[list[bytes], list[bytes]]:
+    """Return the lists of a feature with the expected type, and those of another type."""
+    bytes_lists, float_lists, integer_lists = lists_of(feature)
+    if is_float:
+        return float_lists, bytes_lists + integer_lists
+    return integer_lists, bytes_lists + float_lists
 
-    return dataclasses.replace(task, sums=sums)
+
+def _error(invalid: _Invalid, outputs: Sequence[_Output]) -> InvalidExampleError:
+    problem, record, index, count = invalid
+    name, is_float, rows = outputs[index]
+    if problem == _INVALID:
+        text = "is not a valid tf.train.Example"
+    elif problem == _MISSING:
+        text = f"has no feature {name.decode()}"
+    elif problem == _WRONG_TYPE:
+        text = f"has a feature {name.decode()} whose values are not {'floats' if is_float else 'integers'}"
+    else:
+        text = f"has {count} values of the feature {name.decode()}, not {rows.shape[1]}"
+    return InvalidExampleError(record, text)

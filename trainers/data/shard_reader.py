@@ -24,15 +24,10 @@ class CorruptRecordPolicy:
 
     Args:
         skip: whether to replace a corrupt record by another one of the same shard; otherwise it is an error.
-
-    Attributes:
-        error: the error that stopped the reader, kept here because TensorFlow does not propagate it
-            (`trainers.data.pipeline.reading_errors`).
     """
 
     def __init__(self, skip: bool = False) -> None:
         self.skip = skip
-        self.error: Exception | None = None
         self._replaced: set[tuple[int, int]] = set()
 
     def record_replaced(self, step: int, position: int) -> None:

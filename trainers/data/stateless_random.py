@@ -8,7 +8,6 @@ function.
 """
 
 import numpy as np
-import tensorflow as tf
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -26,34 +25,31 @@ def stateless_hash(*numbers: int | np.ndarray) -> np.ndarray:
     """
     state = np.zeros(1, np.uint64)
     for number in numbers:
-        # Arrays wrap around modulo 2**64 silently; scalars raise a warning.
-        state = state + (np.atleast_1d(np.asarray(number, np.uint64)) + np.uint64(1)) * np.uint64(_GOLDEN)
-        for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=False):
-            state = (state ^ (state >> np.uint64(shift))) * np.uint64(multiplier)
-        state = state ^ (state >> np.uint64(_SHIFTS[-1]))
+        state = extend_hash(state, number)
     return state
 
 
-def extend_hash(keys: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Return `stateless_hash` with further numbers appended to those of the keys, in a graph.
+def extend_hash(keys: np.ndarray, number: int | np.ndarray) -> np.ndarray:
+    """Return `stateless_hash` with a further number appended to those of the keys.
 
     Args:
-        keys: uint64, results of `stateless_hash`.
-        numbers: non-negative integers of a shape that broadcasts with the keys.
+        keys: uint64, at least one dimension, results of `stateless_hash`.
+        number: integers from 0 to 2**64 - 1, a scalar or an array that broadcasts with the keys.
 
     Returns:
         uint64 of the broadcast shape.
     """
-    state = keys + (tf.cast(numbers, tf.uint64) + 1) * tf.constant(_GOLDEN, tf.uint64)
+    # Arrays wrap around modulo 2**64 silently; scalars raise a warning.
+    state = keys + (np.atleast_1d(np.asarray(number, np.uint64)) + np.uint64(1)) * np.uint64(_GOLDEN)
+    # In place: with many keys, allocating arrays takes longer than the arithmetic.
+    shifted = np.empty_like(state)
     for shift, multiplier in zip(_SHIFTS, _MULTIPLIERS, strict=False):
-        state = _shifted(state, shift) * tf.constant(multiplier, tf.uint64)
-    return _shifted(state, _SHIFTS[-1])
+        state ^= np.right_shift(state, np.uint64(shift), out=shifted)
+        state *= np.uint64(multiplier)
+    state ^= np.right_shift(state, np.uint64(_SHIFTS[-1]), out=shifted)
+    return state
 
 
 def permutation(key: int, count: int) -> np.ndarray:
     """Return a permutation of `count` items, int64 [count], determined by the key."""
     return np.argsort(stateless_hash(key, np.arange(count)), kind="stable")
-
-
-def _shifted(state: tf.Tensor, shift: int) -> tf.Tensor:
-    return tf.bitwise.bitwise_xor(state, tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64)))

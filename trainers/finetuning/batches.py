@@ -1,7 +1,7 @@
 """Batches of encoded rows for training, evaluation and prediction.
 
 The rows of a step depend on (seed, step) only. Every epoch is a permutation of all rows, and batches run across epoch
-boundaries (run_classifier.py: repeat, then batch).
+boundaries (run_classifier.py: repeat, then batch). This file imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from trainers.backends.tensorflow.distribution import InputShard
+from trainers.data.batches import Batches, InputShard
 from trainers.data.stateless_random import permutation, stateless_hash
 from trainers.finetuning.finetuning_task import Rows
 from trainers.optimization.schedule import Stage
 
-# Widths are rounded up to a multiple of this: faster matrix products, and few distinct shapes.
+# Widths are rounded up to a multiple: faster matrix products, and few distinct shapes. JAX compiles each of them.
 WIDTH_MULTIPLE = 8
+STATIC_WIDTH_MULTIPLE = 32
 # Number of batches that the mean width is computed from.
 _SAMPLED_BATCHES = 50
 
@@ -53,10 +53,12 @@ class Width(NamedTuple):
     Attributes:
         most: maximum length of a row.
         fixed: whether all batches are padded to `most`, or each batch to its longest row.
+        multiple: widths that are not fixed are rounded up to a multiple of this.
     """
 
     most: int
     fixed: bool
+    multiple: int = WIDTH_MULTIPLE
 
     def for_rows(self, rows: Rows, chosen: np.ndarray) -> int:
         """Return the width of a batch of the chosen rows, int [B]."""
@@ -64,12 +66,12 @@ class Width(NamedTuple):
             return self.most
         flat = _choices_of(rows, chosen)
         needed = int((rows.row_splits[flat + 1] - rows.row_splits[flat]).max())
-        return min(-(-needed // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, self.most)
+        return min(-(-needed // self.multiple) * self.multiple, self.most)
 
 
 def train_batches(
     rows: Rows, head: str, seed: int, stage: Stage, step: int, share: InputShard, width: Width
-) -> tf.data.Dataset:
+) -> Batches:
     """Return the batches from a step to the end of its stage, one element [batch_size / replicas, ...] per replica.
 
     Args:
@@ -81,17 +83,13 @@ def train_batches(
         share: replicas whose parts of a batch are read.
         width: width of the batches.
     """
-    part = stage.batch_size // share.replicas
-    order = EpochOrder(len(rows), seed)
 
-    def elements() -> Iterator[dict[str, np.ndarray]]:
-        for number in range(step, stage.end_step):
-            chosen = order.rows(number * stage.batch_size, stage.batch_size)
-            positions = width.for_rows(rows, chosen)
-            for replica in range(share.first_replica, share.first_replica + share.local_replicas):
-                yield features_of(rows, head, chosen[replica * part : (replica + 1) * part], positions)
+    def from_step(index: int) -> Iterator[np.ndarray]:
+        order = EpochOrder(len(rows), seed)
+        for number in range(step + index, stage.end_step):
+            yield order.rows(number * stage.batch_size, stage.batch_size)
 
-    return _dataset(elements, rows, head, part, width)
+    return _batches(from_step, stage.end_step - step, rows, head, stage.batch_size, share, width)
 
 
 def evaluation_order(rows: Rows) -> np.ndarray:
@@ -100,7 +98,7 @@ def evaluation_order(rows: Rows) -> np.ndarray:
     return np.argsort(-lengths, kind="stable")
 
 
-def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard, width: Width) -> tf.data.Dataset:
+def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard, width: Width) -> Batches:
     """Return all rows in the order of `evaluation_order`, without targets.
 
     Args:
@@ -115,17 +113,13 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
     """
     rows = dataclasses.replace(rows, targets={})
     order = evaluation_order(rows)
-    part = batch_size // share.replicas
 
-    def elements() -> Iterator[dict[str, np.ndarray]]:
-        for first in range(0, len(order), batch_size):
+    def from_batch(index: int) -> Iterator[np.ndarray]:
+        for first in range(index * batch_size, len(order), batch_size):
             chosen = order[first : first + batch_size]
-            chosen = np.concatenate([chosen, np.repeat(chosen[-1:], batch_size - len(chosen))])
-            positions = width.for_rows(rows, chosen)
-            for replica in range(share.first_replica, share.first_replica + share.local_replicas):
-                yield features_of(rows, head, chosen[replica * part : (replica + 1) * part], positions)
+            yield np.concatenate([chosen, np.repeat(chosen[-1:], batch_size - len(chosen))])
 
-    return _dataset(elements, rows, head, part, width)
+    return _batches(from_batch, -(-len(order) // batch_size), rows, head, batch_size, share, width)
 
 
 def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
@@ -175,23 +169,45 @@ def _choices_of(rows: Rows, chosen: np.ndarray) -> np.ndarray:
     return (chosen[:, None] * rows.choices + np.arange(rows.choices)).reshape(-1)
 
 
-def _dataset(
-    elements: Callable[[], Iterator[dict[str, np.ndarray]]], rows: Rows, head: str, part: int, width: Width
-) -> tf.data.Dataset:
-    """Return a dataset of the elements, each with `part` rows and the targets of `rows`."""
+def _batches(
+    chosen_from: Callable[[int], Iterator[np.ndarray]],
+    count: int,
+    rows: Rows,
+    head: str,
+    batch_size: int,
+    share: InputShard,
+    width: Width,
+) -> Batches:
+    """Return batches of chosen rows.
+
+    Args:
+        chosen_from: function of the index of a batch; returns an iterator over the row indices of the batches from that
+            one on, int [batch_size].
+        count: number of batches of all replicas.
+        rows: rows, with targets if these are features.
+        head: head of the task.
+        batch_size: global batch size in rows.
+        share: replicas whose parts of a batch are read.
+        width: width of the batches.
+    """
+    part = batch_size // share.replicas
+
+    def from_index(index: int) -> Iterator[dict[str, np.ndarray]]:
+        first, skipped = divmod(index, share.local_replicas)
+        for chosen in chosen_from(first):
+            positions = width.for_rows(rows, chosen)
+            for replica in range(share.first_replica + skipped, share.first_replica + share.local_replicas):
+                yield features_of(rows, head, chosen[replica * part : (replica + 1) * part], positions)
+            skipped = 0
+
     of_positions = {"input_ids", "input_mask", "segment_ids"}
     if head.startswith("token_classification"):
         of_positions.add("label_ids")
-    signature = {
-        name: tf.TensorSpec(
-            [*values.shape[:-1], width.most if width.fixed else None] if name in of_positions else values.shape,
+    shapes = {
+        name: (
+            (*values.shape[:-1], width.most if width.fixed else None) if name in of_positions else values.shape,
             values.dtype,
         )
         for name, values in features_of(rows, head, np.zeros(part, np.int64), width.most).items()
     }
-
-    options = tf.data.Options()
-    # Each host reads its own part.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    dataset = tf.data.Dataset.from_generator(elements, output_signature=signature)
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return Batches(count * share.local_replicas, shapes, from_index)

@@ -5,11 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipelines.errors import DatasetError
 from pipelines.instances.layout import Rows
 from pipelines.instances.masking import MaskingVocabulary, mask_rows
+from tests.trainers.data.masks_in_tensorflow import mask_in_tensorflow
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_dataset
 from trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from trainers.data.pipeline import train_batches, validation_batches
@@ -17,8 +19,8 @@ from trainers.data.stateless_random import stateless_hash
 from trainers.optimization.schedule import Stage
 
 DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic")
-PIECES = np.arange(10, 1000, dtype=np.int32)
-MASKING = DynamicMasking(0.15, 0.8, 0.1, mask_id=4, cls_id=2, sep_id=3, replacement_ids=PIECES)
+TOKENS = np.arange(10, 1000, dtype=np.int32)
+MASKING = DynamicMasking(0.15, 0.8, 0.1, mask_id=4, cls_id=2, sep_id=3, replacement_ids=TOKENS)
 
 
 def text_batch(seed, rows, width):
@@ -33,10 +35,56 @@ def text_batch(seed, rows, width):
 
 
 def draw(ids, mask, predictions, seed, masking=MASKING):
-    features = {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask), "other": tf.constant(1)}
+    features = {"input_ids": ids, "input_mask": mask, "other": np.ones(1)}
+    original = ids.copy()
     masked = mask_batch(features, masking, predictions, stateless_hash(seed, np.arange(len(ids))))
-    assert masked.pop("other") == 1
-    return {name: value.numpy() for name, value in masked.items()}
+    assert masked.pop("other") is features["other"]
+    assert np.array_equal(ids, original)
+    return masked
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(4, 70),
+    st.floats(0, 1),
+    st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    st.integers(0, 2**31 - 1),
+    st.data(),
+)
+def test_masks_are_those_of_tensorflow(rows, width, share, rates, seed, data):
+    ids, mask = text_batch(seed, rows, width)
+    predictions = data.draw(st.integers(1, width))
+    masking = DynamicMasking(share, *rates, mask_id=4, cls_id=2, sep_id=3, replacement_ids=TOKENS[: 1 + seed % 900])
+    keys = stateless_hash(seed, np.arange(rows))
+    expected = mask_in_tensorflow({"input_ids": ids, "input_mask": mask}, masking, predictions, keys)
+    masked = mask_batch({"input_ids": ids, "input_mask": mask}, masking, predictions, keys)
+    for name, values in expected.items():
+        assert masked[name].dtype == values.dtype, name
+        np.testing.assert_array_equal(masked[name], values, err_msg=name)
+
+
+def test_equal_random_numbers_are_taken_in_the_order_of_positions(monkeypatch):
+    # 31-bit numbers of a row are rarely equal; here all of them are.
+    monkeypatch.setattr(
+        "trainers.data.dynamic_masking.extend_hash",
+        lambda keys, numbers: np.full(np.broadcast_shapes(keys.shape, numbers.shape), 1 << 62, np.uint64),
+    )
+    ids, mask = np.full((2, 30), 5, np.int32), np.ones((2, 30), np.int32)
+    ids[:, 0] = 2
+    masked = draw(ids, mask, 4, 0, dataclasses.replace(MASKING, masked_lm_prob=1.0))
+    assert masked["masked_lm_positions"].tolist() == [[1, 2, 3, 4]] * 2
+
+
+def test_rows_of_many_chunks_are_masked_like_single_rows():
+    ids, mask = text_batch(3, 700, 64)
+    masked = draw(ids, mask, 9, 5)
+    keys = stateless_hash(5, np.arange(700))
+    for row in (0, 255, 256, 511, 699):
+        one = slice(row, row + 1)
+        single = mask_batch({"input_ids": ids[one], "input_mask": mask[one]}, MASKING, 9, keys[one])
+        for name, values in single.items():
+            if name in masked:
+                np.testing.assert_array_equal(values, masked[name][one], err_msg=name)
 
 
 @pytest.mark.parametrize(("predictions", "share"), [(20, 0.15), (3, 0.15), (64, 1.0), (10, 0.0)])
@@ -57,13 +105,13 @@ def test_what_holds_of_every_row_and_counts_are_those_of_job_2(predictions, shar
         restored[row, positions] = masked["masked_lm_ids"][row, :count]
         elsewhere = np.setdiff1d(np.arange(64), positions)
         assert np.array_equal(masked["input_ids"][row, elsewhere], ids[row, elsewhere])
-        assert np.isin(masked["input_ids"][row, positions], np.append(PIECES, 4)).all()
+        assert np.isin(masked["input_ids"][row, positions], np.append(TOKENS, 4)).all()
     assert np.array_equal(restored, ids)
 
     nothing = np.zeros((len(ids), 1))
     rows = Rows(ids, ids, ids, mask.sum(axis=1), maskable, nothing, nothing, nothing)
     options = dataclasses.replace(OPTIONS, masked_lm_prob=share)
-    vocab = MaskingVocabulary(4, PIECES, np.zeros(1000, bool))
+    vocab = MaskingVocabulary(4, TOKENS, np.zeros(1000, bool))
     of_job_2 = mask_rows(rows, predictions, options, vocab, np.random.default_rng(1))
     assert np.array_equal(masked["masked_lm_weights"], of_job_2.weights)
 
@@ -80,7 +128,7 @@ def test_rates_and_uniform_positions():
     is_random = (inserted != 4) & (inserted != 5)
     for kind, expected in ((inserted == 4, 0.8), (is_random, 0.1), (inserted == 5, 0.1)):
         assert abs(kind.mean() - expected) < 3 * np.sqrt(expected * (1 - expected) / n)
-    assert set(inserted[is_random]) == set(PIECES)
+    assert set(inserted[is_random]) == set(TOKENS)
     chosen = np.bincount(masked["masked_lm_positions"][predicted], minlength=width)
     assert chosen[[0, 30, 63]].sum() == 0
     assert (abs(chosen[ids[0] == 5] - n / 61) < 5 * np.sqrt(n / 61)).all()
@@ -94,7 +142,7 @@ def test_the_seed_decides():
 
 
 def take(batches, count):
-    return [{name: value.numpy() for name, value in batch.items()} for batch in itertools.islice(batches, count)]
+    return list(itertools.islice(batches, count))
 
 
 def stages(batch_size, updates):
@@ -151,9 +199,9 @@ def test_evaluation_has_the_same_masks_whatever_the_batch_size(tmp_path, changes
             (bytes(ids), tuple(positions))
             for batch in batches
             for ids, positions, weight in zip(
-                batch["input_ids"].numpy(),
-                batch["masked_lm_positions"].numpy().tolist(),
-                batch["example_weights"].numpy(),
+                batch["input_ids"],
+                batch["masked_lm_positions"].tolist(),
+                batch["example_weights"],
                 strict=True,
             )
             if weight

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,11 +116,12 @@ def test_the_first_draws_are_the_published_ones():
     assert stateless_hash(np.arange(3)).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
-def test_the_graph_hashes_like_numpy():
+def test_a_hash_can_be_extended():
     keys = stateless_hash(5, np.arange(1000))
+    copy = keys.copy()
     columns = np.arange(50)
-    expected = stateless_hash(5, np.arange(1000)[:, None], columns)
-    assert np.array_equal(extend_hash(tf.constant(keys)[:, None], tf.constant(columns)), expected)
+    assert np.array_equal(extend_hash(keys[:, None], columns), stateless_hash(5, np.arange(1000)[:, None], columns))
+    assert np.array_equal(keys, copy)
 
 
 def test_a_permutation_has_everything_once():

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import tensorflow as tf
 from pipelines.dataset import load
 from pipelines.errors import DatasetError
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, write_dataset
-from trainers.data.pipeline import reading_errors, train_batches, validation_batches
+from trainers.data.pipeline import train_batches, validation_batches
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.optimization.schedule import Stage, plan_stages
 
@@ -29,12 +28,12 @@ def stages(batch_size, updates):
 
 def keys(batch):
     """Each example as bytes, to be counted and compared."""
-    return [row.tobytes() for row in batch["input_ids"].numpy()]
+    return [row.tobytes() for row in batch["input_ids"]]
 
 
 def whole(batches):
     """Everything that the batches hold, each as bytes."""
-    return [{name: (value.shape, value.numpy().tobytes()) for name, value in batch.items()} for batch in batches]
+    return [{name: (value.shape, value.tobytes()) for name, value in batch.items()} for batch in batches]
 
 
 def stored_examples(directory, dataset, split, copy):
@@ -53,17 +52,18 @@ def test_shapes_and_types(tmp_path):
     dataset = write_dataset(tmp_path)
     batches = train_batches(tmp_path, dataset, stages(6, 1), 0, seed=1)
     (batch,) = batches
-    described = {name: (value.dtype, value.shape.as_list()) for name, value in batch.items()}
+    described = {name: (value.shape, value.dtype) for name, value in batch.items()}
     assert described == {
-        "input_ids": (tf.int32, [6, LENGTH]),
-        "input_mask": (tf.int32, [6, LENGTH]),
-        "segment_ids": (tf.int32, [6, LENGTH]),
-        "masked_lm_positions": (tf.int32, [6, PREDICTIONS]),
-        "masked_lm_ids": (tf.int32, [6, PREDICTIONS]),
-        "masked_lm_weights": (tf.float32, [6, PREDICTIONS]),
-        "next_sentence_labels": (tf.int32, [6, 1]),
+        "input_ids": ((6, LENGTH), np.int32),
+        "input_mask": ((6, LENGTH), np.int32),
+        "segment_ids": ((6, LENGTH), np.int32),
+        "masked_lm_positions": ((6, PREDICTIONS), np.int32),
+        "masked_lm_ids": ((6, PREDICTIONS), np.int32),
+        "masked_lm_weights": ((6, PREDICTIONS), np.float32),
+        "next_sentence_labels": ((6, 1), np.int32),
     }
-    assert {name: (spec.dtype, spec.shape.as_list()) for name, spec in batches.element_spec.items()} == described
+    assert dict(batches.shapes) == described
+    assert batches.count == len(batches) == 1
 
 
 def test_an_epoch_is_one_copy_each_example_once(tmp_path):
@@ -121,15 +121,29 @@ def test_a_run_goes_on_with_the_batches_that_would_have_come_and_replicas_share_
         for update, expected in enumerate(one_host[13:20]):
             of_update = [part for host in parts for part in host[update * local : (update + 1) * local]]
             assert [len(part["input_ids"]) for part in of_update] == [8 // replicas] * replicas
-            together = {name: tf.concat([part[name] for part in of_update], axis=0) for name in expected}
+            together = {name: np.concatenate([part[name] for part in of_update]) for name in expected}
             assert whole([together]) == whole([expected])
+
+
+@pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
+def test_batches_are_read_from_any_index(tmp_path, changes):
+    dataset = write_dataset(tmp_path, options=dataclasses.replace(OPTIONS, **changes))
+    shard = {"replicas": 4, "first_replica": 1, "local_replicas": 3}
+    for batches in (
+        train_batches(tmp_path, dataset, stages(8, 6), 2, seed=3, **shard),
+        validation_batches(tmp_path, dataset, 8, 10, **shard),
+    ):
+        straight = whole(batches)
+        assert len(straight) == batches.count > 3
+        for index in range(batches.count + 1):
+            assert whole(batches.from_index(index)) == straight[index:]
 
 
 def test_rows_of_all_lengths_in_one_shape(tmp_path):
     options = dataclasses.replace(OPTIONS, length_bins=(16, LENGTH), masking="dynamic")
     dataset = write_dataset(tmp_path, options=options)
     padded = train_batches(tmp_path, dataset, stages(4, 12), 0, seed=3, pad_rows=True)
-    assert all(spec.shape.is_fully_defined() for spec in padded.element_spec.values())
+    assert not any(None in shape for shape, _ in padded.shapes.values())
     lengths = collections.Counter()
     for batch, as_it_is in zip(padded, train_batches(tmp_path, dataset, stages(4, 12), 0, seed=3), strict=True):
         length, predictions = as_it_is["input_ids"].shape[1], as_it_is["masked_lm_ids"].shape[1]
@@ -141,17 +155,15 @@ def test_rows_of_all_lengths_in_one_shape(tmp_path):
             assert not np.any(value[:, size:])
         assert predictions <= batch["masked_lm_ids"].shape[1] == PREDICTIONS
     assert set(lengths) == {16, LENGTH}
-    spec = validation_batches(tmp_path, dataset, 4, 3, pad_rows=True).element_spec
-    assert {name: each.shape for name, each in spec.items() if name != "example_weights"} == {
-        name: each.shape for name, each in padded.element_spec.items()
-    }
+    shapes = validation_batches(tmp_path, dataset, 4, 3, pad_rows=True).shapes
+    assert shapes == {**padded.shapes, "example_weights": ((4,), np.float32)}
 
 
 def test_validation_is_copy_0_once_in_order(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [1], ("validation", 0): [5, 6], ("validation", 1): [3]})
     batches = list(validation_batches(tmp_path, dataset, 4, max_batches=100))
-    assert [batch["example_weights"].numpy().tolist() for batch in batches] == [[1.0] * 4, [1.0] * 4, [1, 1, 1, 0]]
-    assert batches[-1]["masked_lm_weights"].numpy()[-1].tolist() == [0.0] * PREDICTIONS
+    assert [batch["example_weights"].tolist() for batch in batches] == [[1.0] * 4, [1.0] * 4, [1, 1, 1, 0]]
+    assert batches[-1]["masked_lm_weights"][-1].tolist() == [0.0] * PREDICTIONS
     seen = [key for batch in batches for key in keys(batch)]
     stored = stored_examples(tmp_path, dataset, "validation", 0)
     # The last batch is filled up with an example that weighs nothing.
@@ -174,10 +186,10 @@ def test_hosts_share_out_validation(tmp_path, changes, replicas, local):
     assert {len(host) for host in hosts} == {local * len(expected)}
     for number, batch in enumerate(expected):
         parts = [part for host in hosts for part in host[number * local : (number + 1) * local]]
-        together = {name: tf.concat([part[name] for part in parts], axis=0) for name in batch}
+        together = {name: np.concatenate([part[name] for part in parts]) for name in batch}
         assert whole([together]) == whole([batch])
     lengths = len({shard.max_seq_length for shard in dataset.shards})
-    assert sum(float(tf.reduce_sum(batch["example_weights"])) for batch in expected) == 6 * lengths
+    assert sum(float(batch["example_weights"].sum()) for batch in expected) == 6 * lengths
 
 
 def test_no_examples(tmp_path):
@@ -208,33 +220,55 @@ def corrupt(path, place):
     path.write_bytes(content)
 
 
-def test_an_error_of_the_reader_comes_up_as_it_is_in_the_graph_too(tmp_path, capfd):
+def test_a_corrupt_record_is_an_error_that_names_it(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [6], ("validation", 0): [6]})
     corrupt(tmp_path / "train-0-0.tfrecord", 100)
     corrupt(tmp_path / "validation-0-0.tfrecord", 100)
-    corrupt_records = CorruptRecordPolicy()
-    batches = train_batches(tmp_path, dataset, stages(2, 5), 0, seed=1, corrupt_records=corrupt_records)
+    with pytest.raises(DatasetError, match=r"train-0-0.tfrecord has a corrupt record at byte 0 "):
+        list(train_batches(tmp_path, dataset, stages(2, 5), 0, seed=1))
+    with pytest.raises(DatasetError, match=r"validation-0-0.tfrecord has a corrupt record"):
+        list(validation_batches(tmp_path, dataset, 2, 10))
 
-    @tf.function
-    def updates(iterator):
-        for _ in tf.range(5):
-            next(iterator)
 
-    with (
-        pytest.raises(DatasetError, match=r"train-0-0.tfrecord has a corrupt record at byte 0 "),
-        reading_errors(corrupt_records),
-    ):
-        updates(iter(batches))
-    corrupt_records = CorruptRecordPolicy()
-    with (
-        pytest.raises(DatasetError, match=r"validation-0-0.tfrecord has a corrupt record"),
-        reading_errors(corrupt_records),
-    ):
-        list(validation_batches(tmp_path, dataset, 2, 10, corrupt_records=corrupt_records))
-    # An error that is not the reader's stays what it is.
-    with pytest.raises(tf.errors.InvalidArgumentError), reading_errors(CorruptRecordPolicy()):
-        tf.debugging.assert_equal(1, tf.constant(2))
-    assert capfd.readouterr().err == ""
+def rewritten(directory, shard, number, change):
+    """Write a shard again with one record changed, with valid checksums; return its new entry in the manifest."""
+    path = directory / shard.name
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    example = tf.train.Example.FromString(records[number])
+    change(example.features.feature)
+    records[number] = example.SerializeToString()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return dataclasses.replace(shard, bytes=path.stat().st_size)
+
+
+INVALID = {
+    "has no feature input_ids": lambda features: features.pop("input_ids"),
+    f"has {LENGTH - 1} values of the feature segment_ids, not {LENGTH}": (
+        lambda features: features["segment_ids"].int64_list.value.pop()
+    ),
+    "has a feature masked_lm_weights whose values are not floats": (
+        lambda features: features["masked_lm_weights"].int64_list.value.append(1)
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "change"), INVALID.items(), ids=["missing", "short", "type"])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_an_example_unlike_the_manifest_is_an_error_that_names_it(tmp_path, split, problem, change):
+    dataset = write_dataset(tmp_path, {(split, 0): [3, 6]})
+    first, second = dataset.shards
+    dataset = dataclasses.replace(dataset, shards=[first, rewritten(tmp_path, second, 4, change)])
+    if split == "train":
+        batches = train_batches(tmp_path, dataset, stages(3, 6), 0, seed=1)
+    else:
+        batches = validation_batches(tmp_path, dataset, 4, 10)
+    with pytest.raises(DatasetError) as raised:
+        list(batches)
+    assert str(raised.value) == (
+        f"{tmp_path / second.name}: record 4 {problem}; build the data again, or restore dataset.json"
+    )
 
 
 def test_a_corrupt_record_moves_no_other_example(tmp_path):
@@ -260,20 +294,3 @@ def test_a_corrupt_record_moves_no_other_example(tmp_path):
     # The same again from any step on.
     resumed = train_batches(tmp_path, dataset, stages(3, 17), 7, seed=5, corrupt_records=CorruptRecordPolicy(skip=True))
     assert [keys(batch) for batch in resumed] == skipped[7:]
-
-
-def test_examples_are_read_ahead_of_their_use(tmp_path):
-    # Determinism of operations, which every run asks for, keeps TensorFlow from reading ahead what has side effects.
-    dataset = write_dataset(tmp_path, {("train", 0): [9]})
-    lost = stored_examples(tmp_path, dataset, "train", 0)[0]
-    straight = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5)]
-    assert straight.index(lost) > 0
-    corrupt(tmp_path / "train-0-0.tfrecord", 100)
-    corrupt_records = CorruptRecordPolicy(skip=True)
-    iterator = iter(train_batches(tmp_path, dataset, stages(1, 18), 0, seed=5, corrupt_records=corrupt_records))
-    next(iterator)
-    until = time.monotonic() + 20
-    while not corrupt_records.num_replaced_before(18) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert corrupt_records.num_replaced_before(18)
-    assert not corrupt_records.num_replaced_before(straight.index(lost))

@@ -9,8 +9,9 @@ import tensorflow as tf
 from pipelines.dataset import load
 from pipelines.errors import DatasetError
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, write_dataset
+from trainers.backends.tensorflow.input import dataset_of
+from trainers.backends.tensorflow.static_lengths import with_static_lengths
 from trainers.commands import pretrain
-from trainers.data.parsing import with_static_lengths
 from trainers.data.pipeline import train_batches
 from trainers.objective import Objective
 from trainers.optimization.schedule import Stage
@@ -30,7 +31,7 @@ def test_every_length_is_traced_once_and_computes_the_same(tmp_path):
         return {"rows": (total * 2, tf.constant(4.0)), "weight": (tf.reduce_sum(features["example_weights"]), 1.0)}
 
     task = Objective({"table": table}, sums, lambda features: {"rows": tf.constant(4.0)})
-    train = train_batches(tmp_path, dataset, [Stage(0, 4, 0, 6, 0)], 0, seed=1)
+    train = dataset_of(train_batches(tmp_path, dataset, [Stage(0, 4, 0, 6, 0)], 0, seed=1))
     batches = train.map(lambda features: {**features, "example_weights": tf.ones([4])})
 
     @tf.function

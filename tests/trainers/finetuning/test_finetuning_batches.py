@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random_rows
-from trainers.backends.tensorflow.distribution import InputShard
+from trainers.data.batches import InputShard
 from trainers.finetuning.batches import (
     EpochOrder,
     Width,
@@ -63,6 +63,7 @@ def test_a_batch_is_as_wide_as_its_longest_row_needs():
         assert DYNAMIC.for_rows(rows, chosen) == min(-(-longest // 8) * 8, 24)
         assert FIXED.for_rows(rows, chosen) == 24
     assert Width(21, False).for_rows(rows, np.arange(40)) == 21
+    assert {Width(100, False, 32).for_rows(rows, np.array([row])) for row in range(40)} == {32}
     assert 4 <= mean_width(rows, 4, DYNAMIC) <= 24
     assert mean_width(rows, 4, FIXED) == 24
 
@@ -73,10 +74,7 @@ def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
     stage = Stage(0, 4, 0, 6, 0)
 
     def read(step, share):
-        return [
-            {name: values.numpy() for name, values in batch.items()}
-            for batch in train_batches(rows, "classification", 3, stage, step, share, width)
-        ]
+        return list(train_batches(rows, "classification", 3, stage, step, share, width))
 
     whole = read(0, InputShard())
     assert len(whole) == 6
@@ -88,6 +86,12 @@ def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
             assert np.array_equal(np.concatenate(halves), values)
             assert np.array_equal(both[2 * step][name], halves[0])
             assert np.array_equal(both[2 * step + 1][name], halves[1])
+    batches = train_batches(rows, "classification", 3, stage, 0, InputShard(4, 1, 3), width)
+    straight = list(batches)
+    assert len(straight) == batches.count == 18
+    for index in range(19):
+        for batch, later in zip(straight[index:], batches.from_index(index), strict=True):
+            assert all(np.array_equal(values, later[name]) for name, values in batch.items())
     for step in (1, 4, 5):
         for batch, later in zip(whole[step:], read(step, InputShard()), strict=True):
             assert all(np.array_equal(values, later[name]) for name, values in batch.items())
@@ -103,5 +107,5 @@ def test_evaluation_has_every_row_once_the_longest_first_and_full_batches(count,
     assert sorted(order) == list(range(count))
     lengths = np.diff(rows.row_splits).reshape(-1, CHOICES).max(axis=1)
     assert list(lengths[order]) == sorted(lengths, reverse=True)
-    seen = np.concatenate([batch["input_mask"].numpy().sum(axis=-1).max(axis=-1) for batch in batches])
+    seen = np.concatenate([batch["input_mask"].sum(axis=-1).max(axis=-1) for batch in batches])
     assert seen[:count].tolist() == lengths[order].tolist()
