@@ -99,7 +99,7 @@ class SelfAttention(keras.layers.Layer):
             queries: float [B, Q, H], query positions.
             hidden: float [B, S, H], key and value positions.
             attention_bias: float [B, 1, 1 or Q, S], added to the scores.
-            seed: int32 [2], seed of the attention dropout, or None.
+            seed: int32 [2] or [B, 2], seed of the attention dropout, or None.
             maps: whether to return the attention probabilities.
 
         Returns:
@@ -143,8 +143,13 @@ class SelfAttention(keras.layers.Layer):
         batch, query_length, heads, head_size = ops.shape(query)
         query = ops.transpose(query, (0, 2, 1, 3))  # [B, A, Q, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # [B, A, Q, S]
-        scores = ops.cast(scores, "float32") + ops.cast(attention_bias, "float32")
-        probabilities = ops.softmax(scores, axis=-1)  # [B, A, Q, S]
+        bias = ops.cast(attention_bias, "float32")
+        if keras.backend.backend() == "jax" and not maps:
+            from bert_model.jax_gradients import softmax
+
+            probabilities = softmax(scores, bias)  # [B, A, Q, S]
+        else:
+            probabilities = ops.softmax(ops.cast(scores, "float32") + bias, axis=-1)  # [B, A, Q, S]
         kept = dropout(ops.cast(probabilities, value.dtype), self.dropout_rate, seed)
         context = ops.matmul(kept, ops.transpose(value, (0, 2, 1, 3)))  # [B, A, Q, D]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, query_length, heads * head_size))

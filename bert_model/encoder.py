@@ -47,7 +47,7 @@ class Embeddings(keras.layers.Layer):
         Args:
             input_ids: int [B, S], in [0, vocab_size).
             segment_ids: int [B, S], in [0, type_vocab_size).
-            seed: int32 [2], seed of the dropout, or None.
+            seed: int32 [2] or [B, 2], seed of the dropout, or None.
             position_ids: int [B, S], in [0, max_position_embeddings); None for 0, 1, 2, ...
 
         Returns:
@@ -144,7 +144,8 @@ class BertEncoder(keras.layers.Layer):
             input_ids: int [B, S], in [0, vocab_size); S is at most max_position_embeddings unless rows are packed.
             input_mask: int [B, S], 1 for tokens, 0 for padding.
             segment_ids: int [B, S], 0 for segment A, 1 for segment B.
-            seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+            seed: int32 [2], or under JAX [B, 2], a seed per example, for training with dropout; None, as in
+                evaluation, for none.
             sequence_ids: int [B, S] for packed rows: 1, 2, 3, ... for the instances of a row, 0 for padding. Attention
                 is restricted to an instance, and positions are counted from its start.
             position_ids: int [B, S], instead of positions counted from the start.

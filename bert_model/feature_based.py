@@ -134,7 +134,7 @@ class FeatureBasedLayers(keras.layers.Layer):
         Args:
             features: float32 [B, S, 4 H], from `frozen_features`.
             input_mask: int [B, S], 1 for tokens, 0 for padding.
-            seed: int32 [2], first dropout seed, or None.
+            seed: int32 [2] or [B, 2], first dropout seed, or None.
 
         Returns:
             float32 [B, S, 2 H].

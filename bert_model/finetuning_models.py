@@ -78,12 +78,21 @@ class BertForTask(keras.layers.Layer):
         Args:
             features: input_ids, input_mask, segment_ids int [B, S], or [B, C, S] for multiple_choice; other features
                 are ignored.
-            seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+            seed: int32 [2], or under JAX [B, 2], a seed per example, for training with dropout; None, as in
+                evaluation, for none.
 
         Returns:
             Logits, float32, as in the table above.
         """
         inputs = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+        if self.task == "multiple_choice":
+            batch, choices, length = ops.shape(inputs[0])
+            inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]
+            if seed is not None and len(ops.shape(seed)) == 2:
+                # The call sites of the choices are numbered consecutively, so that every choice has its own masks.
+                sites = self.encoder.dropout_sites + 1
+                seeds = ops.stack([fold_in(seed, sites * choice) for choice in range(choices)], axis=1)  # [B, C, 2]
+                seed = ops.reshape(seeds, (batch * choices, 2))
         head_seed = fold_in(seed, self.encoder.dropout_sites)
         if self.bilstm is not None:
             frozen = frozen_features(self.encoder, *inputs, causal_attention=self.causal_attention)  # [B, S, 4 H]
@@ -93,9 +102,6 @@ class BertForTask(keras.layers.Layer):
             hidden, _ = self.encoder(*inputs, seed, causal_attention=self.causal_attention)  # [B, S, H]
             logits = self.head(hidden, head_seed)  # [B, S, n]
             return (logits[:, :, 0], logits[:, :, 1]) if self.task == "span" else logits
-        if self.task == "multiple_choice":
-            batch, choices, length = ops.shape(inputs[0])
-            inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]
         _, pooled = self.encoder(
             *inputs, seed, causal_attention=self.causal_attention, output_range=0
         )  # [B or B * C, H]

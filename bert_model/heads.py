@@ -91,8 +91,8 @@ class LinearHead(keras.layers.Layer):
         """Return the logits of the labels.
 
         Args:
-            inputs: float [..., H], or [..., input_size].
-            seed: int32 [2], seed of the dropout, or None.
+            inputs: float [B, ..., H], or [B, ..., input_size].
+            seed: int32 [2] or [B, 2], seed of the dropout, or None.
 
         Returns:
             float32 [..., n], logits.

@@ -88,7 +88,7 @@ class TransformerLayer(keras.layers.Layer):
         Args:
             hidden: float [B, S, H].
             attention_bias: float [B, 1, 1 or Q, S], added to attention scores.
-            seed: int32 [2], first dropout seed of the layer, or None for no dropout.
+            seed: int32 [2] or [B, 2], first dropout seed of the layer, or None for no dropout.
             queries: float [B, Q, H], positions of `hidden` to compute; None for all, Q = S.
             maps: whether to return the attention probabilities.
 

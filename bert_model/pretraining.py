@@ -89,7 +89,8 @@ class BertForPretraining(keras.layers.Layer):
             features: input_ids, input_mask, segment_ids int [B, S] and masked_lm_positions int [B, P]; for packed
                 rows also sequence_ids int [B, S] and next_sentence_positions int [B, K]. Labels (masked_lm_ids,
                 masked_lm_weights, next_sentence_labels, next_sentence_weights) are ignored.
-            seed: int32 [2] for training with dropout; None, as in evaluation, for none.
+            seed: int32 [2], or under JAX [B, 2], a seed per example, for training with dropout; None, as in
+                evaluation, for none.
 
         Returns:
             The logits of both heads.

@@ -1,0 +1,81 @@
+"""Softmax and layer normalization under JAX with their own gradients.
+
+Automatic differentiation saves the softmax and the centered inputs of a normalization in float32 for the backward pass.
+These gradients save the probabilities in the type of the scores, and two numbers per row of a normalization.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Residuals = tuple[jax.Array, ...]
+
+
+@jax.custom_vjp
+def softmax(scores: jax.Array, bias: jax.Array) -> jax.Array:
+    """Return the softmax of scores + bias over the last axis, computed in float32; `bias` has no gradient.
+
+    Args:
+        scores: float of any shape.
+        bias: float32 of a shape that broadcasts to it.
+
+    Returns:
+        Probabilities of the shape and dtype of `scores`.
+    """
+    return jax.nn.softmax(scores.astype(jnp.float32) + bias, axis=-1).astype(scores.dtype)
+
+
+def _softmax_forward(scores: jax.Array, bias: jax.Array) -> tuple[jax.Array, jax.Array]:
+    probabilities = softmax(scores, bias)
+    return probabilities, probabilities
+
+
+def _softmax_backward(saved: jax.Array, upstream: jax.Array) -> tuple[jax.Array, None]:
+    probabilities, gradient = saved.astype(jnp.float32), upstream.astype(jnp.float32)
+    mean = jnp.sum(probabilities * gradient, axis=-1, keepdims=True)
+    return (probabilities * (gradient - mean)).astype(saved.dtype), None
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def layer_normalization(inputs: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float) -> jax.Array:
+    """Return the layer normalization over the last axis: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+
+    Args:
+        inputs: float32 [..., H].
+        gamma, beta: float32 [H].
+        epsilon: added to the variance.
+
+    Returns:
+        float32 [..., H].
+    """
+    return _layer_normalization_forward(inputs, gamma, beta, epsilon)[0]
+
+
+def _layer_normalization_forward(
+    inputs: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float
+) -> tuple[jax.Array, Residuals]:
+    # Both moments come from one pass over the inputs, which the compiler appends to the operation that computes them.
+    mean = jnp.mean(inputs, axis=-1, keepdims=True)
+    variance = jnp.maximum(jnp.mean(jnp.square(inputs), axis=-1, keepdims=True) - jnp.square(mean), 0.0)
+    inverse = jax.lax.rsqrt(variance + epsilon)
+    return (inputs - mean) * (inverse * gamma) + beta, (inputs, mean, inverse, gamma)
+
+
+def _layer_normalization_backward(
+    _epsilon: float, saved: Any, upstream: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    inputs, mean, inverse, gamma = saved
+    normalized = (inputs - mean) * inverse
+    scaled = upstream * gamma
+    projection = normalized * jnp.mean(scaled * normalized, axis=-1, keepdims=True)
+    of_inputs = inverse * (scaled - jnp.mean(scaled, axis=-1, keepdims=True) - projection)
+    rows = tuple(range(inputs.ndim - 1))
+    return of_inputs, jnp.sum(upstream * normalized, axis=rows), jnp.sum(upstream, axis=rows)
+
+
+layer_normalization.defvjp(_layer_normalization_forward, _layer_normalization_backward)

@@ -1,0 +1,187 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+
+jax = pytest.importorskip("jax")
+
+from bert_model.jax_dropout import example_seeds, keep_mask, mix_pair  # noqa: E402
+
+ELEMENTS = 2**20
+RATES = [0.1, 0.25, 0.5]
+
+
+def masks_of_examples():
+    """Masks of six examples at two consecutive steps, of three consecutive sites and of small seeds, by rate 1/2."""
+    steps = [keep_mask((6, ELEMENTS), 0.5, example_seeds(12345, step, 0, 6)) for step in (7, 8)]
+    sites = [keep_mask((1, ELEMENTS), 0.5, example_seeds(12345, 7, 0, 1) + np.array([0, site])) for site in (1, 2)]
+    pairs = [keep_mask((1, ELEMENTS), 0.5, np.array([[first, site]])) for first in (0, 1, 2) for site in (0, 1)]
+    return np.concatenate([*steps, *sites, *pairs])
+
+
+def normal_scores(both_dropped, count, rate):
+    """Deviations of counts of two independent elements that are both dropped, in standard deviations.
+
+    A count over neighbors in one mask has a larger variance: an element is in two pairs.
+    """
+    expected = rate**2
+    variance = expected * (1 - expected) + 2 * (rate**3 - rate**4)
+    return (np.array(both_dropped) - count * expected) / np.sqrt(count * variance)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_rate(rate):
+    """Each of 16 examples and all of them together: five standard deviations of a binomial count."""
+    dropped = ~np.asarray(keep_mask((16, ELEMENTS), rate, example_seeds(1, 2, 3, 16)))
+    for values in (*dropped, dropped):
+        assert abs(values.mean() - rate) < 5 * (rate * (1 - rate) / values.size) ** 0.5
+
+
+def test_examples_steps_sites_and_consecutive_seeds_are_independent():
+    dropped = ~masks_of_examples()
+    counts = [np.sum(dropped[first] & dropped[second]) for first in range(len(dropped)) for second in range(first)]
+    scores = normal_scores(counts, ELEMENTS, 0.5)
+    assert np.abs(scores).max() < 5
+    # The variance of two masks, without that of neighbors, is three fifths.
+    assert np.std(scores) == pytest.approx(0.6**0.5, abs=0.2)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_positions_are_independent(rate):
+    dropped = ~np.asarray(keep_mask((4, ELEMENTS), rate, example_seeds(9, 0, 0, 4)))
+    distances = [1, 2, 3, 4, 7, 8, 16, 64, 127, 128, 129, 512, 768, 1024, 4096, 16384, 2**16, 2**17]
+    for distance in distances:
+        counts = [np.sum(values[distance:] & values[:-distance]) for values in dropped]
+        assert np.abs(normal_scores(counts, ELEMENTS - distance, rate)).max() < 5, distance
+
+
+@pytest.mark.parametrize("stride", [1, 64, 128, 768, 4096])
+def test_patterns_of_eight_positions_are_uniform(stride):
+    """Chi-squared with 255 degrees of freedom, of which five standard deviations are 113, over 2**20 patterns."""
+    values = np.asarray(keep_mask((1, 8 * ELEMENTS), 0.5, example_seeds(9, 0, 0, 1)))[0]
+    bits = values[: values.size // (8 * stride) * 8 * stride].reshape(-1, 8, stride)
+    patterns = np.einsum("gbs,b->gs", bits.astype(np.int32), 2 ** np.arange(8))
+    counts = np.bincount(patterns.ravel(), minlength=256)
+    assert np.sum((counts - patterns.size / 256) ** 2) / (patterns.size / 256) < 255 + 113
+
+
+def test_axes_are_independent():
+    """The attention probabilities of all heads and rows, of which neighbors are no neighbors in memory."""
+    dropped = ~np.asarray(keep_mask((4, 12, 128, 128), 0.1, example_seeds(5, 6, 0, 4)))
+    for axis in range(4):
+        first, second = (
+            np.take(dropped, range(*ends), axis) for ends in ((0, -1 % dropped.shape[axis]), (1, dropped.shape[axis]))
+        )
+        assert abs(normal_scores(np.sum(first & second), first.size, 0.1)) < 5, axis
+
+
+def test_masks_of_an_example_do_not_depend_on_the_others():
+    shape = (4, 5, 7)
+    whole = keep_mask((8, *shape), 0.3, example_seeds(1, 2, 40, 8))
+    for start, count in ((0, 1), (1, 3), (4, 4)):
+        part = keep_mask((count, *shape), 0.3, example_seeds(1, 2, 40 + start, count))
+        np.testing.assert_array_equal(part, whole[start : start + count])
+    # One seed for a batch: positions are counted over all of it.
+    shared = np.asarray(keep_mask((8, *shape), 0.3, np.array([1, 2], np.int32)))
+    np.testing.assert_array_equal(shared.reshape(1, -1), keep_mask((1, 8 * 140), 0.3, np.array([[1, 2]], np.int32)))
+    assert len({values.tobytes() for values in shared}) == 8
+
+
+def test_masks_are_those_of_the_formula():
+    """Masks of a release are those of the next one, so that a resumed run continues with its own."""
+    low = 2**32 - 1
+
+    def mixed(word):
+        word = (word ^ word >> 16) * 0x21F0AAAD & low
+        word = (word ^ word >> 15) * 0x735A2D97 & low
+        return word ^ word >> 15
+
+    def keys(left, right):
+        left, right = left & low, right & low
+        for number in (1, 2, 3, 4):
+            left, right = right ^ mixed(left + number * 0x9E3779B9 & low), left
+        return left, right
+
+    def kept(seed, position, rate):
+        first, second = keys(*seed)
+        word = first + 0x9E3779B9 * position & low
+        word = (word ^ word >> 16) * 0x21F0AAAD & low ^ second
+        return (word ^ word >> 15) * 0x735A2D97 & low >= round(rate * 2**32)
+
+    seeds = example_seeds(12345, 99, 7, 3)
+    first, second = keys(12345, 99)
+    expected_seeds = [keys(first ^ example, second) for example in (7, 8, 9)]
+    np.testing.assert_array_equal(np.asarray(seeds).view(np.uint32), expected_seeds)
+    expected = [[kept(seed, position, 0.1) for position in range(60)] for seed in expected_seeds]
+    np.testing.assert_array_equal(keep_mask((3, 3, 5, 4), 0.1, seeds), np.reshape(expected, (3, 3, 5, 4)))
+
+
+def test_seeds_of_steps_and_examples_differ():
+    seeds = np.concatenate([example_seeds(4, step, 0, 4096) for step in range(64)])
+    assert seeds.dtype == np.int32
+    assert len(np.unique(seeds, axis=0)) == len(seeds)
+    np.testing.assert_array_equal(example_seeds(4, 5, 100, 8), example_seeds(4, 5, 0, 108)[100:])
+    other_run = example_seeds(5, 0, 0, 4096)
+    assert not (seeds[:4096] == other_run).all(axis=1).any()
+
+
+def test_one_bit_of_a_pair_changes_half_of_the_bits_of_its_keys():
+    generator = np.random.default_rng(0)
+    pairs = generator.integers(0, 2**32, (2, 5000), np.uint32)
+    keys = np.stack(mix_pair(*pairs))
+    assert len(np.unique(keys, axis=1).T) == 5000
+    for word in (0, 1):
+        for bit in range(32):
+            changed = pairs.copy()
+            changed[word] ^= np.uint32(1 << bit)
+            bits = np.unpackbits((np.stack(mix_pair(*changed)) ^ keys).view(np.uint8).reshape(2, 5000, 4), axis=-1)
+            # Each of the 64 bits over 5,000 pairs: five standard deviations.
+            assert np.abs(bits.mean(axis=1) - 0.5).max() < 5 * 0.5 / 5000**0.5
+
+
+@pytest.fixture(scope="module")
+def seeded_outputs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("jax") / "outputs.npz"
+    program = [sys.executable, str(Path(__file__).parent / "seeded_outputs.py"), str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    answer = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("case", ["halves", "sharded"])
+def test_models_with_a_seed_per_example_do_not_depend_on_the_division_of_a_batch(seeded_outputs, case):
+    names = [name for name in seeded_outputs if name.startswith("whole/")]
+    assert len(names) == 8
+    for name in names:
+        actual = seeded_outputs[name.replace("whole", case)]
+        np.testing.assert_allclose(actual, seeded_outputs[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("case", ["undropped", "next_step"])
+def test_every_model_has_dropout_that_changes_with_the_step(seeded_outputs, case):
+    for name in (name for name in seeded_outputs if name.startswith("whole/")):
+        differences = np.abs(seeded_outputs[name] - seeded_outputs[name.replace("whole", case)])
+        # Of every example: no seed is lost on the way to the last layer.
+        assert differences.reshape(len(differences), -1).max(axis=1).min() > 1e-3, name
+
+
+def test_choices_have_different_masks(seeded_outputs):
+    same, dropped = (seeded_outputs[f"{case}/multiple_choice/0"] for case in ("undropped", "whole"))
+    np.testing.assert_allclose(same[:, 0], same[:, 1], rtol=1e-5)
+    assert np.abs(dropped[:, 0] - dropped[:, 1]).min() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradient_is_the_mask_times_the_scale(seeded_outputs, dtype):
+    kept = np.asarray(keep_mask((8, 40, 50), 0.25, example_seeds(3, 20, 0, 8)))
+    assert 0.7 < kept.mean() < 0.8
+    scaled = 3 * jax.numpy.asarray(4 / 3, dtype).astype(np.float32)
+    for name in ("dropout", "gradient"):
+        np.testing.assert_allclose(seeded_outputs[f"{name}/{dtype}"], np.where(kept, scaled, 0), rtol=2**-8)

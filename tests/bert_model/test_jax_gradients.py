@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from bert_model.jax_gradients import layer_normalization, softmax  # noqa: E402
+
+
+def random(*shapes, seed=0):
+    generator = np.random.default_rng(seed)
+    return [generator.normal(0, 1, shape).astype(np.float32) for shape in shapes]
+
+
+def plain_softmax(scores, bias):
+    return jax.nn.softmax(scores.astype(jnp.float32) + bias, axis=-1).astype(scores.dtype)
+
+
+def plain_normalization(inputs, gamma, beta):
+    centered = inputs - inputs.mean(-1, keepdims=True)
+    return centered / jnp.sqrt(jnp.square(centered).mean(-1, keepdims=True) + 1e-12) * gamma + beta
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 2e-2)])
+def test_softmax(dtype, tolerance):
+    """Against automatic differentiation of the library's softmax in float32, of the same rounded scores."""
+    scores, upstream = random((2, 3, 5, 9), (2, 3, 5, 9))
+    bias = np.where(np.arange(9) < 7, 0.0, -10000.0).astype(np.float32)[None, None, None]
+    scores = jnp.asarray(4 * scores, dtype)
+    expected, expected_vjp = jax.vjp(lambda values: plain_softmax(values.astype(jnp.float32), bias), scores)
+    actual, actual_vjp = jax.vjp(lambda values: softmax(values, bias), scores)
+    assert actual.dtype == scores.dtype
+    np.testing.assert_allclose(actual.astype(jnp.float32), expected, atol=tolerance / 4)
+    (gradient,) = actual_vjp(jnp.asarray(upstream, dtype))
+    (expected_gradient,) = expected_vjp(jnp.asarray(upstream, dtype).astype(jnp.float32))
+    assert gradient.dtype == scores.dtype
+    np.testing.assert_allclose(gradient.astype(jnp.float32), expected_gradient.astype(jnp.float32), atol=tolerance)
+
+
+def test_softmax_of_scores_that_overflow_float16():
+    np.testing.assert_allclose(softmax(jnp.array([[1e5, 1e5, -1e5]]), jnp.zeros(())), [[0.5, 0.5, 0]])
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, -20.0])
+def test_layer_normalization(mean):
+    """Against automatic differentiation in float64 of two passes; the error grows with mean^2 / variance."""
+    inputs, gamma, beta, upstream = random((4, 6, 32), (32,), (32,), (4, 6, 32))
+    inputs += np.float32(mean)
+    outputs, vjp = jax.vjp(lambda *values: layer_normalization(*values, 1e-12), inputs, gamma, beta)
+    actual = [outputs, *vjp(upstream)]
+    with jax.enable_x64(True):
+        wide = [jnp.asarray(values, jnp.float64) for values in (inputs, gamma, beta)]
+        exact, exact_vjp = jax.vjp(plain_normalization, *wide)
+        expected = [exact, *exact_vjp(jnp.asarray(upstream, jnp.float64))]
+    assert all(values.dtype == np.float32 for values in actual)
+    for values, wanted in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(values, wanted, atol=2e-6 * (1 + mean**2) + 2e-5)
+
+
+def test_layer_normalization_of_a_constant_row_is_beta():
+    inputs, gamma, beta = jnp.full((2, 8), 3.3), jnp.ones(8), jnp.arange(8.0)
+    np.testing.assert_allclose(layer_normalization(inputs, gamma, beta, 1e-12), np.stack([np.arange(8.0)] * 2), atol=1)
+    assert np.isfinite(jax.grad(lambda values: layer_normalization(values, gamma, beta, 1e-12).sum())(inputs)).all()
