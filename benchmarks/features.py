@@ -49,13 +49,16 @@ def write_model(directory: Path, vocabulary: Path, size: str) -> None:
 
 def plain(extractor: FeatureExtractor, lines: list[str], output: Path) -> None:
     """Extract features as the released script does, in a loop."""
-    pieces = extractor.vocabulary.tokens
+    pieces = extractor.layout.vocabulary
     examples = [extractor.tokenizer.encode(*split_pair(line), LENGTH) for line in lines]
     with output.open("w", encoding="utf-8") as file:
         for start in range(0, len(examples), BATCH_SIZE):
             batch = examples[start : start + BATCH_SIZE]
-            inputs = [np.array([example[part] for example in batch], np.int32) for part in range(3)]
-            layers = [state.numpy() for state in extractor._encode(*inputs)]
+            inputs = {
+                name: np.array([example[part] for example in batch], np.int32)
+                for part, name in enumerate(("input_ids", "input_mask", "segment_ids"))
+            }
+            layers = extractor._forward._compiled(inputs)
             for row, (ids, mask, _) in enumerate(batch):
                 features = [
                     {

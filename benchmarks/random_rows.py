@@ -1,6 +1,9 @@
-"""Make random examples for timing training steps, masked as the released BERT's data is."""
+"""Make random examples and weights for timing training steps, masked as the released BERT's data is."""
 
 import numpy as np
+
+from bert_model.checkpoints.variable_names import variable_names
+from bert_model.config import BertConfig
 
 
 def random_features(vocab_size: int, batch_size: int, length: int, predictions: int) -> dict[str, np.ndarray]:
@@ -25,4 +28,31 @@ def random_features(vocab_size: int, batch_size: int, length: int, predictions: 
         "masked_lm_ids": generator.integers(0, vocab_size, (batch_size, predictions)).astype(np.int32),
         "masked_lm_weights": np.ones((batch_size, predictions), np.float32),
         "next_sentence_labels": generator.integers(0, 2, (batch_size, 1)).astype(np.int32),
+    }
+
+
+def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
+    """Return weights by TF1 name, equal on every backend: a normal initialization without truncation."""
+    generator = np.random.default_rng(0)
+    weights = {}
+    for name in variable_names(config):
+        values = generator.normal(0, config.initializer_range, name.shape)
+        if name.tf1.endswith(("beta", "bias")):
+            values = np.zeros(name.shape)
+        weights[name.tf1] = (np.ones(name.shape) if name.tf1.endswith("gamma") else values).astype(np.float32)
+    return weights
+
+
+def packed_features(features: dict[str, np.ndarray], instances: int = 2) -> dict[str, np.ndarray]:
+    """Return examples as packed rows of instances of equal length, with their segment ids and [CLS] positions."""
+    batch_size, length = features["input_ids"].shape
+    sequence_ids = np.repeat([np.arange(length) * instances // length + 1], batch_size, axis=0)
+    starts = [(np.arange(length) * instances // length).searchsorted(number) for number in range(instances)]
+    labels = np.repeat(features["next_sentence_labels"], instances, axis=1)
+    return {
+        **features,
+        "sequence_ids": sequence_ids.astype(np.int32),
+        "next_sentence_positions": np.repeat([starts], batch_size, axis=0).astype(np.int32),
+        "next_sentence_labels": labels,
+        "next_sentence_weights": np.ones((batch_size, instances), np.float32),
     }

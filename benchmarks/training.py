@@ -16,6 +16,7 @@ same run. Positions that beambert's last layer does not compute are not counted 
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
 import statistics
@@ -48,20 +49,22 @@ def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step
 
     from bert_model.config import BertConfig
     from bert_model.pretraining import BertForPretraining
-    from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+    from trainers.backends.backend import TrainConfig
+    from trainers.backends.tensorflow.train_step import Trainer
+    from trainers.data.batches import Batches
     from trainers.pretraining.pretraining_objective import pretraining_task
 
     tf.config.experimental.enable_op_determinism()
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     keras.utils.set_random_seed(0)
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
-    settings = TrainConfig(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
-    trainer = Trainer(pretraining_task(model), settings)
-    batches = tf.data.Dataset.from_tensors(random_features(*ROWS)).repeat()
-    iterator = iter(trainer.distribution.batches(lambda _: batches))
-    loop = trainer.make_loop(iterator)
-    first, one, told_to_stop = tf.constant(0, tf.int64), tf.constant(1, tf.int64), tf.constant(0)
-    return lambda: loop(iterator, first, one, told_to_stop)[0]["loss"][0].numpy()
+    config = TrainConfig(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
+    trainer = Trainer(pretraining_task(model), config)
+    features = random_features(*ROWS)
+    shapes = {name: (values.shape, values.dtype) for name, values in features.items()}
+    batches = Batches(1 << 30, shapes, lambda _: itertools.repeat(features))
+    run = trainer.make_steps(lambda _: batches).__enter__()  # Open until the process ends.
+    return lambda: run(0, 1, 0).sums["loss"][0]
 
 
 def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:

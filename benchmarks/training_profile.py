@@ -22,7 +22,7 @@ GROUPS = {
     "dropout": ("Random", "Bernoulli", "Philox"),
     "softmax": ("Softmax",),
     "GELU": ("Gelu", "Erf", "Tanh", "Sigmoid"),
-    "optimizer": ("ResourceApply", "AssignAdd", "L2Loss"),
+    "optimizer": ("CpuExecutable", "L2Loss"),
     "embedding rows": ("Gather", "Scatter", "UnsortedSegment"),
     "sums": ("Sum", "Mean", "BiasAddGrad", "AddN"),
     "copies and shapes": ("Transpose", "Reshape", "Concat", "Slice", "Pad", "Pack", "Cast", "Tile", "Select", "Copy"),
@@ -55,7 +55,12 @@ def self_seconds(trace: Path) -> dict[str, float]:
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of operation of an event named "kind" or "name:kind"; None for other events."""
+    """Return the kind of operation of an event named "kind" or "name:kind"; None for other events.
+
+    The programs that XLA compiled, here those of the optimizer only, are of the kind "CpuExecutable".
+    """
+    if name.startswith("CpuExecutable::"):
+        return "CpuExecutable"
     _, colon, kind = name.rpartition(":")
     return kind if colon and kind.isidentifier() and "::" not in name else None
 

@@ -41,6 +41,9 @@ FORBIDDEN = {
         "keras",
         "pyarrow",
     ),
+    # An environment with JAX and without TensorFlow reads and writes checkpoints and event files.
+    "bert_model.checkpoints.tensor_bundle, bert_model.checkpoints.tf1, trainers.checkpoints.checkpoint_manager, "
+    "trainers.monitoring.tensorboard": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.build_corpus, pipelines.build_pretraining_data": (
         "tensorflow",
         "keras",
@@ -58,6 +61,13 @@ FORBIDDEN = {
         "apache_beam",
         "pyarrow",
         "deploy",
+    ),
+    # The input pipelines, which every backend reads.
+    "trainers.data.pipeline, trainers.finetuning.batches, trainers.optimization.schedule": (
+        "apache_beam",
+        "tensorflow",
+        "keras",
+        "pyarrow",
     ),
     # What `--help` and a mistyped flag wait for.
     "trainers.commands.pretrain, trainers.commands.convert, trainers.commands.fill_mask": ("tensorflow", "keras"),
@@ -84,9 +94,8 @@ def test_a_module_imports_nothing_forbidden(modules):
 
 
 def test_the_model_names_no_tensorflow():
-    # Reading and writing TensorFlow's checkpoints is no part of the model, and imports it only when it is done; the
-    # random bits of dropout, which Keras has no function for, come from whichever library is the backend.
-    for path in {path for path in (ROOT / "bert_model").rglob("*.py") if path.name not in ("tf1.py", "dropout.py")}:
+    # The random bits of dropout, which Keras has no function for, come from whichever library is the backend.
+    for path in {path for path in (ROOT / "bert_model").rglob("*.py") if path.name != "dropout.py"}:
         imported = re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert "tensorflow" not in imported, path.name
 

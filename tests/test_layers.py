@@ -17,7 +17,8 @@ trainers.inference
 trainers.pretraining trainers.finetuning
 trainers.run_report
 trainers.training
-trainers.backends trainers.data trainers.monitoring
+trainers.backends
+trainers.data trainers.monitoring
 trainers.config
 trainers.checkpoints trainers.optimization trainers.metrics
 trainers.objective trainers.errors
@@ -40,7 +41,7 @@ tokenizer
 beambert_common.command_line
 beambert_common
 """
-_COMPILED = {"tokenizer._native"}
+_COMPILED = {"tokenizer._native", "trainers.data._examples"}
 RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
 _FOR_TRAINERS = (
     "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables sources.wide_encodings"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from beambert_common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from trainers.data.batches import Batches, InputShard
     from trainers.errors import TaskDataError, TrainingError
     from trainers.finetuning.finetuning_task import FinetuningTask
     from trainers.inference.model_loading import InferenceModel, load_model
@@ -20,6 +21,8 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "Batches": "trainers.data.batches",
+            "InputShard": "trainers.data.batches",
             "TaskDataError": "trainers.errors",
             "TrainingError": "trainers.errors",
             "FinetuningTask": "trainers.finetuning.finetuning_task",
@@ -36,8 +39,10 @@ else:
     )
 
 __all__ = [
+    "Batches",
     "FinetuningTask",
     "InferenceModel",
+    "InputShard",
     "LoopConfig",
     "Objective",
     "Optimizer",

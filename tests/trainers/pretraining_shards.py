@@ -5,7 +5,6 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from bert_model.config import BertConfig
 from pipelines.dataset import FILE_NAME, Dataset, Shard
@@ -100,6 +99,8 @@ def write_dataset(
         seed: of the random examples.
         options: the format.
     """
+    import tensorflow as tf  # Programs that train with JAX import this file too.
+
     if examples is None:
         examples = {("train", 0): [10, 7], ("train", 1): [8, 9], ("validation", 0): [11], ("validation", 1): [3]}
     directory.mkdir(parents=True, exist_ok=True)
@@ -157,6 +158,8 @@ def record(features: dict[str, np.ndarray], row: int, options: PretrainingDataOp
 
 def serialized(example: dict[str, np.ndarray]) -> bytes:
     """One tf.train.Example."""
+    import tensorflow as tf
+
     feature = {
         name: tf.train.Feature(float_list=tf.train.FloatList(value=value))
         if value.dtype == np.float32

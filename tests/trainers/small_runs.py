@@ -1,16 +1,24 @@
-"""Runs the loop over a task and a dataset of batches, with everything that a test does not care about chosen."""
+"""Runs the loop over a task and some batches, with everything that a test does not care about chosen."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from trainers.backends.backend import TrainConfig
+from trainers.backends.tensorflow.evaluation import evaluation_of
+from trainers.backends.tensorflow.train_step import Trainer
+from trainers.data.batches import Batches, InputShard
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import TrainingMonitor
 from trainers.objective import Objective
 from trainers.optimization.schedule import Stage
 from trainers.training.loop import LoopConfig, TrainData, train
+
+Elements = Sequence[dict[str, np.ndarray]]
+# More than any test reads.
+_ENDLESS = 10_000
 
 
 def settings(**changes: Any) -> TrainConfig:
@@ -19,9 +27,37 @@ def settings(**changes: Any) -> TrainConfig:
     return TrainConfig(**{**options, **changes})
 
 
+def batches_of(elements: Elements, count: int | None = None) -> Batches:
+    """Return `count` batches, which begin again with the first of the elements after the last; None for each once."""
+    count = len(elements) if count is None else count
+    shapes = {
+        name: (
+            tuple(_common(sizes) for sizes in zip(*(element[name].shape for element in elements), strict=True)),
+            dtype,
+        )
+        for name, dtype in ((name, values.dtype) for name, values in elements[0].items())
+    }
+    return Batches(count, shapes, lambda first: (elements[index % len(elements)] for index in range(first, count)))
+
+
+def repeated(elements: Elements) -> Batches:
+    """Return the elements again and again."""
+    return batches_of(elements, _ENDLESS)
+
+
+def evaluated(task: Objective, *elements: dict[str, np.ndarray]) -> dict[str, float]:
+    """Return the metrics over some batches."""
+    return evaluation_of(task)(for_all(batches_of(elements)))
+
+
+def for_all(batches: Batches) -> Callable[[InputShard], Batches]:
+    """Return what a single device reads."""
+    return lambda share: batches
+
+
 def trained(
     trainer: Trainer,
-    batches: tf.data.Dataset,
+    batches: Batches,
     output: Path,
     evaluate: Any = None,
     batch_size: int = 2,
@@ -31,7 +67,7 @@ def trained(
     """Return the result of `train`; checkpoints go to output/c.
 
     Args:
-        trainer: new or restored.
+        trainer: a new one.
         batches: from the first step on.
         output: the run's directory.
         evaluate, batch_size: as of `train` and `Stage`.
@@ -39,24 +75,28 @@ def trained(
         config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
     """
     output.mkdir(exist_ok=True)
-    steps = trainer.settings.num_train_steps
+    steps = trainer.config.num_train_steps
     stages = [Stage(0, batch_size, 0, steps, 0)]
-    source = TrainData(
-        trainer.task, lambda stage, step, share: batches.skip(step), lambda stage: StepCost(batch_size, 1.0, 1.0)
-    )
+
+    def after(stage: Stage, step: int, share: InputShard) -> Batches:
+        return Batches(batches.count - step, batches.shapes, lambda index: batches.from_index(step + index))
+
+    source = TrainData(trainer.task, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
     config = {"iterations_per_loop": 3, "save_checkpoints_steps": 4, **config}
-    step = int(trainer.global_step.numpy())
-    with TrainingMonitor(output, steps, shown or {}, {}, step=step) as monitor:
-        return train(trainer, stages, [source], LoopConfig(**config), output / "c", monitor, evaluate)
+    with TrainingMonitor(output, steps, shown or {}, {}, step=0) as monitor:
+        return train(trainer, 0, stages, [source], LoopConfig(**config), output / "c", monitor, evaluate)
 
 
 def updated(
-    task: Objective, features: dict[str, tf.Tensor], count: int = 1, **changes: Any
+    task: Objective, features: dict[str, np.ndarray], count: int = 1, **changes: Any
 ) -> dict[str, tuple[float, float]]:
     """Make steps on the same batch; return the metric sums over them."""
     trainer = Trainer(task, settings(num_train_steps=max(count, 2), **changes))
-    iterator = iter(tf.data.Dataset.from_tensors(features).repeat())
-    loop = trainer.make_loop(iterator)
-    sums, first_bad, _, _ = loop(iterator, tf.constant(0, tf.int64), tf.constant(count, tf.int64), tf.constant(0))
-    assert int(first_bad) == -1
-    return {name: (float(top), float(bottom)) for name, (top, bottom) in sums.items()}
+    with trainer.make_steps(for_all(repeated([features]))) as run:
+        results = run(0, count, 0)
+    assert results.first_nonfinite == -1
+    return results.sums
+
+
+def _common(sizes: tuple[int, ...]) -> int | None:
+    return sizes[0] if len(set(sizes)) == 1 else None

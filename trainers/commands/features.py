@@ -15,22 +15,21 @@ from beambert_common.command_line.flags import batch_size, sequence_length, shor
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.data.text_encoding import encode_texts
 from trainers.errors import TrainingError
 from trainers.inference import model_loading
 from trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
-from trainers.inference.model_loading import InferenceModel, check_model, load_model
+from trainers.inference.model_loading import check_model, load_model
 from trainers.inference.tokenization import (
     LINES_A_CHUNK,
     TextLines,
-    batches_by_length,
-    model_inputs,
     open_texts,
     split_pair,
 )
 from trainers.monitoring.training_progress import TextProgress
+from trainers.training.training_flags import add_backend_argument
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
 
@@ -67,6 +66,7 @@ class FeaturesConfig(ModelConfig):
     pooling: str = "none"
     max_seq_length: int = 128
     batch_size: int = 32
+    backend: str = "auto"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch_size", type=batch_size, default=FeaturesConfig.batch_size, metavar="N", help="Batch size in texts"
     )
+    add_backend_argument(parser.add_argument_group("devices"), FeaturesConfig.backend)
     add_model_arguments(parser)
 
 
@@ -141,9 +142,10 @@ def run(config: FeaturesConfig) -> int:
         raise TrainingError(f"invalid --batch_size {config.batch_size}: must be at least 1")
     source = open_texts(config.input_file)
     size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
+    backend = choose_backend(config.backend)
     check_model(Path(config.init_checkpoint), **config.model_options)
     progress = TextProgress(size)
-    start_tensorflow()
+    start_backend(backend)
     with source:
         extractor = FeatureExtractor(
             Path(config.init_checkpoint),
@@ -193,7 +195,7 @@ class FeatureExtractor:
         max_seq_length: maximum sequence length in tokens, including [CLS] and [SEP]; of a pair, the longer text is
             truncated.
         batch_size: batch size in texts.
-        **options: vocab_file, do_lower_case and bert_config_file of `model_loading.load_model`.
+        **options: vocab_file, do_lower_case, bert_config_file and backend of `model_loading.load_model`.
 
     Attributes:
         cut: number of texts so far that were truncated.
@@ -211,6 +213,8 @@ class FeatureExtractor:
         batch_size: int = 32,
         **options: Any,
     ) -> None:
+        from trainers.inference.forward import TextForward
+
         if layers is None:
             inference_model = load_model(path, **options)
             layers = DEFAULT_LAYERS[: inference_model.config.num_hidden_layers if pooling == "none" else 1]
@@ -219,14 +223,14 @@ class FeatureExtractor:
             inference_model = load_model(path, layers=layers, **options)
             counted = list(inference_model.layers)
         model_loading.check_max_seq_length(max_seq_length, inference_model.config, least=3)
-        self.max_seq_length, self.batch_size = max_seq_length, batch_size
+        self.max_seq_length = max_seq_length
         self.layout = Layout(
             layers, inference_model.config.hidden_size, inference_model.vocabulary.tokens, pooled=pooling != "none"
         )
-        self.vocabulary = inference_model.vocabulary
         self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
         self.cut = 0
-        self._encode = _encoding_function(inference_model, counted, pooling)
+        states_of = hidden_states(inference_model.model, counted, pooling)
+        self._forward = TextForward(inference_model, states_of, max_seq_length, batch_size)
 
     def extract(self, lines: Iterable[str]) -> Iterator[Features]:
         """Yield the features of texts in the order of the texts.
@@ -255,41 +259,28 @@ class FeatureExtractor:
         row_splits = np.concatenate([[0], np.cumsum(kept)])
         shape = (int(row_splits[-1]), self.layout.hidden_size)
         values = [np.empty(shape, np.float32) for _ in self.layout.layers]  # [rows, H]
-        for batch in batches_by_length(lengths.tolist(), self.batch_size):
-            states = self._states([rows[i] for i in batch], [segments[i] for i in batch])
+        for batch, states in self._forward.batches(rows, segments):
             for layer, state in zip(values, states, strict=True):
                 for index, i in enumerate(batch):
                     layer[row_splits[i] : row_splits[i + 1]] = state[index, : kept[i]]
         tokens = np.concatenate(rows)
         return Features(first, tokens, np.concatenate([[0], np.cumsum(lengths)]), row_splits, values)
 
-    def _states(self, rows: list[np.ndarray], segments: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the hidden states of each layer, float32 [B, S, H], or [B, 1, H] with pooling."""
-        inputs = model_inputs(rows, segments, self.vocabulary.pad_id, self.max_seq_length)
-        return [state.numpy() for state in self._encode(*inputs)]
-
 
 def _layers_text(layers: Sequence[int]) -> str:
     return ",".join(map(str, layers))
 
 
-def _encoding_function(
-    inference_model: InferenceModel, layers: Sequence[int], pooling: str
-) -> Callable[..., list[Any]]:
-    """Return a function from input_ids, input_mask, segment_ids [B, S] to [B, S, H] per layer, pooled [B, 1, H]."""
-    import tensorflow as tf
-
+def hidden_states(model: Any, layers: Sequence[int], pooling: str) -> Callable[[dict[str, Any]], list[Any]]:
+    """Return a function of features [B, S] to the hidden states of layers, [B, S, H] each, or pooled [B, 1, H]."""
     from bert_model.heads import mean_embedding
 
-    model = inference_model.model
-    ids = tf.TensorSpec([None, None], tf.int32)
-
-    @tf.function(input_signature=[ids, ids, ids])
-    def encode(input_ids: Any, input_mask: Any, segment_ids: Any) -> list[Any]:
+    def states_of(features: dict[str, Any]) -> list[Any]:
+        input_mask = features["input_mask"]
         output = model.encoder(
-            input_ids,
+            features["input_ids"],
             input_mask,
-            segment_ids,
+            features["segment_ids"],
             causal_attention=model.causal_attention,
             all_hidden=True,
             output_range=1 if pooling == "cls" else None,
@@ -299,4 +290,4 @@ def _encoding_function(
             return states
         return [state[:, :1] if pooling == "cls" else mean_embedding(state, input_mask)[:, None] for state in states]
 
-    return encode
+    return states_of

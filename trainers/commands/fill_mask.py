@@ -11,11 +11,11 @@ from beambert_common.command_line.flags import vocabulary_size
 from beambert_common.command_line.path_flags import LOCAL_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import choose_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
-from trainers.inference.model_loading import MASKED_LM, check_model, load_model, padded
-from trainers.inference.tokenization import batches_by_length
+from trainers.inference.model_loading import MASKED_LM, check_model, load_model
+from trainers.training.training_flags import add_backend_argument
 
 DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
 
@@ -41,6 +41,7 @@ class FillMaskConfig(ModelConfig):
     directory: str
     texts: tuple[str, ...]
     top_k: int = 5
+    backend: str = "auto"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="Number of candidates for each [MASK] (default: %(default)s)",
     )
+    add_backend_argument(parser.add_argument_group("devices"), FillMaskConfig.backend)
     add_model_arguments(parser)
 
 
@@ -73,7 +75,8 @@ def run(config: FillMaskConfig) -> int:
     Raises:
         CheckpointError, ConfigError, TrainingError, VocabularyError: a one-line message.
     """
-    answers = fill_masks(Path(config.directory), list(config.texts), config.top_k, **config.model_options)
+    texts = list(config.texts)
+    answers = fill_masks(Path(config.directory), texts, config.top_k, config.backend, **config.model_options)
     for text, masks in zip(config.texts, answers, strict=True):
         print(text)
         for number, fillings in enumerate(masks, start=1):
@@ -88,6 +91,7 @@ def fill_masks(
     directory: Path,
     texts: list[str],
     top_k: int = 5,
+    backend: str = "auto",
     **options: Any,
 ) -> list[list[list[Filling]]]:
     """Return the most likely tokens for every [MASK].
@@ -96,7 +100,8 @@ def fill_masks(
         directory: output directory of `beambert pretrain`, whose last checkpoint is used, or any checkpoint.
         texts: texts with one or more literal [MASK].
         top_k: number of candidates for each mask, at least 1.
-        **options: vocab_file, do_lower_case and bert_config_file of `model_loading.load_model`.
+        backend: "tensorflow", "jax" or "auto", as for `load_model`.
+        **options: vocab_file, do_lower_case and bert_config_file of `load_model`.
 
     Returns:
         For each text and each of its masks in order, the candidates by descending probability.
@@ -108,9 +113,9 @@ def fill_masks(
     for text in texts:
         if MASK not in text:
             raise _without_mask(text)
+    choose_backend(backend)
     check_model(directory, **options)
-    start_tensorflow()
-    inference_model = load_model(directory, **options)
+    inference_model = load_model(directory, backend=backend, **options)
     vocabulary = inference_model.vocabulary
     if not 1 <= top_k <= len(vocabulary):
         raise TrainingError(f"invalid --top_k {top_k}: must be from 1 to {len(vocabulary)}, the vocabulary size")
@@ -118,11 +123,17 @@ def fill_masks(
         raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model")
     tokenizer = Tokenizer(vocabulary, inference_model.do_lower_case, never_split=[MASK])
     rows = [encode(text, tokenizer, inference_model.max_seq_length) for text in texts]
+    from trainers.inference.forward import TextForward
+
+    masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]
+    model = inference_model.model
+    forward = TextForward(
+        inference_model, lambda features: model(features).masked_lm, inference_model.max_seq_length, BATCH_SIZE
+    )
     answers: dict[int, list[list[Filling]]] = {}
-    for batch in batches_by_length([len(row) for row in rows], BATCH_SIZE):
-        answers.update(
-            zip(batch, _fillings(inference_model.model, [rows[i] for i in batch], vocabulary, top_k), strict=True)
-        )
+    for batch, logits in forward.batches(rows, [np.zeros_like(row) for row in rows], masks):
+        for i, of_text in zip(batch, logits, strict=False):  # A batch may be padded.
+            answers[i] = _fillings(of_text[: len(masks[i])], vocabulary, top_k)
     return [answers[i] for i in range(len(rows))]
 
 
@@ -156,25 +167,14 @@ def encode(text: str, tokenizer: Tokenizer, max_seq_length: int) -> np.ndarray:
     return ids
 
 
-def _fillings(model: Any, rows: list[np.ndarray], vocabulary: Vocabulary, top_k: int) -> list[list[list[Filling]]]:
-    input_ids = padded(rows, vocabulary.pad_id)  # [B, S]
-    masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]
-    features = {
-        "input_ids": input_ids,
-        "input_mask": padded([np.ones_like(row) for row in rows]),
-        "segment_ids": np.zeros_like(input_ids),
-        "masked_lm_positions": padded(masks),  # [B, P]; outputs at padding are ignored
-    }
-    logits = np.asarray(model(features).masked_lm, np.float64)  # [B, P, V]
+def _fillings(logits: np.ndarray, vocabulary: Vocabulary, top_k: int) -> list[list[Filling]]:
+    """Return the best candidates for each mask of a text, from its logits float32 [P, V or more]."""
     # Some models have embedding rows that no token uses.
-    logits = logits[..., : len(vocabulary)]
+    logits = logits[:, : len(vocabulary)].astype(np.float64)
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [B, P, V]
-    best = np.argsort(-probabilities, axis=-1, kind="stable")[..., :top_k]  # [B, P, K]
+    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)  # [P, V]
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]  # [P, K]
     return [
-        [
-            [Filling(vocabulary.tokens[token], float(probabilities[row, mask, token])) for token in best[row, mask]]
-            for mask in range(len(positions))
-        ]
-        for row, positions in enumerate(masks)
+        [Filling(vocabulary.tokens[token], float(of_mask[token])) for token in of_best]
+        for of_mask, of_best in zip(probabilities, best, strict=True)
     ]

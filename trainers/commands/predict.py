@@ -16,7 +16,7 @@ from beambert_common.command_line.flags import batch_size, number, sequence_leng
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
@@ -24,6 +24,7 @@ from trainers.inference.model_loading import check_model, load_model
 from trainers.inference.predictor import WORDS_AT, Answer, Predictor
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from trainers.monitoring.training_progress import TextProgress, warn
+from trainers.training.training_flags import add_backend_argument
 
 DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
 
@@ -52,6 +53,7 @@ class PredictConfig(ModelConfig):
     task: str | None = None
     max_seq_length: int | None = None
     batch_size: int = 32
+    backend: str = "auto"
 
     def __post_init__(self) -> None:
         """Check that texts have exactly one source.
@@ -126,6 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch_size", type=batch_size, default=PredictConfig.batch_size, metavar="N", help="Batch size in texts"
     )
+    add_backend_argument(parser.add_argument_group("devices"), PredictConfig.backend)
     add_model_arguments(parser)
 
 
@@ -142,8 +145,9 @@ def run(config: PredictConfig) -> int:
     """
     _check_output(config)
     source = None if config.input_file is None else open_texts(config.input_file)
+    backend = choose_backend(config.backend)
     check_model(Path(config.directory), **config.model_options)
-    start_tensorflow()
+    start_backend(backend)
     predictor = Predictor(
         load_model(Path(config.directory), task=config.task, **config.model_options),
         max_seq_length=config.max_seq_length,

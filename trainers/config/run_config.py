@@ -5,15 +5,18 @@ Fields have the names of flags, which take their defaults from here. This file i
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.typed_json import Count, NonNegative, Number, Positive
+from trainers.config.process_group import ProcessGroup, runs_several_processes
 from trainers.errors import TrainingError
 from trainers.optimization.optimizer_options import OptimizerOptions
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
+_PROCESS_FLAGS = ("coordinator_address", "num_processes", "process_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,11 @@ class RunConfig(FlagConfig):
     layerwise_lr_decay: NonNegative = 1.0
     lr_multiplier: tuple[tuple[str, Number], ...] = ()
 
+    backend: str = "auto"
     strategy: str = "auto"
+    coordinator_address: str | None = None
+    num_processes: Positive | None = None
+    process_id: Count | None = None
     tpu_name: str | None = None
     tpu_zone: str | None = None
     gcp_project: str | None = None
@@ -71,8 +78,19 @@ class RunConfig(FlagConfig):
         """Check the options against each other, without reading files.
 
         Raises:
-            TrainingError: a TPU flag with another strategy, or without --tpu_name.
+            TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes.
         """
+        given = [name for name in _PROCESS_FLAGS if getattr(self, name) is not None]
+        if given and len(given) < len(_PROCESS_FLAGS):
+            missing = next(name for name in _PROCESS_FLAGS if name not in given)
+            raise TrainingError(
+                f"--{given[0]} requires --{missing}: give all of --{', --'.join(_PROCESS_FLAGS)}, or none"
+            )
+        if self.process_id is not None and self.num_processes is not None and self.process_id >= self.num_processes:
+            raise TrainingError(
+                f"invalid --process_id {self.process_id}: must be from 0 to {self.num_processes - 1} with "
+                f"--num_processes {self.num_processes}"
+            )
         for name in _TPU_FLAGS:
             if getattr(self, name) is None:
                 continue
@@ -86,6 +104,14 @@ class RunConfig(FlagConfig):
     def to_json(self) -> dict[str, Any]:
         """Return all options by name with their JSON types, as recorded in `run.json`."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @property
+    def processes(self) -> ProcessGroup | None:
+        """Return the processes that train together under JAX; None for a single process."""
+        given = ProcessGroup(self.coordinator_address, self.num_processes, self.process_id)
+        if given == ProcessGroup() and self.strategy != "multi_worker" and not runs_several_processes(os.environ):
+            return None
+        return given
 
     @property
     def optimizer_options(self) -> OptimizerOptions:

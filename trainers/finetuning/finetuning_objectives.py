@@ -5,11 +5,12 @@ Letters in shapes: B rows, C choices, S positions, n labels.
 
 from collections.abc import Sequence
 
-import tensorflow as tf
+import numpy as np
+from keras import ops
 
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.finetuning_models import BertForTask
-from trainers.objective import Features, Objective, Sums
+from trainers.objective import Features, Objective, Sums, Tensor
 
 # Metrics of the progress line, with their labels.
 SHOWN_METRICS = {"loss": "loss", "accuracy": "accuracy"}
@@ -43,35 +44,34 @@ def finetuning_objective(
         class_weights: n weights of a prediction by its true class; None for 1 each.
         frozen_prefix: prefix of the TF1 names of variables that are not trained.
     """
-    by_class = None if class_weights is None else tf.constant(class_weights, tf.float32)
+    by_class = None if class_weights is None else np.array(class_weights, np.float32)
 
-    def weights_of(features: Features) -> tf.Tensor:
+    def weights_of(features: Features) -> Tensor:
         """Return the weight of each prediction, float32 [B], or [B, S] for positions."""
         rows = features.get("example_weights")
-        labels = features.get("label_ids", tf.zeros((), tf.int32))
         if model.task.startswith("token_classification"):
-            weights = tf.cast(labels >= 0, tf.float32)  # [B, S]
+            weights = ops.cast(features["label_ids"] >= 0, "float32")  # [B, S]
             rows = None if rows is None else rows[:, None]
         else:
-            weights = tf.ones(tf.shape(features["input_ids"])[:1])  # [B]
+            weights = ops.ones(ops.shape(features["input_ids"])[:1], "float32")  # [B]
         if by_class is not None:
-            weights *= tf.gather(by_class, tf.maximum(labels, 0))
+            weights = weights * ops.take(by_class, ops.maximum(features["label_ids"], 0), axis=0)
         return weights if rows is None else weights * rows
 
-    def weights(features: Features) -> dict[str, tf.Tensor]:
-        return {LOSS: tf.reduce_sum(weights_of(features))}
+    def weights(features: Features) -> dict[str, Tensor]:
+        return {LOSS: ops.sum(weights_of(features))}
 
-    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
+    def sums(features: Features, seed: Tensor | None) -> Sums:
         losses, right = _losses(model, features, model(features, seed=seed), multi_label)
         weight = weights_of(features)
-        totals = {LOSS: (tf.reduce_sum(weight * losses), tf.reduce_sum(weight))}
+        totals = {LOSS: (ops.sum(weight * losses), ops.sum(weight))}
         if right is not None:
-            counted = weight if by_class is None else tf.cast(weight > 0, tf.float32)
-            totals["accuracy"] = (tf.reduce_sum(counted * right), tf.reduce_sum(counted))
+            counted = weight if by_class is None else ops.cast(weight > 0, "float32")
+            totals["accuracy"] = (ops.sum(counted * right), ops.sum(counted))
         return totals
 
-    variables = {name: variable.value for name, variable in variables_by_tf1_name(model).items()}
-    frozen = {name for name in variables if frozen_prefix is not None and name.startswith(frozen_prefix)}
+    variables = variables_by_tf1_name(model)
+    frozen = [name for name in variables if frozen_prefix is not None and name.startswith(frozen_prefix)]
     return Objective(
         {name: variable for name, variable in variables.items() if name not in frozen},
         sums,
@@ -81,26 +81,25 @@ def finetuning_objective(
     )
 
 
-def _losses(
-    model: BertForTask, features: Features, logits: tf.Tensor, multi_label: bool
-) -> tuple[tf.Tensor, tf.Tensor | None]:
+def _losses(model: BertForTask, features: Features, logits: Tensor, multi_label: bool) -> tuple[Tensor, Tensor | None]:
     """Return the loss of each prediction and, where defined, its accuracy (1 or 0), float32 [B] or [B, S]."""
     if model.task == "regression":
-        return tf.math.squared_difference(logits, features["label_values"]), None
+        return ops.square(logits - features["label_values"]), None
     if model.task == "span":
-        start, end = (
-            tf.nn.sparse_softmax_cross_entropy_with_logits(features[name], values)
-            for name, values in zip(("start_positions", "end_positions"), logits, strict=True)
-        )
-        right = (tf.argmax(logits[0], -1, tf.int32) == features["start_positions"]) & (
-            tf.argmax(logits[1], -1, tf.int32) == features["end_positions"]
-        )
-        return (start + end) / 2, tf.cast(right, tf.float32)
+        targets = [features[name] for name in ("start_positions", "end_positions")]
+        start, end = (_cross_entropy(values, target) for values, target in zip(logits, targets, strict=True))
+        right = ops.logical_and(*(ops.equal(ops.argmax(v, -1), t) for v, t in zip(logits, targets, strict=True)))
+        return (start + end) / 2, ops.cast(right, "float32")
     if multi_label:
         labels = features["label_values"]  # [B, n]
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
-        right = tf.reduce_all((logits > 0) == (labels > 0.5), -1)
-        return tf.reduce_mean(losses, -1), tf.cast(right, tf.float32)
-    labels = tf.maximum(features["label_ids"], 0)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    return losses, tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
+        # -log sigmoid(x) where the label is 1, -log sigmoid(-x) where it is 0, without overflow.
+        losses = ops.maximum(logits, 0.0) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+        right = ops.all(ops.equal(logits > 0, labels > 0.5), -1)
+        return ops.mean(losses, -1), ops.cast(right, "float32")
+    labels = ops.maximum(features["label_ids"], 0)
+    return _cross_entropy(logits, labels), ops.cast(ops.equal(ops.argmax(logits, -1), labels), "float32")
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy in nats, float32 [...], of logits [..., n] and labels int [...] in [0, n)."""
+    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)

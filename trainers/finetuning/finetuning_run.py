@@ -3,26 +3,36 @@
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from beambert_common.atomic_files import write_atomic
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.finetuning_models import BertForTask
 from bert_model.size import training_flops_per_token
-from trainers.backends.tensorflow.distribution import Distribution, InputShard
-from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
-from trainers.backends.tensorflow.train_step import Trainer
+from trainers.backends.backend import Distribution, active_backend
+from trainers.backends.rematerialization import set_activation_checkpointing
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
+from trainers.data.batches import Batches, InputShard
 from trainers.errors import TrainingError
-from trainers.finetuning.batches import Width, evaluation_batches, evaluation_order, mean_width, train_batches
+from trainers.finetuning.batches import (
+    STATIC_WIDTH_MULTIPLE,
+    WIDTH_MULTIPLE,
+    Width,
+    evaluation_batches,
+    evaluation_order,
+    mean_width,
+    train_batches,
+)
 from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
 from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows
@@ -31,12 +41,13 @@ from trainers.finetuning.plan import FinetuningPlan
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status
-from trainers.objective import Features
+from trainers.objective import Features, Tensor
 from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.run_report.run_report import write_report
 from trainers.run_report.run_warnings import EVALUATION_NAME
 from trainers.training import run_manifest
 from trainers.training.loop import TrainData, record_evaluation, train
+from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
     directory_errors,
     first_files,
@@ -61,7 +72,7 @@ FROZEN_PREFIX = "bert/"
 
 
 def train_evaluate_predict(plan: FinetuningPlan) -> int:
-    """Train, evaluate and predict, as configured. TensorFlow must have been started.
+    """Train, evaluate and predict, as configured. The backend must have been started.
 
     Returns:
         The exit code of `beambert finetune`.
@@ -72,6 +83,7 @@ def train_evaluate_predict(plan: FinetuningPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
+        check_agreement(distribution, plan.record)
         return FinetuningRun(plan, distribution).run()
 
 
@@ -95,21 +107,27 @@ class FinetuningRun:
                 plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention
             )
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
-        self.variables = {name: variable.value for name, variable in variables_by_tf1_name(self.model).items()}
+        self.variables = variables_by_tf1_name(self.model)
         self.task = finetuning_objective(
             self.model,
             multi_label=plan.task.multi_label,
             class_weights=plan.class_weights,
             frozen_prefix=FROZEN_PREFIX if plan.task.head == FEATURE_BASED else None,
         )
-        self.loop_config = dataclasses.replace(loop_config_of(config), patience=config.early_stopping or 0)
-        # XLA compiles each width separately, a TPU needs one static width, and the softmax of spans includes padding.
-        fixed = uses_xla(config) or distribution.is_tpu
-        self.train_width = Width(plan.max_seq_length, fixed or plan.task.head == "span")
-        self.eval_width = Width(plan.max_seq_length, distribution.is_tpu)
+        self.loop_config = dataclasses.replace(
+            loop_config_of(config, distribution), patience=config.early_stopping or 0
+        )
+        # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
+        # CPU, the computation of padding takes longer than the compilation of a few widths.
+        is_jax = keras.backend.backend() == "jax"
+        multiple = STATIC_WIDTH_MULTIPLE if is_jax else WIDTH_MULTIPLE
+        fixed = distribution.is_tpu or (is_jax and distribution.is_accelerated)
+        fixed_in_training = fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head == "span"
+        self.train_width = Width(plan.max_seq_length, fixed_in_training, multiple)
+        self.eval_width = Width(plan.max_seq_length, fixed, multiple)
         self.has_trained = False
         self.stale_best = stale_best(self.checkpoint_directory)
-        self._answer = tf.function(self._predict_logits, autograph=False)
+        self._answers = active_backend().outputs_of(self._predict_logits, list(self.variables.values()), distribution)
         # Logits of the current model for evaluated splits, which are reused for predictions.
         self._scored: dict[str, Logits] = {}
 
@@ -153,12 +171,12 @@ class FinetuningRun:
         batch_size = eval_batch_size_of(self.config, self.distribution)
         order = evaluation_order(rows)
 
-        def batches(share: InputShard) -> tf.data.Dataset:
+        def batches(share: InputShard) -> Batches:
             return evaluation_batches(rows, head, batch_size, share, self.eval_width)
 
         answers: list[np.ndarray] = []
-        for features in self.distribution.batches(batches):
-            answers.extend(self._answer(features).numpy())
+        for batch in self._answers(batches):
+            answers.extend(batch)
         by_row: list[Any] = [None] * len(order)
         for row, answer in zip(order, answers, strict=False):  # The last batch is padded.
             length = rows.row_splits[row + 1] - rows.row_splits[row] if rows.choices == 1 else 0
@@ -175,12 +193,9 @@ class FinetuningRun:
         split = self.plan.task.eval_splits[0]
         return self._metrics(split, self.logits(self.plan.rows[split])), []
 
-    def _predict_logits(self, features: Features) -> tf.Tensor:
-        def forward(features: Features) -> tf.Tensor:
-            logits = self.model(features)
-            return tf.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
-
-        return self.distribution.gather(self.distribution.run(forward, features))
+    def _predict_logits(self, features: Features) -> Tensor:
+        logits = self.model(features)
+        return ops.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
 
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
         """Return the metrics and the loss of a split; `loss` and `eval_loss` for the main split, as google-research."""
@@ -265,15 +280,23 @@ class FinetuningRun:
             )
             return None
         self.has_trained = True
-        trainer = Trainer(self.task, train_config_of(config), self.distribution)
-        state = resume(trainer, self.output, self.loop_config)
+        trainer = active_backend().make_trainer(
+            self.task, train_config_of(config, self.distribution), self.distribution
+        )
+        step, state = resume(trainer, self.output, self.loop_config)
         if state is None:
             self._initialize_weights()
-        step = int(trainer.global_step.numpy())
         evaluate = self.evaluate if plan.task.eval_splits and self.loop_config.eval_steps else None
         with self._monitor(step, state or {}) as monitor:
             stopped = train(
-                trainer, plan.stages, [self._source()], self.loop_config, self.checkpoint_directory, monitor, evaluate
+                trainer,
+                step,
+                plan.stages,
+                [self._source()],
+                self.loop_config,
+                self.checkpoint_directory,
+                monitor,
+                evaluate,
             )
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
@@ -287,7 +310,7 @@ class FinetuningRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
-        parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
+        parameters = sum(math.prod(variable.shape) for variable in self.task.variables.values())
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters on {len(plan.rows[TRAIN]):,} examples of {plan.task.name} for "

@@ -16,7 +16,7 @@ from bert_model.config import BertConfig, ConfigError, resolve
 from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
 from trainers.config.finetune_config import FinetuneConfig
@@ -52,7 +52,7 @@ def run_once(config: FinetuneConfig) -> int:
     output = Path(config.output)
     # Checked before the lock is written, and again under the lock, when no other process writes.
     _require_own(output)
-    with run_lock(output, config.strategy):
+    with run_lock(output, config):
         return _run(config, output)
 
 
@@ -69,7 +69,7 @@ def _run(config: FinetuneConfig, output: Path) -> int:
         raise TrainingError(
             "--model (random weights) and --init_checkpoint (pretrained weights) exclude each other: give one of them"
         )
-    config = _with_actions(config)
+    config = dataclasses.replace(_with_actions(config), backend=choose_backend(config.backend))
     _require_own(output)
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)
@@ -124,14 +124,14 @@ def _run(config: FinetuneConfig, output: Path) -> int:
                 max_seq_length=max_seq_length,
                 stages=tuple(stages),
                 options=config.to_json(),
-                versions=run_manifest.versions(),
+                versions=run_manifest.versions(config.backend),
             ),
             output=output,
             initial=None if trained else origin,
             keeps_head=origin is not None and _same_head(origin, task),
         )
         _check_old_run(plan, old if trained else None)
-        start_tensorflow(config.cpu_devices, config.deterministic_ops)
+        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
         from trainers.finetuning.finetuning_run import train_evaluate_predict
 
         return train_evaluate_predict(plan)
@@ -202,7 +202,7 @@ def _open_origin(
 ) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
     if path is None:
         return contextlib.nullcontext()
-    start_tensorflow(config.cpu_devices, config.deterministic_ops)
+    start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
     return open_checkpoint(path, config=model_config)
 
 

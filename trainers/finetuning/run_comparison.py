@@ -22,13 +22,17 @@ _FREE = frozenset(
         *("output", "cache_dir", "seeds", "keep_runs", "do_train", "do_eval", "do_predict", "max_predict_samples"),
         *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
         *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
+        *("coordinator_address", "num_processes", "process_id"),
         # Derived from the number of examples.
         *("num_train_steps", "num_warmup_steps"),
     }
 )
-# Options that affect only floating-point rounding.
+# Options that affect only floating-point rounding, or with the backend also random numbers.
 _ROUNDING = frozenset(
-    {"strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing", "deterministic_ops"}
+    {
+        *("backend", "strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing"),
+        "deterministic_ops",
+    }
 )
 # Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
@@ -136,7 +140,8 @@ def _value(options: Options, name: str) -> Any:
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    return FinetuneConfig(output="", task="").to_json()
+    # Records without a backend were written when there was one.
+    return FinetuneConfig(output="", task="", backend="tensorflow").to_json()
 
 
 def _path_difference(

@@ -19,6 +19,7 @@ from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import JsonError, Number, read, require, shortened
 from bert_model.checkpoints import native
 from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
+from trainers.backends.startup import choose_backend
 from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
@@ -67,11 +68,11 @@ def run_several(config: FinetuneConfig, runs: Mapping[str, Mapping[str, Any]], k
         OutputError: another process writes to --output.
         Other errors of `run_once`, where they affect every run.
     """
-    if config.strategy == "multi_worker" or "TF_CONFIG" in os.environ:
+    if config.strategy == "multi_worker" or "TF_CONFIG" in os.environ or config.processes is not None:
         raise TrainingError("several runs in one command require a single machine: start each run with its own command")
     output = Path(config.output)
     _require_own(output, runs)
-    with run_lock(output, config.strategy):
+    with run_lock(output, config):
         return _run_all(config, output, runs, keep_all)
 
 
@@ -90,7 +91,8 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
     if config.best_metric is not None:
         lower_is_better(config.best_metric)
     cache = config.cache_dir or str(output / FEATURES_NAME)
-    config = dataclasses.replace(config, seeds=1, do_train=True, do_eval=True, cache_dir=cache)
+    backend = choose_backend(config.backend)
+    config = dataclasses.replace(config, seeds=1, do_train=True, do_eval=True, cache_dir=cache, backend=backend)
     outcomes = _recorded_outcomes(output)
     if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
         other = _command_of(outcomes)

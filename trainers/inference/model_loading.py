@@ -1,6 +1,6 @@
 """Load a model of any format for inference: `predict`, `fill-mask`, `features` and `export`.
 
-Only `load_model` imports TensorFlow.
+Only `load_model` imports Keras.
 """
 
 import dataclasses
@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bert_model.checkpoints import reader
 from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from bert_model.config import BertConfig
 from tokenizer.vocabulary import Vocabulary
+from trainers.backends.startup import ensure_backend
 from trainers.checkpoints.initial_checkpoint import load_weights
 from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
 from trainers.errors import TrainingError
@@ -73,7 +72,7 @@ class InferenceModel:
 
 
 def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str | None = None, **_: Any) -> None:
-    """Check, before TensorFlow is imported, that a path contains a model with its configuration and vocabulary.
+    """Check, before Keras is imported, that a path contains a model with its configuration and vocabulary.
 
     Args:
         path, vocab_file, bert_config_file: as for `load_model`; its other options need no check.
@@ -97,8 +96,9 @@ def load_model(
     do_lower_case: bool | None = None,
     bert_config_file: str | None = None,
     layers: Sequence[int] = (),
+    backend: str = "auto",
 ) -> InferenceModel:
-    """Open a checkpoint of any format and build its model. TensorFlow must have been started.
+    """Open a checkpoint of any format and build its model, on a backend that is started if necessary.
 
     Args:
         path: path, as for `checkpoints.open_checkpoint`.
@@ -107,6 +107,7 @@ def load_model(
         do_lower_case: whether text is lower-cased; None for the recorded value.
         bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
+        backend: "tensorflow", "jax" or "auto", as for `trainers.backends.startup.choose_backend`.
 
     Returns:
         The model.
@@ -114,8 +115,10 @@ def load_model(
     Raises:
         CheckpointError, ConfigError, VocabularyError: there is no model, it cannot be read, or its vocabulary is
             missing or does not match.
-        TrainingError: weights of the encoder or of the task's head are missing, or a layer does not exist.
+        TrainingError: weights of the encoder or of the task's head are missing, or a layer does not exist; the backend
+            is not installed, or this process has started the other one.
     """
+    ensure_backend(backend)
     from bert_model.finetuning_models import BertForTask
     from bert_model.pretraining import BertForPretraining
 
@@ -179,24 +182,6 @@ def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) ->
             f"invalid --max_seq_length {max_seq_length}: must be {least} to {config.max_position_embeddings}, the "
             "model's max_position_embeddings"
         )
-
-
-def padded(rows: Sequence[np.ndarray], value: int = 0, multiple: int = 1) -> np.ndarray:
-    """Return rows of different lengths as a padded matrix.
-
-    Args:
-        rows: B rows, int [S_i] each.
-        value: padding value.
-        multiple: the width is rounded up to a multiple of this.
-
-    Returns:
-        int32 [B, S].
-    """
-    width = max((len(row) for row in rows), default=0)
-    matrix = np.full((len(rows), -(-width // multiple) * multiple), value, np.int32)
-    for number, row in enumerate(rows):
-        matrix[number, : len(row)] = row
-    return matrix
 
 
 def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:

@@ -17,7 +17,8 @@ from trainers.data.text_encoding import encode_texts
 from trainers.errors import TrainingError
 from trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
 from trainers.inference.model_loading import InferenceModel, text_length
-from trainers.inference.tokenization import PAIR_SEPARATOR, batches_by_length, model_inputs, split_pair
+from trainers.inference.spans import Span, best_spans
+from trainers.inference.tokenization import PAIR_SEPARATOR, split_pair
 from trainers.metrics.task_metrics import sigmoid, softmax
 
 Answer = dict[str, Any]
@@ -27,7 +28,7 @@ _LIKELY = 0.5
 
 
 class Predictor:
-    """Predicts texts with a fine-tuned model. TensorFlow must have been started.
+    """Predicts texts with a fine-tuned model, on the backend of the model.
 
     Args:
         inference_model: the model.
@@ -59,7 +60,7 @@ class Predictor:
         null_score_diff_threshold: float | None = None,
         words_at: str | None = None,
     ) -> None:
-        from trainers.inference.signatures import forward_function
+        from trainers.inference.forward import TextForward
 
         if inference_model.task == PRETRAINING:
             raise TrainingError(
@@ -84,7 +85,9 @@ class Predictor:
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
         self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
         self.cut = self.doubtful = 0
-        self._forward = forward_function(inference_model)
+        self._forward = TextForward(
+            inference_model, task_logits(inference_model.model), self.max_seq_length, self.batch_size
+        )
         self._answers = _ANSWERS[inference_model.task]
 
     def answers(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
@@ -114,17 +117,15 @@ class Predictor:
         return self._answers(self, texts, locations)
 
     def _logits(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the logits of each row, float32: [n], [] for regression, or [S_i, n]; each choice is a row."""
+        """Return the logits of each row, float32; each choice is a row.
+
+        Shapes: [n], [] for regression, [1] for multiple_choice, [S, n] for token classification and [2, S] for span,
+        where S is at least S_i.
+        """
         row_logits: list[np.ndarray] = [np.empty(0)] * len(rows)
-        for batch in batches_by_length([len(row) for row in rows], self.batch_size):
-            pad_id = self.inference_model.vocabulary.pad_id
-            inputs = model_inputs([rows[i] for i in batch], [segments[i] for i in batch], pad_id, self.max_seq_length)
-            features = dict(zip(("input_ids", "input_mask", "segment_ids"), inputs, strict=True))  # [B, S]
-            if self.inference_model.task == "multiple_choice":
-                features = {name: values[:, None] for name, values in features.items()}  # [B, 1, S]
-            logits = self._forward(features).numpy()
-            for position, i in enumerate(batch):
-                row_logits[i] = logits[position]
+        for batch, logits in self._forward.batches(rows, segments):
+            for i, values in zip(batch, logits, strict=False):  # A batch may be padded.
+                row_logits[i] = values
         return row_logits
 
     def _logits_of_texts(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[np.ndarray]:
@@ -202,57 +203,22 @@ class Predictor:
                     raise TrainingError(f"{location} has no question: write 'question ||| context', or use --question")
         else:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
-        answers: list[Answer] = [{}] * len(pairs)
-        for batch in batches_by_length([len(context) for _, context in pairs], self.batch_size):
-            for i, answer in zip(batch, self._spans([pairs[i] for i in batch]), strict=True):
-                answers[i] = answer
-        return answers
+        questions, contexts = _columns(pairs)
+        spans = best_spans(self._logits, self.tokenizer, questions, contexts, self.max_seq_length)
+        return [self._answer_span(*pair, span) for pair, span in zip(pairs, spans, strict=True)]
 
-    def _spans(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
-        import tensorflow as tf
-
-        from tokenizer.in_graph import InGraphTokenizer
-        from trainers.inference.span_signatures import answer_spans
-
-        if not hasattr(self, "_in_graph"):
-            self._in_graph = InGraphTokenizer(self.inference_model.vocabulary, self.inference_model.do_lower_case)
-
-        def forward(features: dict[str, Any]) -> tuple[Any, Any]:
-            # A long context has many windows, which are batched like texts.
-            count = len(features["input_ids"])
-            parts = [
-                self._forward({name: values[start : start + self.batch_size] for name, values in features.items()})
-                for start in range(0, count, self.batch_size)
-            ]
-            return tuple(tf.concat(logits, axis=0) for logits in zip(*parts, strict=True))  # [W, S] each
-
-        questions, contexts = (tf.constant(column) for column in _columns(pairs))
-        spans = answer_spans(
-            forward, self._in_graph, self.inference_model.vocabulary, questions, contexts, self.max_seq_length
-        )
-        values = {name: tensor.numpy() for name, tensor in spans.items()}
-        return [
-            self._answer_span(question, context, {name: column[i] for name, column in values.items()})
-            for i, (question, context) in enumerate(pairs)
-        ]
-
-    def _answer_span(self, question: str, context: str, span: dict[str, Any]) -> Answer:
-        start, end, data = int(span["start"]), int(span["end"]), context.encode()
-        score, null_score = float(span["score"]), float(span["null_score"])
-        threshold = self.null_score_diff_threshold
-        if start < 0 or (threshold is not None and null_score - score > threshold):
+    def _answer_span(self, question: str, context: str, span: Span) -> Answer:
+        start, end, threshold = span.start, span.end, self.null_score_diff_threshold
+        if threshold is not None and span.null_score - span.score > threshold:
             start = end = -1
-        else:
-            # From bytes to characters.
-            start, end = len(data[:start].decode()), len(data[:end].decode())
         return {
             "question": question,
             "context": context,
             "answer": context[start:end] if end >= 0 else "",
             "start": start,
             "end": end,
-            "score": _rounded(score),
-            "null_score": _rounded(null_score),
+            "score": _rounded(span.score),
+            "null_score": _rounded(span.null_score),
         }
 
     def _token_classification(self, texts: Sequence[str], _places: Sequence[str]) -> list[Answer]:
@@ -349,6 +315,22 @@ def best_windows(tokens: np.ndarray, starts: np.ndarray, room: int) -> np.ndarra
     """
     middles = starts + (room - 1) / 2
     return np.searchsorted((middles[1:] + middles[:-1]) / 2, tokens)
+
+
+def task_logits(model: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return the forward pass of a `BertForTask` as a function to one tensor, from features [B, S].
+
+    The start and end logits of a span model are stacked to [B, 2, S]; every choice is an example of its own.
+    """
+    from keras import ops
+
+    def logits(features: dict[str, Any]) -> Any:
+        if model.task == "multiple_choice":
+            features = {name: values[:, None] for name, values in features.items()}  # [B, 1, S]
+        outputs = model(features)
+        return ops.stack(outputs, axis=1) if model.task == "span" else outputs
+
+    return logits
 
 
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:

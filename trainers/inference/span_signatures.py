@@ -1,7 +1,6 @@
 """Extractive question answering in a graph: windows over the context, and the best span of all windows.
 
-Follows run_squad.py of the released code except in the search: all spans are scored, while the released code combines
-the 20 best starts and ends of a window. The answer is the unchanged text of the span.
+Computes the same as `spans.py`, with byte offsets.
 
 Letters in shapes: B questions, W windows of all of them, S positions, A lengths of an answer.
 """
@@ -12,10 +11,8 @@ import tensorflow as tf
 
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.vocabulary import Vocabulary
+from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, MAX_QUERY_LENGTH
 
-DOC_STRIDE = 128
-MAX_QUERY_LENGTH = 64
-MAX_ANSWER_LENGTH = 30
 # Score of positions that are not an answer.
 _IMPOSSIBLE = -1e30
 

@@ -1,8 +1,8 @@
-"""Implement the optimizers on plain variables: BERT's Adam, AdamW and LAMB; learning-rate schedule and clipping.
+"""Implement the optimizers as pure functions: BERT's Adam, AdamW and LAMB; learning-rate schedule and clipping.
 
-For a variable w with clipped gradient g and learning rate r, all three have two elementwise slots. `<variable>/adam_m`
-is m = b1 m + (1 - b1) g, `<variable>/adam_v` is v = b2 v + (1 - b2) g^2. Then, with weight decay d where `is_decayed`
-and 0 elsewhere:
+All arithmetic uses keras.ops, so that every backend runs the same formulas. For a variable w with clipped gradient g
+and learning rate r, all three have two elementwise slots: `<variable>/adam_m` is m = b1 m + (1 - b1) g, and
+`<variable>/adam_v` is v = b2 v + (1 - b2) g^2. Then, with weight decay d where `is_decayed` and 0 elsewhere:
 
 bert_adam  w -= r (m / (sqrt(v) + e) + d w)
            `optimization.py` of google-research/bert: no bias correction, epsilon outside the root.
@@ -14,20 +14,30 @@ lamb       u = m' / (sqrt(v') + e) + d w;  w -= r u |w| / |u|
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import tensorflow as tf
+import keras
+import numpy as np
+from keras import ops
 
-from bert_model.vocabulary_padding import without_padding
+from bert_model.vocabulary_padding import is_padded, without_padding
 from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
-# Calls function(variable, *arguments), on each device with that device's copy of the variable.
-UpdateEach = Callable[[tf.Variable, Callable[..., Any], tuple[Any, ...]], Any]
+Tensor = Any
+SLOTS = ("adam_m", "adam_v")
+
+
+class OptimizerState(NamedTuple):
+    """The values that an optimizer updates together: a variable and its slots, float32 of one shape."""
+
+    weight: Tensor
+    m: Tensor
+    v: Tensor
 
 
 def learning_rate_at(
-    step: tf.Tensor, peak: float, num_train_steps: int, num_warmup_steps: int, power: float = 1.0
-) -> tf.Tensor:
+    step: Tensor, peak: float, num_train_steps: int, num_warmup_steps: int, power: float = 1.0
+) -> Tensor:
     """Return the learning rate of a step: linear warm-up from 0, then polynomial decay to 0.
 
     As in the released code, step 0 of a run with warm-up has rate 0, and the decay starts at step 0, not after warm-up.
@@ -45,16 +55,16 @@ def learning_rate_at(
     Returns:
         float32 scalar.
     """
-    done = tf.cast(tf.minimum(tf.cast(step, tf.int64), num_train_steps), tf.float32)
-    decayed = peak * tf.pow(1.0 - done / num_train_steps, power)
+    done = ops.cast(ops.minimum(step, num_train_steps), "float32")
+    decayed = peak * ops.power(1.0 - done / num_train_steps, power)
     if num_warmup_steps == 0:
         return decayed
-    return tf.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)
+    return ops.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)
 
 
 def clip_by_global_norm(
-    gradients: Sequence[tf.Tensor | None], clip_norm: float | None
-) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+    gradients: Sequence[Tensor | None], clip_norm: float | None
+) -> tuple[list[Tensor | None], Tensor]:
     """Scale gradients down to a maximum global norm.
 
     Args:
@@ -65,9 +75,14 @@ def clip_by_global_norm(
         The gradients, scaled by a common factor of at most 1, and their norm before clipping, a float32 scalar. With a
         non-finite norm, all clipped gradients are NaN.
     """
+    # One sum over all variables: TensorFlow's optimizer of graphs reorders a chain of additions from run to run.
+    squares = ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients if gradient is not None])
+    norm = ops.sqrt(ops.sum(squares))
     if not clip_norm:
-        return list(gradients), tf.linalg.global_norm(gradients)
-    return tf.clip_by_global_norm(gradients, clip_norm)
+        return list(gradients), norm
+    # An infinite norm would scale finite gradients to 0.
+    factor = ops.where(ops.isfinite(norm), clip_norm / ops.maximum(norm, clip_norm), np.float32("nan"))
+    return [None if gradient is None else gradient * factor for gradient in gradients], norm
 
 
 class Optimizer:
@@ -89,130 +104,72 @@ class Optimizer:
     """
 
     def __init__(
-        self, variables: Mapping[str, tf.Variable], options: OptimizerOptions, vocab_size: int | None = None
+        self, variables: Mapping[str, keras.Variable], options: OptimizerOptions, vocab_size: int | None = None
     ) -> None:
         self.variables = dict(variables)
         self.options = options
         self.vocab_size = vocab_size
         self.slots = {
-            f"{name}/{slot}": tf.Variable(tf.zeros(variable.shape, tf.float32), trainable=False)
+            f"{name}/{slot}": keras.Variable(
+                "zeros", shape=tuple(variable.shape), dtype="float32", trainable=False, autocast=False
+            )
             for name, variable in self.variables.items()
-            for slot in ("adam_m", "adam_v")
+            for slot in SLOTS
         }
         self._rate_factors = rate_factors(list(self.variables), options)
+        first: dict[Any, str] = {}
+        self._first_alike = {
+            name: first.setdefault((tuple(variable.shape), is_decayed(name), factor, is_padded(name)), name)
+            for (name, variable), factor in zip(self.variables.items(), self._rate_factors.values(), strict=True)
+        }
 
-    def apply(
+    def slots_of(self, name: str) -> tuple[keras.Variable, keras.Variable]:
+        """Return the slots m and v of a variable."""
+        return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
+
+    def first_alike(self, name: str) -> str:
+        """Return the first variable whose `updated` is the same function, so that it is compiled once for all."""
+        return self._first_alike[name]
+
+    def updated(
         self,
-        gradients: Sequence[tf.Tensor | None],
-        rate: tf.Tensor,
-        step: tf.Tensor,
-        finite: tf.Tensor | None = None,
-        update_each: UpdateEach = lambda variable, function, arguments: function(variable, *arguments),
-    ) -> None:
-        """Apply the gradients of a step.
-
-        Tensors are passed to update_each unchanged, so they may be per-replica values.
+        name: str,
+        state: OptimizerState,
+        gradient: Tensor,
+        rate: Tensor,
+        step: Tensor,
+        norm: Callable[[Tensor], Tensor] | None = None,
+    ) -> OptimizerState:
+        """Return the state of a variable after a step.
 
         Args:
-            gradients: clipped dense float32 gradients in the order of `variables`; None for a variable that the loss
-                does not depend on, which stays unchanged, without weight decay, as in the released code.
+            name: TF1 name of the variable.
+            state: the variable and its slots.
+            gradient: clipped gradient, float32 of the variable's shape.
             rate: float32 scalar, learning rate.
             step: int scalar, number of earlier steps, including skipped ones.
-            finite: bool scalar; if false, variables and slots stay unchanged. None for true.
-            update_each: calls a function on each device with that device's copy of a variable and of the arguments, as
-                `extended.update` of `tf.distribute` does.
-        """
-        for (name, variable), gradient in zip(self.variables.items(), gradients, strict=True):
-            if gradient is not None:
-                m, v = self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
-                update_each(variable, self._update_of(name), (m, v, gradient, rate, step, finite))
-
-    def _update_of(self, name: str) -> Callable[..., None]:
-        """Return the update of one variable as a function of (variable, m, v, gradient, rate, step, finite)."""
-
-        def update(
-            variable: tf.Variable,
-            m: tf.Variable,
-            v: tf.Variable,
-            gradient: tf.Tensor,
-            rate: tf.Tensor,
-            step: tf.Tensor,
-            finite: tf.Tensor | None,
-        ) -> None:
-            def make() -> tf.Tensor:
-                formula = self._lamb if self.options.name == "lamb" else self._adam
-                formula(name, variable, m, v, gradient, rate * self._rate_factors[name], step)
-                return tf.constant(True)
-
-            if finite is None:
-                make()
-            else:
-                tf.cond(finite, make, lambda: tf.constant(False))
-
-        return update
-
-    def _adam(
-        self,
-        name: str,
-        variable: tf.Variable,
-        m: tf.Variable,
-        v: tf.Variable,
-        gradient: tf.Tensor,
-        rate: tf.Tensor,
-        step: tf.Tensor,
-    ) -> None:
-        """Apply bert_adam or adamw with TensorFlow's fused Adam operation.
-
-        On a CPU without XLA it takes less than half the time of separate operations, since every value is read once.
-
-        The fused operation subtracts lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon) from a
-        variable. Powers of 0 therefore disable the bias correction, and adamw needs epsilon times sqrt(1 - b2^t). The
-        operation computes 1 - beta_2 in float32, so that for 0.999 v is too small by a relative 1.3e-5.
+            norm: Euclidean norm of a tensor of the variable's shape; None for the norm without vocabulary padding.
         """
         options = self.options
-        if options.weight_decay and is_decayed(name):
-            variable.assign(variable * (1.0 - rate * options.weight_decay))
-        beta_1_power = beta_2_power = tf.constant(0.0)
-        epsilon = tf.constant(options.epsilon)
-        if options.name == "adamw":
-            beta_1_power, beta_2_power = self._powers(step)
-            epsilon *= tf.sqrt(1.0 - beta_2_power)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=beta_1_power,
-            beta2_power=beta_2_power,
-            lr=rate,
-            beta1=options.beta_1,
-            beta2=options.beta_2,
-            epsilon=epsilon,
-            grad=gradient,
-        )
-
-    def _lamb(
-        self,
-        name: str,
-        variable: tf.Variable,
-        m: tf.Variable,
-        v: tf.Variable,
-        gradient: tf.Tensor,
-        rate: tf.Tensor,
-        step: tf.Tensor,
-    ) -> None:
-        options = self.options
-        beta_1_power, beta_2_power = self._powers(step)
-        next_m = m.assign(options.beta_1 * m + (1.0 - options.beta_1) * gradient)
-        next_v = v.assign(options.beta_2 * v + (1.0 - options.beta_2) * tf.square(gradient))
-        update = next_m / (1.0 - beta_1_power) / (tf.sqrt(next_v / (1.0 - beta_2_power)) + options.epsilon)
+        rate = rate * self._rate_factors[name]
+        m = options.beta_1 * state.m + (1.0 - options.beta_1) * gradient
+        v = options.beta_2 * state.v + (1.0 - options.beta_2) * ops.square(gradient)
+        if options.name == "bert_adam":
+            update = m / (ops.sqrt(v) + options.epsilon)
+        else:
+            t = ops.cast(step, "float32") + 1.0
+            corrected_m = m / (1.0 - ops.power(options.beta_1, t))
+            corrected_v = v / (1.0 - ops.power(options.beta_2, t))
+            update = corrected_m / (ops.sqrt(corrected_v) + options.epsilon)
         if is_decayed(name):
-            update += options.weight_decay * variable
-            weight_norm = tf.norm(without_padding(name, variable, self.vocab_size))
-            update_norm = tf.norm(without_padding(name, update, self.vocab_size))
-            rate *= tf.where((weight_norm > 0) & (update_norm > 0), weight_norm / update_norm, 1.0)
-        variable.assign_sub(rate * update)
+            update = update + options.weight_decay * state.weight
+            if options.name == "lamb":
+                norm = norm or (lambda values: _norm(without_padding(name, values, self.vocab_size)))
+                weight_norm, update_norm = norm(state.weight), norm(update)
+                positive = ops.logical_and(weight_norm > 0, update_norm > 0)
+                rate = rate * ops.where(positive, weight_norm / update_norm, 1.0)
+        return OptimizerState(state.weight - rate * update, m, v)
 
-    def _powers(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return b1^t and b2^t for t = step + 1."""
-        t = tf.cast(step, tf.float32) + 1.0
-        return tf.pow(self.options.beta_1, t), tf.pow(self.options.beta_2, t)
+
+def _norm(values: Tensor) -> Tensor:
+    return ops.sqrt(ops.sum(ops.square(values)))

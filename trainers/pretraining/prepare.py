@@ -17,7 +17,7 @@ from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
 from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.vocabulary import Vocabulary
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.checkpoints.initial_checkpoint import check_same_model
 from trainers.config.pretrain_config import PretrainConfig
@@ -45,14 +45,17 @@ def run_pretraining(config: PretrainConfig) -> int:
     output = Path(config.output)
     # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
-    with run_lock(output, config.strategy):
+    with run_lock(output, config):
         return _run(config, output)
 
 
 def _run(config: PretrainConfig, output: Path) -> int:
     """Train and evaluate under the lock of --output."""
     config = dataclasses.replace(
-        config, do_train=config.do_train or not config.do_eval, do_eval=config.do_eval or not config.do_train
+        config,
+        do_train=config.do_train or not config.do_eval,
+        do_eval=config.do_eval or not config.do_train,
+        backend=choose_backend(config.backend),
     )
     # All options are validated before anything is written and before TensorFlow is imported.
     lower_is_better(config.best_metric)
@@ -89,7 +92,7 @@ def _run(config: PretrainConfig, output: Path) -> int:
             max_seq_length=max(row_lengths),
             stages=tuple(stages),
             options=config.to_json(),
-            versions=run_manifest.versions(),
+            versions=run_manifest.versions(config.backend),
         )
         plan = PretrainingPlan(
             config=config,
@@ -109,7 +112,7 @@ def _run(config: PretrainConfig, output: Path) -> int:
             for directory, dataset in zip(directories, datasets, strict=True):
                 print_status(f"Verifying the SHA-256 of {len(dataset.shards)} shards in {directory}")
                 verify(directory, dataset)
-        start_tensorflow(config.cpu_devices, config.deterministic_ops)
+        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
         from trainers.pretraining.pretraining_run import train_and_evaluate
 
         return train_and_evaluate(plan)
@@ -140,7 +143,7 @@ def _initial(config: PretrainConfig, path: str, dataset: Dataset) -> contextlib.
     """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration."""
     shape = resolve(config.model, dataset.vocab_size) if config.model else None
     find_files(Path(path), shape)
-    start_tensorflow(config.cpu_devices, config.deterministic_ops)
+    start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
     return open_checkpoint(Path(path), config=shape)
 
 

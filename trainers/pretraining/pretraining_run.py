@@ -1,25 +1,22 @@
 """Run pretraining: build the model on its devices, train and evaluate."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-import tensorflow as tf
 
 from beambert_common.atomic_files import write_atomic
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.pretraining import BertForPretraining
-from trainers.backends.tensorflow.distribution import Distribution, InputShard
-from trainers.backends.tensorflow.evaluation import evaluation_of
-from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
-from trainers.backends.tensorflow.train_step import Trainer
+from trainers.backends.backend import Distribution, active_backend
+from trainers.backends.rematerialization import set_activation_checkpointing
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.data.parsing import with_static_lengths
-from trainers.data.pipeline import reading_errors, train_batches, validation_batches
+from trainers.data.batches import Batches, InputShard
+from trainers.data.pipeline import train_batches, validation_batches
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import pretraining_levels
@@ -27,7 +24,7 @@ from trainers.monitoring.mlm_samples import mlm_samples
 from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status, warn
-from trainers.objective import Features, Objective
+from trainers.objective import Objective
 from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
 from trainers.pretraining.plan import PretrainingPlan
@@ -35,6 +32,7 @@ from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretrainin
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
 from trainers.training.loop import TrainData, record_evaluation, train
+from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
     directory_errors,
     first_files,
@@ -43,7 +41,6 @@ from trainers.training.run_files import (
 )
 from trainers.training.run_setup import (
     eval_batch_size_of,
-    is_accelerated,
     loop_config_of,
     open_devices,
     peak_flops_of,
@@ -58,7 +55,7 @@ _SAMPLE_ROWS = 8
 
 
 def train_and_evaluate(plan: PretrainingPlan) -> int:
-    """Train and evaluate; TensorFlow must have been started.
+    """Train and evaluate; the backend must have been started.
 
     Returns:
         The exit code of `beambert pretrain`.
@@ -69,6 +66,7 @@ def train_and_evaluate(plan: PretrainingPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
+        check_agreement(distribution, plan.record)
         return PretrainingRun(plan, distribution).run()
 
 
@@ -88,7 +86,7 @@ class PretrainingRun:
         with distribution.scope():
             # Matrix units of accelerators need multiples of 128; on a CPU padding made no difference.
             self.model = BertForPretraining(
-                plan.model_config, pad_vocabulary=is_accelerated(), causal_attention=plan.causal_attention
+                plan.model_config, pad_vocabulary=distribution.is_accelerated, causal_attention=plan.causal_attention
             )
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
@@ -96,12 +94,15 @@ class PretrainingRun:
         self.corrupt_records, self.validation_corrupt_records = (
             CorruptRecordPolicy(skip=config.on_corrupt_record == "skip") for _ in range(2)
         )
-        self.loop_config = loop_config_of(config)
+        self.loop_config = loop_config_of(config, distribution)
         self.has_trained = False
         # By data index.
         self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
-        self.evaluations = [evaluation_of(task, distribution) for task in self.tasks]
+        self.masked_lm_logits = active_backend().compiled(
+            lambda features: self.model(features).masked_lm, list(self.task.variables.values())
+        )
+        self.evaluations = [active_backend().evaluation_of(task, distribution) for task in self.tasks]
 
     def run(self) -> int:
         """Train, evaluate and write the output files; return the exit code."""
@@ -139,7 +140,7 @@ class PretrainingRun:
         batch_size = eval_batch_size_of(self.config, self.distribution)
         max_steps = self.config.max_eval_steps
 
-        def batches(share: InputShard) -> tf.data.Dataset:
+        def batches(share: InputShard) -> Batches:
             batches = validation_batches(
                 directory,
                 dataset,
@@ -154,14 +155,13 @@ class PretrainingRun:
             return batches
 
         try:
-            with reading_errors(self.validation_corrupt_records):
-                metrics = self.evaluations[stage.data](self.distribution.batches(batches))
-                if self.distribution.is_chief and stage.data not in self.chance_levels:
-                    # The labels of an evaluation are the same at every step.
-                    self.chance_levels[stage.data] = pretraining_levels(
-                        batches(InputShard()).as_numpy_iterator(), not self.config.no_next_sentence
-                    )
-                lines = self._mlm_samples(batches(InputShard()))
+            metrics = self.evaluations[stage.data](batches)
+            if self.distribution.is_chief and stage.data not in self.chance_levels:
+                # The labels of an evaluation are the same at every step.
+                self.chance_levels[stage.data] = pretraining_levels(
+                    batches(InputShard()), not self.config.no_next_sentence
+                )
+            lines = self._mlm_samples(batches(InputShard()))
         except _NoValidationExamples:
             return {}, []
         if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
@@ -173,11 +173,11 @@ class PretrainingRun:
     def _task(self, index: int) -> Objective:
         """Return the objective for the examples of a dataset."""
         # XLA compiles each sequence length separately, and a TPU gets a single length.
-        return (
-            self.task
-            if uses_xla(self.config) or self.distribution.is_tpu
-            else with_static_lengths(self.task, self.plan.datasets[index])
-        )
+        if uses_xla(self.config, self.distribution) or self.distribution.is_tpu:
+            return self.task
+        from trainers.backends.tensorflow.static_lengths import with_static_lengths
+
+        return with_static_lengths(self.task, self.plan.datasets[index])
 
     def _write_run_files(self) -> None:
         """Write the files that identify the run directory, before the first step."""
@@ -210,24 +210,25 @@ class PretrainingRun:
             )
             return None
         self.has_trained = True
-        trainer = Trainer(self.task, train_config_of(config), self.distribution)
-        state = resume(trainer, self.output, self.loop_config)
+        trainer = active_backend().make_trainer(
+            self.task, train_config_of(config, self.distribution), self.distribution
+        )
+        step, state = resume(trainer, self.output, self.loop_config)
         if state is None:
             self._begin()
         model = native.load(self.output)
         if state is not None and model is not None and self.distribution.is_chief:
             # During training the model is the last checkpoint, whose metrics are not known yet.
             write_model(plan, dataclasses.replace(model, steps=None, metrics={}))
-        step = int(trainer.global_step.numpy())
         sources = [self._source(index) for index in range(len(plan.datasets))]
         shortage = checkpoint_manager.space_warning(
             self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.loop_config.retention
         )
         if shortage and self.distribution.is_chief:
             warn(shortage)
-        with self._monitor(step, state or {}) as monitor, reading_errors(self.corrupt_records):
+        with self._monitor(step, state or {}) as monitor:
             stopped = train(
-                trainer, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
+                trainer, step, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
             )
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
@@ -241,7 +242,7 @@ class PretrainingRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
-        parameters = sum(variable.shape.num_elements() for variable in self.task.variables.values())
+        parameters = sum(math.prod(variable.shape) for variable in self.task.variables.values())
         batches = " then ".join(
             f"{stage.batch_size} sequences of length {plan.datasets[stage.data].max_seq_length}"
             for stage in plan.stages
@@ -260,7 +261,7 @@ class PretrainingRun:
         rows = rows_of(dataset)
         has_lengths = len(plan.datasets) > 1
 
-        def batches(stage: Stage, step: int, share: InputShard) -> tf.data.Dataset:
+        def batches(stage: Stage, step: int, share: InputShard) -> Batches:
             own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
             return train_batches(
                 directory,
@@ -291,14 +292,22 @@ class PretrainingRun:
         )
 
     def _last_checkpoint(self) -> Checkpoint:
+        if self._weights_are_shared():
+            step = self.plan.stages[-1].end_step
+            return Checkpoint(step, self.checkpoint_directory / f"model.ckpt-{step}")
         saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
         if not saved:
             raise TrainingError(f"--output {self.output} contains no checkpoint to evaluate; train with --do_train")
         return saved[-1]
 
+    def _weights_are_shared(self) -> bool:
+        """Return whether several processes trained to the end: all have the weights, the chief alone the files."""
+        return self.has_trained and self.distribution.several_processes
+
     def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
         """Evaluate a checkpoint and write the result files; return None without validation examples."""
-        checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
+        if not self._weights_are_shared():
+            checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
         stage = self.plan.stages[-1]
         metrics, lines = self.evaluate(stage)
         if not metrics:
@@ -317,15 +326,12 @@ class PretrainingRun:
         write_results(self.output, results)
         return results
 
-    def _mlm_samples(self, batches: tf.data.Dataset) -> list[str]:
-        """Return masked-LM samples of the first validation examples; none on a TPU."""
+    def _mlm_samples(self, batches: Batches) -> list[str]:
+        """Return masked-LM samples of the first validation examples; none on a TPU host of TensorFlow."""
         if self.distribution.is_tpu or not self.distribution.is_chief:
             return []
-        features: Features = {name: values[:_SAMPLE_ROWS] for name, values in next(iter(batches)).items()}
-        logits = self.model(features).masked_lm
-        return mlm_samples(
-            {name: values.numpy() for name, values in features.items()}, logits.numpy(), self.plan.vocabulary
-        )
+        features = {name: values[:_SAMPLE_ROWS] for name, values in next(iter(batches)).items()}
+        return mlm_samples(features, self.masked_lm_logits(features), self.plan.vocabulary)
 
 
 class _NoValidationExamples(Exception):

@@ -8,22 +8,19 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import tensorflow as tf
-
-from trainers.backends.tensorflow.distribution import InputShard
-from trainers.backends.tensorflow.evaluation import on_host
-from trainers.backends.tensorflow.train_step import NOT_FINITE, Trainer
+from trainers.backends.backend import StepResults, Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best, record_if_improved
 from trainers.checkpoints.checkpoint_manager import RetentionPolicy
+from trainers.data.batches import Batches, InputShard
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import TrainingMonitor
 from trainers.monitoring.training_progress import print_status
-from trainers.objective import Objective
+from trainers.objective import NOT_FINITE, Objective
 from trainers.optimization.schedule import Stage, stage_at
 from trainers.training.preemption import preemption_signals
 
@@ -60,19 +57,20 @@ class TrainData(NamedTuple):
     Attributes:
         task: the objective; all data of a run train the same variables.
         batches: function of a stage, a first step and an input shard; returns the batches from that step to the end of
-            the stage, a `tf.data.Dataset` of features.
+            the stage.
         work: function of a stage; returns the cost of one of its steps.
         num_replaced_before: function of a step; returns the number of corrupt examples replaced before that step.
     """
 
     task: Objective
-    batches: Callable[[Stage, int, InputShard], tf.data.Dataset]
+    batches: Callable[[Stage, int, InputShard], Batches]
     work: Callable[[Stage], StepCost]
     num_replaced_before: Callable[[int], int] = lambda _step: 0
 
 
 def train(
     trainer: Trainer,
+    step: int,
     stages: Sequence[Stage],
     sources: Sequence[TrainData],
     config: LoopConfig,
@@ -80,13 +78,14 @@ def train(
     monitor: TrainingMonitor,
     evaluate: Evaluate | None = None,
 ) -> int | None:
-    """Train from the trainer's step to the end of the last stage, saving checkpoints in between and at the end.
+    """Train from a step to the end of the last stage, saving checkpoints in between and at the end.
 
     The loop leaves the graph at every report, checkpoint and evaluation, so that their steps do not depend on
     `iterations_per_loop`.
 
     Args:
         trainer: new or restored trainer.
+        step: number of completed steps.
         stages: all stages of training, in order.
         sources: training data, in the order of the data indices of the stages.
         config: intervals, checkpoint retention and early stopping.
@@ -103,7 +102,6 @@ def train(
         TrainingError: the loss or the gradient is NaN or infinite, or a checkpoint cannot be written.
     """
     run = _Run(trainer, stages[-1].end_step, config, checkpoint_directory, monitor, evaluate)
-    step = int(trainer.global_step.numpy())
     if run.evaluation_due(step):
         # A run stopped at this step may lack its evaluation; repeating an evaluation gives the same metrics.
         run.evaluate_again(step, stage_at(stages, step - 1))
@@ -114,30 +112,28 @@ def train(
             stage = stage_at(stages, step)
             source = sources[stage.data]
             trainer.task = source.task
-            iterator = iter(trainer.distribution.batches(functools.partial(source.batches, stage, step)))
-            make_steps = trainer.make_loop(iterator)
             monitor.begin_stage(source.work(stage), stage.end_step, _flops_after(stage, stages, sources))
-            while step < stage.end_step:
-                end = min(_next_stop(step, config, monitor), stage.end_step)
-                signaled = tf.constant(int(interruption.signal_number is not None))
-                sums, first_bad, waited, stop_votes = make_steps(
-                    iterator, tf.constant(step, tf.int64), tf.constant(end - step, tf.int64), signaled
-                )
-                metrics, skipped = run.finite_metrics(sums, int(first_bad.numpy()), step, end)
-                step = end
-                monitor.update(step, metrics, float(waited.numpy()), skipped, source.num_replaced_before(step))
-                stop = step < run.num_train_steps and run.is_preempted(stop_votes, interruption.signal_number)
-                evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
-                if stop or evaluation is not None or run.checkpoint_due(step):
-                    prefix = run.save(step, evaluation)
-                if evaluation is not None and run.out_of_patience(step):
-                    print_status(
-                        f"Stopped early at step {step}: no better {config.best_metric} in {config.patience} evaluations"
-                    )
-                    return None
-                if stop:
-                    print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
-                    return interruption.signal_number or signal.SIGTERM
+            with trainer.make_steps(functools.partial(source.batches, stage, step)) as run_steps:
+                while step < stage.end_step:
+                    end = min(_next_stop(step, config, monitor), stage.end_step)
+                    results = run_steps(step, end - step, int(interruption.signal_number is not None))
+                    metrics, skipped = run.finite_metrics(results, step, end)
+                    step = end
+                    replaced = source.num_replaced_before(step)
+                    monitor.update(step, metrics, results.seconds_waiting, skipped, replaced)
+                    stop = step < run.num_train_steps and run.is_preempted(results, interruption.signal_number)
+                    evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
+                    if stop or evaluation is not None or run.checkpoint_due(step):
+                        prefix = run.save(step, evaluation)
+                    if evaluation is not None and run.out_of_patience(step):
+                        print_status(
+                            f"Stopped early at step {step}: no better {config.best_metric} in {config.patience} "
+                            "evaluations"
+                        )
+                        return None
+                    if stop:
+                        print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
+                        return interruption.signal_number or signal.SIGTERM
     return None
 
 
@@ -153,32 +149,29 @@ class _Run:
     evaluate_model: Evaluate | None
     skipped_in_a_row: int = 0
 
-    def finite_metrics(
-        self, sums: dict[str, tuple[Any, Any]], bad_step: int, step: int, end: int
-    ) -> tuple[dict[str, tuple[float, float]], int]:
+    def finite_metrics(self, results: StepResults, step: int, end: int) -> tuple[dict[str, tuple[float, float]], int]:
         """Return the metric sums of the steps from `step` to `end`, and the number of skipped steps.
 
         Args:
-            sums: metric sums on the devices.
-            bad_step: first step with a non-finite loss or gradient; -1 for none.
+            results: results of the steps.
             step, end: first step, and the step after the last one.
 
         Raises:
             TrainingError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
         """
-        if bad_step >= 0 and not self.trainer.settings.skip_nonfinite:
-            raise _not_finite(bad_step, self.checkpoint_directory)
-        metrics = on_host(sums)
+        if results.first_nonfinite >= 0 and not self.trainer.config.skip_nonfinite:
+            raise _not_finite(results.first_nonfinite, self.checkpoint_directory)
+        metrics = dict(results.sums)
         skipped, made = metrics.pop(NOT_FINITE)
         self.skipped_in_a_row = self.skipped_in_a_row + end - step if skipped == made else 0
         if self.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise _not_finite(end - self.skipped_in_a_row, self.checkpoint_directory)
         return metrics, round(skipped)
 
-    def is_preempted(self, stop_votes: tf.Tensor, signal_number: int | None) -> bool:
+    def is_preempted(self, results: StepResults, signal_number: int | None) -> bool:
         """Return whether to stop. Several machines stop by vote, so that all leave the loop at the same step."""
         is_single = not self.trainer.distribution.several_processes
-        return int(stop_votes.numpy()) > 0 or (is_single and signal_number is not None)
+        return results.stop_votes > 0 or (is_single and signal_number is not None)
 
     def evaluation_due(self, step: int) -> bool:
         """Return whether to evaluate after a step; the caller evaluates after the last one."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from beambert_common.atomic_files import remove_unfinished
 from bert_model.checkpoints import native
 from pipelines.io.directory_lock import lock_directory
+from trainers.config.run_config import RunConfig
 
 
 @contextlib.contextmanager
-def run_lock(output: Path, strategy: str) -> Iterator[None]:
+def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
     """Lock a run directory, created if needed, while the body runs.
 
     Of several machines that train together, only the chief locks the directory, since it writes the files. Incomplete
@@ -23,13 +24,14 @@ def run_lock(output: Path, strategy: str) -> Iterator[None]:
 
     Args:
         output: value of --output.
-        strategy: value of --strategy.
+        config: configuration with the processes that train together.
 
     Raises:
         OutputError: another process holds the lock, or the directory is not writable.
     """
-    is_multi_worker = strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ
-    if is_multi_worker and not _is_chief(os.environ["TF_CONFIG"]):
+    is_multi_worker = config.strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ
+    is_chief = config.processes is None or config.processes.is_chief
+    if not is_chief or (is_multi_worker and not _is_chief(os.environ["TF_CONFIG"])):
         yield
         return
     with lock_directory(f"--output {output}", output, "another --output"):

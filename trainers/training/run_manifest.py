@@ -57,6 +57,7 @@ _TRAINING = (
 )
 # and those that change numerics only.
 _NUMERICS = (
+    "backend",
     "strategy",
     "cpu_devices",
     "gradient_accumulation_steps",
@@ -224,8 +225,10 @@ def changes(old: RunRecord, new: RunRecord) -> list[str]:
     training = _changed(old.options, new.options, _TRAINING)
     if training:
         lines.append(f"Changed training options: {', '.join(training)}")
-    numerics = _changed(old.options, new.options, _NUMERICS) + _changed(
-        old.versions, new.versions, sorted(new.versions)
+    # Records of the time before there were several backends do not have the option.
+    old_options = {"backend": "tensorflow", **old.options}
+    numerics = _changed(old_options, new.options, _NUMERICS) + _changed(
+        old.versions, new.versions, sorted(old.versions.keys() & new.versions.keys())
     )
     if numerics:
         lines.append(f"Results are not bit-identical to an uninterrupted run: {', '.join(numerics)}")
@@ -264,10 +267,15 @@ def fingerprint(dataset: Dataset) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect numerics."""
+def versions(backend: str) -> dict[str, str]:
+    """Return the versions of Python and of the packages that affect numerics.
+
+    Args:
+        backend: "tensorflow" or "jax".
+    """
     packages = {package: metadata.version(package) for package in ("keras", "numpy")}
-    return {"python": platform.python_version(), **packages, "tensorflow": _tensorflow_version()}
+    library = _tensorflow_version() if backend == "tensorflow" else metadata.version("jax")
+    return {"python": platform.python_version(), **packages, backend: library}
 
 
 def _tensorflow_version() -> str:

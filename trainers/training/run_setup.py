@@ -2,17 +2,16 @@
 
 import json
 import math
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from beambert_common.atomic_files import write_atomic
 from bert_model.checkpoints import native
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from trainers.backends.backend import Distribution, TrainConfig, Trainer, active_backend
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import RetentionPolicy
 from trainers.config.run_config import RunConfig
@@ -26,28 +25,28 @@ RESULTS_JSON_NAME = "eval_results.json"
 
 
 def open_devices(config: RunConfig) -> Distribution:
-    """Seed all random generators, set the precision and open the devices; TensorFlow must have been started.
+    """Seed all random generators, set the precision and open the devices; the backend must have been started.
 
     Raises:
         TrainingError: the devices are not available.
     """
-    keras.utils.set_random_seed(config.seed)
+    if keras.backend.backend() == "tensorflow":
+        keras.utils.set_random_seed(config.seed)
+    else:
+        # The generator of Keras's initializers. The function of Keras imports TensorFlow where it is installed.
+        random.seed(config.seed)
     keras.config.set_dtype_policy("mixed_bfloat16" if config.precision == "bfloat16" else "float32")
     strategy = "mirrored" if config.strategy == "auto" and config.cpu_devices > 1 else config.strategy
-    return Distribution.open(strategy, config.tpu_name, config.tpu_zone, config.gcp_project)
+    return active_backend().open_distribution(strategy, config.tpu_name, config.tpu_zone, config.gcp_project)
 
 
-def is_accelerated() -> bool:
-    """Return whether there is a device other than a CPU."""
-    return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+def uses_xla(config: RunConfig, distribution: Distribution) -> bool:
+    """Return whether the training step is compiled with XLA, separately for each shape."""
+    is_jax = keras.backend.backend() == "jax"
+    return is_jax or config.xla == "on" or (config.xla == "auto" and distribution.is_accelerated)
 
 
-def uses_xla(config: RunConfig) -> bool:
-    """Return whether the training step is compiled with XLA."""
-    return config.xla == "on" or (config.xla == "auto" and is_accelerated())
-
-
-def train_config_of(config: RunConfig) -> TrainConfig:
+def train_config_of(config: RunConfig, distribution: Distribution) -> TrainConfig:
     """Return the configuration of a training step; the numbers of steps and the learning rate must be resolved."""
     assert config.num_train_steps is not None
     assert config.num_warmup_steps is not None
@@ -62,16 +61,16 @@ def train_config_of(config: RunConfig) -> TrainConfig:
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         clip_per_replica=optimizer.clip == "per_shard",
         skip_nonfinite=config.on_nonfinite == "skip",
-        xla=uses_xla(config),
+        xla=uses_xla(config, distribution),
         optimizer=optimizer,
     )
 
 
-def loop_config_of(config: RunConfig) -> LoopConfig:
+def loop_config_of(config: RunConfig, distribution: Distribution) -> LoopConfig:
     """Return the configuration of the training loop; the best metric must be resolved."""
     assert config.best_metric is not None
     return LoopConfig(
-        iterations_per_loop=config.iterations_per_loop or (100 if is_accelerated() else 1),
+        iterations_per_loop=config.iterations_per_loop or (100 if distribution.is_accelerated else 1),
         save_checkpoints_steps=config.save_checkpoints_steps,
         eval_steps=config.eval_steps,
         retention=RetentionPolicy(config.keep_checkpoint_max, config.keep_checkpoint_every_n_hours),
@@ -79,7 +78,7 @@ def loop_config_of(config: RunConfig) -> LoopConfig:
     )
 
 
-def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] | None:
+def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> tuple[int, dict[str, Any] | None]:
     """Restore a trainer from the last checkpoint, and warn if the disk has no space for further checkpoints.
 
     Args:
@@ -88,7 +87,8 @@ def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] |
         loop: configuration of the training loop.
 
     Returns:
-        The state saved with the checkpoint, besides the variables; None without a checkpoint.
+        The number of completed steps, and the state saved with the checkpoint besides the variables; (0, None) without
+        a checkpoint.
     """
     directory = output / native.CHECKPOINTS_NAME
     saved = checkpoint_manager.checkpoints(directory)
@@ -97,10 +97,10 @@ def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> dict[str, Any] |
     if shortage and trainer.distribution.is_chief:
         warn(shortage)
     if not saved:
-        return None
+        return 0, None
     checkpoint_manager.restore(saved[-1].prefix, trainer.saved_variables, vocab_size)
-    print_status(f"Resuming {output} from step {saved[-1].step} of {trainer.settings.num_train_steps}")
-    return checkpoint_manager.state_of(saved[-1], MonitorState)
+    print_status(f"Resuming {output} from step {saved[-1].step} of {trainer.config.num_train_steps}")
+    return saved[-1].step, checkpoint_manager.state_of(saved[-1], MonitorState)
 
 
 def eval_batch_size_of(config: RunConfig, distribution: Distribution) -> int:
@@ -112,11 +112,8 @@ def peak_flops_of(config: RunConfig, distribution: Distribution) -> float | None
     """Return the peak of all devices together in FLOP/s; None if unknown."""
     if config.peak_tflops is not None:
         return config.peak_tflops * 1e12 * distribution.replicas
-    for gpu in tf.config.list_physical_devices("GPU"):
-        name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
-        peak = peak_flops(name, config.precision)
-        return None if peak is None else peak * distribution.replicas
-    return None
+    peak = peak_flops(distribution.device_name, config.precision)
+    return None if peak is None else peak * distribution.replicas
 
 
 def write_results(output: Path, results: Mapping[str, float]) -> None:

@@ -18,6 +18,7 @@ from beambert_common.command_line.flags import (
 from trainers.config.recorded_options import RENAMED_VALUES
 from trainers.config.run_config import RunConfig
 
+BACKENDS = ("auto", "tensorflow", "jax")
 STRATEGIES = ("auto", "single", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("float32", "bfloat16")
 ACTIVATION_CHECKPOINTING = ("none", "layer", "attention")
@@ -38,14 +39,30 @@ def add_training_arguments(parser: argparse.ArgumentParser, best_metric: str | N
 
 def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("devices")
+    add_backend_argument(group, RunConfig.backend)
     group.add_argument(
         "--strategy",
         type=accept_old_values(RENAMED_VALUES["strategy"]),
         choices=STRATEGIES,
         default=RunConfig.strategy,
         help="Distribution strategy: single, a single device; mirrored, all GPUs of this machine; multi_worker, the "
-        "machines in TF_CONFIG; tpu, a Cloud TPU; auto, the first available of multi_worker, tpu, mirrored and single "
+        "machines in TF_CONFIG or, under JAX, all processes; tpu, a Cloud TPU; auto, all devices that are available "
         "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--coordinator_address",
+        metavar="HOST:PORT",
+        help="Address of the first of several processes that train together with --backend jax (default: detected on "
+        "Cloud TPU, Slurm and Kubernetes)",
+    )
+    group.add_argument(
+        "--num_processes", type=positive_int, metavar="N", help="Number of processes that train together"
+    )
+    group.add_argument(
+        "--process_id",
+        type=non_negative_int,
+        metavar="N",
+        help="Index of this process, from 0; process 0 writes the files",
     )
     group.add_argument("--tpu_name", metavar="NAME", help="Name of the Cloud TPU (default: the local TPU)")
     group.add_argument("--tpu_zone", metavar="ZONE", help="Zone of the Cloud TPU (default: the zone of this machine)")
@@ -89,6 +106,17 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="Peak TFLOP/s of one device at the precision in use, for the model FLOPs utilization (MFU); known for "
         "common NVIDIA GPUs, required for MFU on other devices (default: by GPU name)",
+    )
+
+
+def add_backend_argument(group: argparse._ArgumentGroup, default: str) -> None:
+    """Add --backend to a group of flags."""
+    group.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default=default,
+        help="Library that runs the model; auto: JAX where it is installed for a GPU or TPU of this machine, otherwise "
+        "TensorFlow (default: %(default)s)",
     )
 
 

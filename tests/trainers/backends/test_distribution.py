@@ -14,10 +14,9 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import ROOT
+from tests.trainers.backends.device_runs import assert_same_update, made, results, start
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 
-PROGRAM = Path(__file__).with_name("updates_on_devices.py")
-PLAIN = {"batch_size": 32, "steps": 3}
 # The command on a disk so slow that nobody who does not wait for a checkpoint finds it.
 SLOW_DISK = """
 import sys, time
@@ -32,40 +31,12 @@ sys.exit(beambert.main(sys.argv[1:]))
 """
 
 
-def start(devices, replicas, output, cases, **environment):
-    cases = [{**PLAIN, **case} for case in cases]
-    arguments = json.dumps({"devices": devices, "replicas": replicas, "output": str(output), "cases": cases})
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
-def results(process, output, count):
-    """What each case came to, by name."""
-    said, _ = process.communicate(timeout=400)
-    assert process.returncode == 0, said[-3000:]
-    with np.load(output) as file:
-        values = {name: file[name] for name in file.files}
-    return [
-        {name.partition(":")[2]: value for name, value in values.items() if name.startswith(f"{number}:")}
-        for number in range(count)
-    ]
-
-
-def made(tmp_path, devices, *cases):
-    output = tmp_path / f"{devices}.npz"
-    return results(start(devices, devices, output, cases), output, len(cases))
-
-
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
     """Cases on one device: plain, accumulated, compiled by XLA, LAMB, clipped per replica."""
     return made(
         tmp_path_factory.mktemp("one"),
+        "tensorflow",
         1,
         {},
         {"accumulation": 4},
@@ -77,17 +48,8 @@ def one_device(tmp_path_factory):
     )
 
 
-def assert_same_update(first, second):
-    """Equal to what float32 sums in another order differ by; slots beside the size of what they hold."""
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        # A gradient that is 0 in theory, as that of the keys' bias, is noise of this size.
-        np.testing.assert_allclose(second[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
-
-
 def test_accumulation_and_xla_change_nothing(one_device):
     plain, accumulated, compiled, *_ = one_device
-    assert plain["global_step"] == accumulated["global_step"] == 3
     assert plain["metric/loss"][1] == 3
     assert_same_update(plain, accumulated)
     assert_same_update(plain, compiled)
@@ -114,7 +76,7 @@ def test_the_same_seed_gives_the_same_bits(one_device):
 def test_four_devices_make_the_update_of_one(tmp_path, one_device):
     # The masked tokens of the parts differ in number, so that a mean of means would be another update.
     plain, accumulated, lamb, per_replica = made(
-        tmp_path, 4, {}, {"accumulation": 2}, {"optimizer": "lamb"}, {"clip_per_replica": True}
+        tmp_path, "tensorflow", 4, {}, {"accumulation": 2}, {"optimizer": "lamb"}, {"clip_per_replica": True}
     )
     assert_same_update(one_device[0], plain)
     assert_same_update(one_device[0], accumulated)
@@ -139,7 +101,10 @@ def clusters(count):
 def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
     outputs = [tmp_path / "first.npz", tmp_path / "second.npz"]
     configs = clusters(2)
-    processes = [start(1, 2, output, [{}], TF_CONFIG=config) for output, config in zip(outputs, configs, strict=True)]
+    processes = [
+        start("tensorflow", 1, 2, output, [{}], environment={"TF_CONFIG": config})
+        for output, config in zip(outputs, configs, strict=True)
+    ]
     for process, output in zip(processes, outputs, strict=True):
         (made_there,) = results(process, output, 1)
         assert_same_update(one_device[0], made_there)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-from trainers.backends.tensorflow.rematerialization import set_activation_checkpointing
+from trainers.backends.rematerialization import set_activation_checkpointing
 
 CONFIG = BertConfig(
     vocab_size=50,

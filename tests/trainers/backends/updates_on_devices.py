@@ -1,10 +1,12 @@
-# ruff: noqa: E402 (TensorFlow is started before anything that needs it is imported)
-"""A program: makes updates of a small model on a share of devices and saves what they come to.
+# ruff: noqa: E402 (the backend is started before anything that needs it is imported)
+"""Program: run steps of a small model on devices, and save weights, slots and metrics.
 
-Run by test_distribution.py in processes of their own, since the number of devices is fixed when TensorFlow starts.
-Arguments: a JSON object of `devices` (logical CPU devices), `replicas` (those of all processes), `output` (an .npz
-file), and the cases, each an object of `accumulation`, `batch_size`, `steps`, `clip_per_replica`, `xla`, `dropout`,
-`optimizer`.
+Run by test_distribution.py, test_jax_parity.py and test_jax_distribution.py in processes of their own, since the number
+of devices is fixed when a backend starts. Arguments: a JSON object of `backend`, `devices` (logical CPU devices),
+`replicas` (those of all processes), `output` (an .npz file), for several processes of JAX `processes` (address, number,
+index), and the cases. A case is an object of `batch_size` and `steps`, and optionally of `accumulation`,
+`clip_per_replica`, `xla`, `dropout`, `optimizer`, `precision`, `packed`, `dynamic` (masks), `no_next_sentence`,
+`checkpointing` (of activations), `head` and `multi_label` (for fine-tuning).
 """
 
 import json
@@ -13,92 +15,123 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from trainers.backends.startup import start_backend
+from trainers.config.process_group import ProcessGroup
 
 arguments = json.loads(sys.argv[1])
-start_tensorflow(arguments["devices"])
+processes = arguments.get("processes")
+start_backend(arguments["backend"], arguments["devices"], processes=ProcessGroup(*processes) if processes else None)
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from bert_model.config import BertConfig
+from bert_model.finetuning_models import BertForTask
 from bert_model.pretraining import BertForPretraining
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, random_features
-from trainers.backends.tensorflow.distribution import Distribution, InputShard
-from trainers.backends.tensorflow.evaluation import evaluation_of
-from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from tests.trainers.finetuning.rows_of_random_text import CONFIG as FINETUNING_CONFIG
+from tests.trainers.finetuning.rows_of_random_text import LABELS, random_rows
+from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, random_features, unmasked_ids
+from trainers.backends.backend import Distribution, TrainConfig, load
+from trainers.backends.rematerialization import set_activation_checkpointing
+from trainers.data.batches import Batches, InputShard
+from trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from trainers.data.stateless_random import stateless_hash
+from trainers.finetuning.batches import features_of as features_of_rows
+from trainers.finetuning.finetuning_objectives import finetuning_objective
+from trainers.objective import Objective
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.pretraining.pretraining_objective import pretraining_task
 
+BACKEND = load(arguments["backend"])
 
-def features_of(rows: int) -> dict[str, np.ndarray]:
-    """Examples with anything from one to four masked tokens, so that parts of a batch weigh differently."""
-    features = random_features(np.random.default_rng(3), rows)
-    return {
+
+def features_of(case: dict, count: int) -> dict[str, np.ndarray]:
+    """Return examples with one to four masked tokens, so that the parts of a batch have different weights."""
+    if head := case.get("head"):
+        rows = random_rows(head.removesuffix("_bilstm"), count, case.get("multi_label", False), seed=3)
+        return features_of_rows(rows, head, np.arange(count), FINETUNING_CONFIG.max_position_embeddings)
+    features = random_features(np.random.default_rng(3), count, instances=2 if case.get("packed") else 1)
+    features = {
         name: values if values.dtype == np.float32 else values.astype(np.int32) for name, values in features.items()
     }
+    if case.get("dynamic"):
+        rates = {"masked_lm_prob": 0.15, "mask_rate": 0.8, "random_rate": 0.1}
+        ids = {"mask_id": VOCABULARY.mask_id, "cls_id": VOCABULARY.cls_id, "sep_id": VOCABULARY.sep_id}
+        masking = DynamicMasking(**rates, **ids, replacement_ids=VOCABULARY.text_ids())
+        features["input_ids"] = unmasked_ids(features).astype(np.int32)
+        features = mask_batch(features, masking, PREDICTIONS, stateless_hash(7, np.arange(count)))
+    return features
+
+
+def objective_of(case: dict) -> Objective:
+    """Return the objective of a small model with random weights, equal under every backend."""
+    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), case.get("dropout", 0.0))
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    if head := case.get("head"):
+        longest = FINETUNING_CONFIG.max_position_embeddings
+        config = BertConfig(FINETUNING_CONFIG.vocab_size, **shape, max_position_embeddings=longest, **rates)
+        has_labels = head in ("classification", "token_classification", "token_classification_bilstm")
+        model = BertForTask(config, head, LABELS if has_labels else None)
+        frozen = "bert/" if head == "token_classification_bilstm" else None
+        task = finetuning_objective(model, multi_label=case.get("multi_label", False), frozen_prefix=frozen)
+    else:
+        config = BertConfig(len(VOCABULARY), **shape, max_position_embeddings=LENGTH, **rates)
+        model = BertForPretraining(config)
+        task = pretraining_task(model, next_sentence=not case.get("no_next_sentence", False))
+    set_activation_checkpointing(model.encoder, case.get("checkpointing", "none"))
+    generator = np.random.default_rng(1)
+    for variable in [*task.variables.values(), *task.frozen.values()]:
+        variable.assign(generator.normal(0, 0.3, variable.shape))
+    return task
 
 
 def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
-    """Makes the updates of one case; weights, slots and metrics by name."""
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=LENGTH,
-        hidden_dropout_prob=case.get("dropout", 0.0),
-        attention_probs_dropout_prob=case.get("dropout", 0.0),
-    )
+    """Run the steps of a case; return weights, slots and metrics by name."""
+    keras.config.set_dtype_policy(case.get("precision", "float32"))
     batch_size, steps = case["batch_size"], case["steps"]
-    keras.utils.set_random_seed(0)
     with distribution.scope():
-        task = pretraining_task(BertForPretraining(config))
-    generator = np.random.default_rng(1)
-    for variable in task.variables.values():
-        variable.assign(generator.normal(0, 0.3, variable.shape))
-    settings = TrainConfig(
+        task = objective_of(case)
+    config = TrainConfig(
         num_train_steps=steps,
         num_warmup_steps=1,
-        learning_rate=1e-2,
+        learning_rate=1e-2 if steps < 10 else 1e-3,
         seed=5,
         gradient_accumulation_steps=case.get("accumulation", 1),
         clip_per_replica=case.get("clip_per_replica", False),
         xla=case.get("xla", False),
         optimizer=OptimizerOptions(name=case.get("optimizer", "bert_adam")),
     )
-    trainer = Trainer(task, settings, distribution)
-    features = features_of(batch_size * steps)
+    trainer = BACKEND.make_trainer(task, config, distribution)
+    features = features_of(case, batch_size * steps)
 
-    def batches(share: InputShard) -> tf.data.Dataset:
+    def batches(share: InputShard) -> Batches:
         part = batch_size // share.replicas
-        of_replicas = tf.data.Dataset.from_tensor_slices(features).batch(part, drop_remainder=True).enumerate()
-        own = of_replicas.filter(
-            lambda number, _: (
-                (number % share.replicas >= share.first_replica)
-                & (number % share.replicas < share.first_replica + share.local_replicas)
-            )
-        )
-        return own.map(lambda _, values: values)
+        parts = [
+            {name: values[first : first + part] for name, values in features.items()}
+            for first in range(0, batch_size * steps, part)
+        ]
+        own = [
+            values
+            for number, values in enumerate(parts)
+            if 0 <= number % share.replicas - share.first_replica < share.local_replicas
+        ]
+        shapes = {name: (values.shape, values.dtype) for name, values in parts[0].items()}
+        return Batches(len(own), shapes, lambda index: iter(own[index:]))
 
-    iterator = iter(distribution.batches(batches))
-    loop = trainer.make_loop(iterator)
-    sums, first_bad, waited, _ = loop(iterator, tf.constant(0, tf.int64), tf.constant(steps, tf.int64), tf.constant(0))
-    assert int(first_bad) == -1
-    assert float(waited) >= 0
+    with trainer.make_steps(batches) as run_steps:
+        results = run_steps(0, steps, 0)
+    assert results.first_nonfinite == -1
+    assert results.seconds_waiting >= 0
     result = {name: variable.numpy() for name, variable in trainer.saved_variables.items()}
-    for name, (numerator, denominator) in sums.items():
-        result[f"metric/{name}"] = np.array([float(numerator), float(denominator)])
-    for name, value in evaluation_of(task, distribution)(iter(distribution.batches(batches))).items():
+    result |= {f"metric/{name}": np.array(ratio) for name, ratio in results.sums.items()}
+    for name, value in BACKEND.evaluation_of(task, distribution)(batches).items():
         result[f"evaluation/{name}"] = np.array(value)
     return result
 
 
 if __name__ == "__main__":
     # One for all cases: the collective operations of a process are numbered by their strategy, each from the same.
-    distribution = Distribution.open("auto")
+    distribution = BACKEND.open_distribution("auto")
     assert distribution.replicas == arguments["replicas"]
     np.savez(
         arguments["output"],

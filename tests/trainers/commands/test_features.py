@@ -141,8 +141,9 @@ def test_the_default_is_the_last_four_layers_or_as_many_as_there_are():
 def test_the_last_layer_is_that_of_transformers(tmp_path):
     recorded = np.load(MODEL.parent / "outputs.npz")
     opened = load_model(MODEL, layers=[-1])
-    encode = features._encoding_function(opened, opened.layers, "none")
-    (found,) = encode(*(recorded[f"pretraining_erf/{name}"] for name in ("input_ids", "input_mask", "segment_ids")))
+    states_of = features.hidden_states(opened.model, opened.layers, "none")
+    names = ("input_ids", "input_mask", "segment_ids")
+    (found,) = states_of({name: recorded[f"pretraining_erf/{name}"] for name in names})
     mask = recorded["pretraining_erf/input_mask"] == 1
     np.testing.assert_allclose(found.numpy()[mask], recorded["pretraining_erf/last_hidden_state"][mask], atol=1e-4)
 

@@ -12,7 +12,7 @@ import pytest
 import beambert
 from tests.conftest import ROOT
 from tests.trainers.random_models import write_model
-from trainers.inference import model_loading
+from trainers.inference import forward
 
 TEXTS = "All human beings.\nrights\n"
 
@@ -98,13 +98,13 @@ def test_a_stream_is_written_directly(folder, tmp_path):
 def test_a_directory_that_vanishes_is_one_line(command, folder, tmp_path, capsys, monkeypatch):
     output = tmp_path / "gone" / "out.txt"
     output.parent.mkdir()
-    padded = model_loading.padded
+    padded = forward.padded
 
     def removed(*args):
         shutil.rmtree(output.parent, ignore_errors=True)
         return padded(*args)
 
-    monkeypatch.setattr("trainers.inference.tokenization.padded", removed)
+    monkeypatch.setattr("trainers.inference.forward.padded", removed)
     assert beambert.main(command(folder, output)) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert f"--output_file {output}: {output.parent} was removed while the command ran" in error

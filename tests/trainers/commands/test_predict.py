@@ -8,7 +8,6 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.commands import predict
 from trainers.commands.export import save
 from trainers.errors import TrainingError
-from trainers.inference import span_signatures
+from trainers.inference import span_signatures, spans
 from trainers.inference.model_loading import load_model
 from trainers.inference.predictor import Predictor, best_windows, window_starts
 
@@ -169,7 +168,8 @@ def test_choices(predictor):
 
 def test_answers_and_their_places(predictor, served, monkeypatch):
     # So that windows overlap in a model this small.
-    monkeypatch.setattr(span_signatures, "DOC_STRIDE", 7)
+    for module in (spans, span_signatures):
+        monkeypatch.setattr(module, "DOC_STRIDE", 7)
     questions, contexts = zip(*QUESTIONS, strict=True)
     wanted = served("span")("serving_default", question=list(questions), context=list(contexts))
     asking = predictor("span")
@@ -240,22 +240,13 @@ def test_entities_of_several_words(predictor, monkeypatch):
     asking = predictor("token_classification")
     tags = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
     scores = np.stack([[0.0] * len(TAGS), *(np.eye(len(TAGS))[TAGS.index(tag)] for tag in tags), [0.0] * len(TAGS)])
-    monkeypatch.setattr(asking, "_forward", lambda features: _Tensor(scores[None]))
+    monkeypatch.setattr(asking, "_logits", lambda rows, segments: [scores])
     (answer,) = answers(asking, ["a  b  c d e"])
     assert answer["entities"] == [
         {"type": "PER", "text": "a  b", "start": 0, "end": 4},
         {"type": "LOC", "text": "d", "start": 8, "end": 9},
         {"type": "LOC", "text": "e", "start": 10, "end": 11},
     ]
-
-
-class _Tensor(NamedTuple):
-    """What a forward pass would have returned."""
-
-    values: np.ndarray
-
-    def numpy(self):
-        return self.values
 
 
 def test_words_that_were_split_before(predictor):

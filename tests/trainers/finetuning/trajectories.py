@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from bert_model.checkpoints import native, tf1
 from bert_model.checkpoints.stored_tensors import StoredTensor
@@ -18,8 +17,9 @@ from bert_model.config import BertConfig
 from bert_model.finetuning_models import BertForTask
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.backends.tensorflow.distribution import InputShard
-from trainers.backends.tensorflow.train_step import TrainConfig, Trainer
+from trainers.backends.backend import TrainConfig
+from trainers.backends.tensorflow.train_step import Trainer
+from trainers.data.batches import Batches, InputShard
 from trainers.finetuning.batches import Width, features_of, train_batches
 from trainers.finetuning.finetuning_objectives import finetuning_objective
 from trainers.finetuning.finetuning_task import Rows
@@ -225,13 +225,17 @@ def our_trajectory(
     trainer = Trainer(task, course.settings(gradient_accumulation_steps=gradient_accumulation_steps))
     stage = Stage(0, course.batch_size, 0, course.steps, 0)
     width = Width(config.max_position_embeddings, case.head == "span")
-    iterator = iter(train_batches(rows, case.head, course.seed, stage, 0, InputShard(), width))
-    loop = trainer.make_loop(iterator)
+
+    def batches(share: InputShard) -> Batches:
+        return train_batches(rows, case.head, course.seed, stage, 0, share, width)
+
     losses = []
-    for step in range(course.steps):
-        sums, first_bad, _, _ = loop(iterator, tf.constant(step, tf.int64), tf.constant(1, tf.int64), tf.constant(0))
-        assert int(first_bad) == -1
-        losses.append(float(sums["loss"][0] / sums["loss"][1]))
+    with trainer.make_steps(batches) as run:
+        for step in range(course.steps):
+            results = run(step, 1, 0)
+            assert results.first_nonfinite == -1
+            top, bottom = results.sums["loss"]
+            losses.append(top / bottom)
     return Trajectory(losses, _logits(model, case.head, answered))
 
 

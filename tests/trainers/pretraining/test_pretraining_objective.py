@@ -6,8 +6,7 @@ import tensorflow as tf
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
-from tests.trainers.small_runs import settings, trained, updated
-from trainers.backends.tensorflow.evaluation import evaluation_of
+from tests.trainers.small_runs import evaluated, repeated, settings, trained, updated
 from trainers.backends.tensorflow.train_step import Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.pretraining.pretraining_objective import pretraining_task
@@ -25,8 +24,7 @@ def make_model(**options):
 def batch(count=4):
     features = random_features(np.random.default_rng(0), count)
     return {
-        name: tf.constant(values, tf.float32 if name.endswith("weights") else tf.int32)
-        for name, values in features.items()
+        name: values.astype(np.float32 if name.endswith("weights") else np.int32) for name, values in features.items()
     }
 
 
@@ -34,8 +32,8 @@ def test_without_the_next_sentence_task_its_metrics_are_absent_and_its_variables
     features = batch()
     del features["next_sentence_labels"]
     task = pretraining_task(make_model())
-    before = {name: variable.numpy() for name, variable in task.variables.items()}
-    assert evaluation_of(task)([features]).keys() == {"masked_lm_accuracy", "masked_lm_loss"}
+    before = {name: variable.numpy().copy() for name, variable in task.variables.items()}
+    assert evaluated(task, features).keys() == {"masked_lm_accuracy", "masked_lm_loss"}
     sums = updated(task, features, learning_rate=1e-2)
     np.testing.assert_allclose(sums["loss"][0], sums["masked_lm_loss"][0] / sums["masked_lm_loss"][1], rtol=1e-4)
     for name, variable in task.variables.items():
@@ -45,13 +43,13 @@ def test_without_the_next_sentence_task_its_metrics_are_absent_and_its_variables
 
 def test_weights_leave_out_empty_places_of_packed_rows():
     features = batch()
-    pairs = tf.constant([[0, 1, 1]] * 4)
+    pairs = np.array([[0, 1, 1]] * 4, np.int32)
     packed = {
         **features,
-        "sequence_ids": tf.repeat([[1] * 10 + [2] * 10 + [0] * 12], 4, axis=0),
-        "next_sentence_positions": tf.constant([[0, 10, 0]] * 4),
+        "sequence_ids": np.array([[1] * 10 + [2] * 10 + [0] * 12] * 4, np.int32),
+        "next_sentence_positions": np.array([[0, 10, 0]] * 4, np.int32),
         "next_sentence_labels": pairs,
-        "next_sentence_weights": tf.constant([[1.0, 1.0, 0.0]] * 4),
+        "next_sentence_weights": np.array([[1.0, 1.0, 0.0]] * 4, np.float32),
     }
     task = pretraining_task(make_model())
     sums = task.sums(packed, None)
@@ -59,36 +57,35 @@ def test_weights_leave_out_empty_places_of_packed_rows():
         name: float(sums[name][1]) for name in ("masked_lm_loss", "next_sentence_loss")
     }
     assert float(sums["next_sentence_loss"][1]) == float(sums["next_sentence_accuracy"][1]) == 8
-    opposite = {**packed, "next_sentence_labels": tf.constant([[0, 1, 0]] * 4)}
-    assert evaluation_of(task)([opposite]) == pytest.approx(evaluation_of(task)([packed]))
+    opposite = {**packed, "next_sentence_labels": np.array([[0, 1, 0]] * 4, np.int32)}
+    assert evaluated(task, opposite) == pytest.approx(evaluated(task, packed))
 
 
 def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(tmp_path):
     padded = pretraining_task(make_model(pad_vocabulary=True))
     assert padded.variables["bert/embeddings/word_embeddings"].shape == (128, 16)
-    batches = tf.data.Dataset.from_tensors(batch()).repeat()
     trainer = Trainer(padded, settings(num_train_steps=2, learning_rate=1e-2))
-    trained(trainer, batches, tmp_path, save_checkpoints_steps=2)
+    trained(trainer, repeated([batch()]), tmp_path, save_checkpoints_steps=2)
     prefix = checkpoint_manager.checkpoints(tmp_path / "c")[-1].prefix
     shapes = dict(tf.train.list_variables(str(prefix)))
     for slot in ("", "/adam_m", "/adam_v"):
         assert shapes[f"bert/embeddings/word_embeddings{slot}"] == [len(VOCABULARY), 16]
         assert shapes[f"cls/predictions/output_bias{slot}"] == [len(VOCABULARY)]
     # Either kind of model resumes from it.
-    expected = evaluation_of(padded)([batch()])
+    expected = evaluated(padded, batch())
     for options in ({"pad_vocabulary": True}, {}):
         task = pretraining_task(make_model(**options))
         restored = Trainer(task, settings())
         checkpoint_manager.restore(prefix, restored.saved_variables, task.vocab_size)
-        assert evaluation_of(task)([batch()]) == pytest.approx(expected, rel=1e-5)
+        assert evaluated(task, batch()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_rows_that_only_fill_a_batch_up_count_for_nothing():
     features = batch()
-    weighted = {**features, "example_weights": tf.constant([1.0, 1.0, 1.0, 0.0])}
+    weighted = {**features, "example_weights": np.array([1.0, 1.0, 1.0, 0.0], np.float32)}
     real = {name: values[:3] for name, values in features.items()}
     task = pretraining_task(make_model())
-    assert evaluation_of(task)([weighted]) == pytest.approx(evaluation_of(task)([real]), rel=1e-5)
+    assert evaluated(task, weighted) == pytest.approx(evaluated(task, real), rel=1e-5)
     for name, weight in task.weights(weighted).items():
         assert float(weight) == float(task.weights(real)[name])
 

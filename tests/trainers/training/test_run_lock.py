@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from deploy.tpu import worker
+from deploy.tpu import bucket_sync
 from pipelines.errors import OutputError
 from pipelines.io.output_directory import LOCK_NAME
+from trainers.config.pretrain_config import PretrainConfig
 from trainers.training.run_lock import run_lock
 
 HOSTS = ["a:1", "b:1"]
@@ -20,6 +21,10 @@ CONFIGS = [
 ]
 
 
+def config(strategy, **changes):
+    return PretrainConfig(data=("data",), output="run", strategy=strategy, **changes)
+
+
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
 def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index, chief, tmp_path, monkeypatch):
     def become(kind, index):
@@ -27,14 +32,27 @@ def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index,
 
     for strategy in ("auto", "multi_worker"):
         become(kind, index)
-        with run_lock(tmp_path, strategy):
+        with run_lock(tmp_path, config(strategy)):
             assert (tmp_path / LOCK_NAME).exists() == chief
             # The others join while the chief holds it.
             become("worker", 1)
-            with run_lock(tmp_path, strategy):
+            with run_lock(tmp_path, config(strategy)):
                 pass
-    with run_lock(tmp_path, "single"):
+    with run_lock(tmp_path, config("single")):
         assert (tmp_path / LOCK_NAME).exists()
+
+
+@pytest.mark.parametrize("strategy", ["auto", "mirrored", "multi_worker"])
+def test_of_several_processes_with_jax_the_first_alone_holds_the_run(strategy, tmp_path):
+    chief, other = (
+        config(strategy, coordinator_address="a:1", num_processes=2, process_id=process_id) for process_id in range(2)
+    )
+    with run_lock(tmp_path, other):
+        assert not (tmp_path / LOCK_NAME).exists()
+    with run_lock(tmp_path, chief):
+        assert (tmp_path / LOCK_NAME).exists()
+        with run_lock(tmp_path, other):
+            pass
 
 
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
@@ -47,17 +65,20 @@ def test_the_chief_of_tensorflow_is_the_same(cluster, kind, index, chief, monkey
     assert _is_chief(tf.distribute.cluster_resolver.TFConfigClusterResolver()) == chief
 
 
-@pytest.mark.parametrize("config", ["", "no JSON", "[]", "{}", '{"task": 3}', '{"task": {"type": 1, "index": "x"}}'])
-def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(config, tmp_path, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", config)
-    with run_lock(tmp_path, "multi_worker"), pytest.raises(OutputError, match=f"in use by process {os.getpid()} on"):
-        run_lock(tmp_path, "multi_worker").__enter__()
+@pytest.mark.parametrize("tf_config", ["", "no JSON", "[]", "{}", '{"task": 3}', '{"task": {"type": 1, "index": "x"}}'])
+def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(tf_config, tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    with (
+        run_lock(tmp_path, config("multi_worker")),
+        pytest.raises(OutputError, match=f"in use by process {os.getpid()} on"),
+    ):
+        run_lock(tmp_path, config("multi_worker")).__enter__()
 
 
 def test_the_lock_of_a_run_is_not_copied_to_a_bucket(tmp_path):
-    assert worker._OUTPUT_LOCK == LOCK_NAME
+    assert bucket_sync._OUTPUT_LOCK == LOCK_NAME
     output = tmp_path / "out"
-    with run_lock(output, "tpu"):
+    with run_lock(output, config("tpu")):
         (output / "run.json").write_text("{}")
-        for copy in worker.snapshot(output, tmp_path / "copies"):
+        for copy in bucket_sync.snapshot(output, tmp_path / "copies"):
             assert [path.name for path in copy.rglob("*")] == ["run.json"]

@@ -163,10 +163,22 @@ def test_a_run_with_the_old_name_of_a_single_device_resumes_unchanged(tmp_path):
     assert changes(loaded, record("--strategy", "one")) == []
 
 
+def test_another_backend_is_named_and_its_version_is_not_compared(tmp_path):
+    old = record("--backend", "tensorflow", versions={"python": "3.11.7", "tensorflow": "2.20.0"})
+    new = record("--backend", "jax", versions={"python": "3.11.7", "jax": "0.9.0"})
+    expected = ["Results are not bit-identical to an uninterrupted run: backend tensorflow to jax"]
+    assert changes(old, new) == expected
+    # Before there were several backends, the option was not recorded.
+    del old.options["backend"]
+    assert changes(old, new) == expected
+    assert changes(old, record("--backend", "tensorflow", versions=old.versions)) == []
+
+
 def test_every_option_is_ruled_on():
     """An option that is added must be put among those that may or may not change."""
     free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
     free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
+    free |= {"coordinator_address", "num_processes", "process_id"}
     free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}
     ruled = {*run_manifest._FIXED, *run_manifest._TRAINING, *run_manifest._NUMERICS}
     of_fine_tuning = {"task", "class_weights"}
@@ -183,7 +195,9 @@ def test_tensorflow_is_found_under_the_name_that_it_has_on_a_tpu(monkeypatch):
         return installed[package]
 
     monkeypatch.setattr(metadata, "version", version)
-    assert run_manifest.versions()["tensorflow"] == "2.20.0"
+    assert run_manifest.versions("tensorflow")["tensorflow"] == "2.20.0"
     del installed["tensorflow-tpu"]
     with pytest.raises(metadata.PackageNotFoundError, match=r"tensorflow$"):
-        run_manifest.versions()
+        run_manifest.versions("tensorflow")
+    installed["jax"] = "0.9.0"
+    assert run_manifest.versions("jax").keys() == {"python", "keras", "numpy", "jax"}

@@ -4,25 +4,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from trainers.backends.tensorflow.input import dataset_of
+from trainers.data.batches import Batches, InputShard
 from trainers.errors import TrainingError
-
-
-class InputShard(NamedTuple):
-    """The part of each batch that an input pipeline reads.
-
-    Attributes:
-        replicas: number of replicas that share a batch.
-        first_replica: index of the pipeline's first replica.
-        local_replicas: number of the pipeline's replicas.
-    """
-
-    replicas: int = 1
-    first_replica: int = 0
-    local_replicas: int = 1
 
 
 class Distribution:
@@ -36,6 +25,8 @@ class Distribution:
         several_processes: whether several machines train together.
         is_chief: whether this process writes the run's files.
         is_tpu: whether the replicas are TPU cores.
+        is_accelerated: whether there is a device other than a CPU.
+        device_name: name of the first GPU; empty without one.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:
@@ -45,6 +36,8 @@ class Distribution:
         self.several_processes = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self.is_tpu = isinstance(self._strategy, tf.distribute.TPUStrategy)
         self.is_chief = self.is_tpu or resolver is None or _is_chief(resolver)
+        self.is_accelerated = any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+        self.device_name = _gpu_name()
 
     @classmethod
     def open(
@@ -86,19 +79,28 @@ class Distribution:
         """Return a context in which new variables get a copy on every replica."""
         return self._strategy.scope()
 
-    def batches(self, make: Callable[[InputShard], tf.data.Dataset]) -> Any:
-        """Return an iterable that yields one element for each replica at a time.
+    @contextlib.contextmanager
+    def batches(self, make: Callable[[InputShard], Batches]) -> Iterator[Any]:
+        """Return a context with an iterable that yields one element for each replica at a time.
+
+        The context raises the original error of the input pipeline in place of TensorFlow's error.
 
         Args:
-            make: function of an input shard, one per machine; returns its dataset, which yields the elements of the
-                shard's replicas in order.
+            make: function of an input shard, one per machine; returns the elements of the shard's replicas in order.
         """
+        errors: list[Exception] = []
 
         def of_pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
             local = context.num_replicas_in_sync // context.num_input_pipelines
-            return make(InputShard(context.num_replicas_in_sync, context.input_pipeline_id * local, local))
+            shard = InputShard(context.num_replicas_in_sync, context.input_pipeline_id * local, local)
+            return dataset_of(make(shard), errors)
 
-        return self._strategy.distribute_datasets_from_function(of_pipeline)
+        try:
+            yield self._strategy.distribute_datasets_from_function(of_pipeline)
+        except tf.errors.OpError as error:
+            if errors:
+                raise errors[-1] from error
+            raise
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function on every replica; the result has one value per replica."""
@@ -115,6 +117,15 @@ class Distribution:
             values: one structure of tensors per replica; shapes may differ in the first dimension only.
         """
         return tf.nest.map_structure(lambda value: self._strategy.gather(value, axis=0), values)
+
+    def gathered(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of every process, [processes, ...], equal in all processes."""
+        if not self.several_processes:
+            return values[None]
+        row = tf.constant(values[None].astype(np.int32))
+        # All replicas of a process have its values.
+        of_replicas = tf.function(lambda: self.gather(self.run(lambda: tf.identity(row))))().numpy()
+        return of_replicas[:: len(self._strategy.extended.worker_devices)].astype(values.dtype)
 
     def barrier(self) -> None:
         """Wait until every process has called this, so that each sees the files that others wrote before."""
@@ -190,6 +201,12 @@ def _auto_strategy(tpu_name: str | None) -> str:
     if tpu_name or tf.config.list_physical_devices("TPU"):
         return "tpu"
     return "mirrored" if len(_devices()) > 1 else "single"
+
+
+def _gpu_name() -> str:
+    for gpu in tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_device_details(gpu).get("device_name", "")
+    return ""
 
 
 def _devices() -> list[str]:

@@ -1,16 +1,21 @@
-"""Compute the metrics of an objective over many batches."""
+"""Compute metrics and outputs of the current model with TensorFlow."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
+from trainers.backends.backend import MakeBatches
 from trainers.backends.tensorflow.distribution import Distribution
-from trainers.objective import Features, Objective, Ratios, Sums
+from trainers.backends.tensorflow.train_step import on_host
+from trainers.objective import Features, Objective, Sums, Tensor, divided
 
 
 def evaluation_of(
     task: Objective, distribution: Distribution | None = None
-) -> Callable[[Iterable[Features]], dict[str, float]]:
+) -> Callable[[MakeBatches], dict[str, float]]:
     """Return a function from batches to the metrics over all of them; it is compiled once.
 
     Numerators and denominators are summed in float64 and divided once, so that the weight of an example does not
@@ -18,7 +23,7 @@ def evaluation_of(
 
     Args:
         task: the objective.
-        distribution: the devices, whose `batches` are the argument of the function; None for a single device.
+        distribution: the devices; None for a single device.
     """
     devices = distribution or Distribution()
 
@@ -30,19 +35,40 @@ def evaluation_of(
 
     # AutoGraph takes longer than tracing, and there is no Python control flow to convert.
     step = tf.function(summed, autograph=False)
-    return lambda batches: divided(on_host(step(features)) for features in batches)
+
+    def evaluate(make: MakeBatches) -> dict[str, float]:
+        with devices.batches(make) as batches:
+            return divided(on_host(step(features)) for features in batches)
+
+    return evaluate
 
 
-def divided(batches: Iterable[Ratios]) -> dict[str, float]:
-    """Return the metrics over several batches; a metric with denominator 0 is 0."""
-    totals: dict[str, tuple[float, float]] = {}
-    for sums in batches:
-        for name, (numerator, denominator) in sums.items():
-            top, bottom = totals.get(name, (0.0, 0.0))
-            totals[name] = (top + numerator, bottom + denominator)
-    return {name: top / bottom if bottom else 0.0 for name, (top, bottom) in totals.items()}
+def outputs_of(
+    function: Callable[[Features], Tensor], _variables: Sequence[keras.Variable], distribution: Distribution
+) -> Callable[[MakeBatches], Iterator[np.ndarray]]:
+    """Return a function from batches to the outputs of a forward pass, an array [batch_size, ...] per batch."""
+
+    def gathered(features: Features) -> Tensor:
+        return distribution.gather(distribution.run(function, features))
+
+    step = tf.function(gathered, autograph=False)
+
+    def run(make: MakeBatches) -> Iterator[np.ndarray]:
+        with distribution.batches(make) as batches:
+            for features in batches:
+                yield step(features).numpy()
+
+    return run
 
 
-def on_host(sums: Sums) -> Ratios:
-    """Return metric sums as Python floats."""
-    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
+def compiled(function: Callable[..., Any], _variables: Sequence[keras.Variable]) -> Callable[..., Any]:
+    """Return a compiled forward pass, from and to structures of numpy arrays; one graph is traced for all shapes."""
+    in_graph = tf.function(function, autograph=False)
+
+    def run(*inputs: Any) -> Any:
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        specs = tf.nest.map_structure(lambda tensor: tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype), tensors)
+        outputs = in_graph.get_concrete_function(*specs)(*tensors)
+        return tf.nest.map_structure(lambda output: output.numpy(), outputs)
+
+    return run

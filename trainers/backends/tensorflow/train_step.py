@@ -1,51 +1,18 @@
 """Run training steps on devices: compute, sum, clip and apply gradients."""
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 
+from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
 from trainers.backends.tensorflow.distribution import Distribution, replica_number, sum_over_replicas, update_together
-from trainers.checkpoints import checkpoint_manager
-from trainers.objective import Features, Objective, Sums
-from trainers.optimization.optimizer_options import OptimizerOptions
-from trainers.optimization.optimizers import Optimizer, clip_by_global_norm, learning_rate_at
-
-# Metric that counts steps with a non-finite loss or gradient.
-NOT_FINITE = "not_finite"
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """The configuration of training steps.
-
-    Attributes:
-        num_train_steps: number of steps.
-        num_warmup_steps: number of warm-up steps among them.
-        learning_rate: peak learning rate.
-        seed: dropout seed, below 2**31.
-        lr_decay_power: power of the polynomial decay to 0; 1 is linear.
-        gradient_accumulation_steps: number of micro-batches per replica and step, computed in sequence.
-        clip_per_replica: whether gradients are clipped on each replica before the sum, with a loss averaged over the
-            replica's part of the batch, as the released code does on TPUs; otherwise the sum is clipped.
-        skip_nonfinite: whether to skip a step with a non-finite loss or gradient instead of stopping.
-        xla: whether to compile the forward and backward pass with XLA.
-        optimizer: optimizer and its hyperparameters.
-    """
-
-    num_train_steps: int
-    num_warmup_steps: int
-    learning_rate: float
-    seed: int
-    lr_decay_power: float = 1.0
-    gradient_accumulation_steps: int = 1
-    clip_per_replica: bool = False
-    skip_nonfinite: bool = False
-    xla: bool = False
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+from trainers.objective import NOT_FINITE, Features, Objective, Ratios, Sums, loss_of, sums_of_step
+from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
 
 
 def dropout_seed(
@@ -63,99 +30,96 @@ def dropout_seed(
 
 
 class Trainer:
-    """An objective with its optimizer and step counter, the content of a checkpoint.
+    """An objective with its optimizer, the content of a checkpoint; see `trainers.backends.backend.Trainer`.
 
     Args:
-        task: the objective; its variables must be created in the scope of `distribution`. Between two calls of
-            `make_loop` it may be replaced by another objective of the same variables.
-        settings: configuration of the training steps.
+        task: the objective; its variables must be created in the scope of `distribution`.
+        config: configuration of the training steps.
         distribution: the devices; None for a single device.
     """
 
-    def __init__(self, task: Objective, settings: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
         self.task = task
-        self.settings = settings
+        self.config = config
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
-            self.optimizer = Optimizer(task.variables, settings.optimizer, task.vocab_size)
-            self.global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        # One compiled loop of XLA reads every value once, as fast as TensorFlow's fused Adam operation.
+        self._updated = tf.function(self.optimizer.updated, autograph=False, jit_compile=True)
 
     @property
-    def saved_variables(self) -> dict[str, tf.Variable]:
-        """Return weights, optimizer slots and step counter, by their names in checkpoints."""
-        return {
-            **self.task.frozen,
-            **self.task.variables,
-            **self.optimizer.slots,
-            checkpoint_manager.GLOBAL_STEP: self.global_step,
-        }
+    def saved_variables(self) -> dict[str, keras.Variable]:
+        """Return weights and optimizer slots, by their names in checkpoints."""
+        return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
 
-    def step(self, backward: Callable[..., Any], features: Features) -> Sums:
+    def step(self, backward: Callable[..., Any], step: tf.Tensor, features: Features) -> Sums:
         """Run one step; call on every replica (`Distribution.run`), in a graph.
 
         Args:
             backward: the compiled `_gradients`.
+            step: int64 scalar, number of earlier steps.
             features: this replica's part of the batch, [batch_size / replicas, ...].
 
         Returns:
             The replica's part of the metric sums, and of loss, gradient_norm, learning_rate and not_finite; the sums
             over all replicas are those of the step.
         """
-        settings, replicas = self.settings, self.distribution.replicas
-        step = tf.identity(self.global_step)
+        config, replicas = self.config, self.distribution.replicas
         local = self.task.weights(features)
         # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
         # its masked tokens are distributed over replicas.
-        denominators = local if settings.clip_per_replica else sum_over_replicas(local)
+        denominators = local if config.clip_per_replica else sum_over_replicas(local)
         loss, sums, gradients = backward(features, denominators, step, replica_number())
-        if settings.clip_per_replica:
-            gradients, _ = clip_by_global_norm(gradients, settings.optimizer.clip_norm)
+        if config.clip_per_replica:
+            gradients, _ = clip_by_global_norm(gradients, config.optimizer.clip_norm)
         present = [gradient for gradient in gradients if gradient is not None]
         *present, loss = sum_over_replicas([*present, loss])
-        if settings.clip_per_replica:
+        if config.clip_per_replica:
             loss /= replicas
-            norm = tf.linalg.global_norm(present)
-        else:
-            present, norm = clip_by_global_norm(present, settings.optimizer.clip_norm)
+        present, norm = clip_by_global_norm(present, None if config.clip_per_replica else config.optimizer.clip_norm)
         rate = learning_rate_at(
-            step, settings.learning_rate, settings.num_train_steps, settings.num_warmup_steps, settings.lr_decay_power
+            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
         )
-        finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
+        sums, is_finite = sums_of_step(
+            sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0 / replicas
+        )
+        names = [name for name, gradient in zip(self.task.variables, gradients, strict=True) if gradient is not None]
 
-        def update(update_each: Callable[..., None], rate: Any, step: Any, finite: Any, *present: Any) -> None:
-            remaining = iter(present)
-            dense = [None if gradient is None else next(remaining) for gradient in gradients]
-            self.optimizer.apply(dense, rate, step, finite if settings.skip_nonfinite else None, update_each)
-            update_each(self.global_step, lambda copy: copy.assign_add(1), ())
+        def update(update_each: Callable[..., None], rate: Any, step: Any, is_finite: Any, *present: Any) -> None:
+            for name, gradient in zip(names, present, strict=True):
+                slots = [slot.value for slot in self.optimizer.slots_of(name)]
+                arguments = (*slots, gradient, rate, step, is_finite)
+                update_each(self.task.variables[name].value, functools.partial(self._update, name), arguments)
 
-        update_together(update, [rate, step, finite, *present])
-        part = tf.constant(1.0 / replicas)
-        step_metrics = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
-        if settings.skip_nonfinite:
-            # The values of a skipped step would make every mean infinite.
-            sums = {name: (tf.where(finite, n, 0.0), tf.where(finite, d, 0.0)) for name, (n, d) in sums.items()}
-            step_metrics = {name: tf.where(finite, value, 0.0) for name, value in step_metrics.items()}
-            finite_part = tf.where(finite, part, 0.0)
+        update_together(update, [rate, step, is_finite, *present])
+        return sums
+
+    def _update(self, name: str, weight: Any, m: Any, v: Any, gradient: Any, rate: Any, step: Any, finite: Any) -> None:
+        """Update a variable and its slots on one device; a variable without a gradient stays unchanged."""
+
+        def update() -> tf.Tensor:
+            state = OptimizerState(weight.read_value(), m.read_value(), v.read_value())
+            updated = self._updated(self.optimizer.first_alike(name), state, gradient, rate, step)
+            for variable, value in zip((weight, m, v), updated, strict=True):
+                variable.assign(value)
+            return tf.constant(True)
+
+        if self.config.skip_nonfinite:
+            tf.cond(finite, update, lambda: tf.constant(False))
         else:
-            finite_part = part
-        skipped = part * tf.cast(~finite, tf.float32)
-        return {
-            **{name: (value * part, finite_part) for name, value in step_metrics.items()},
-            **sums,
-            NOT_FINITE: (skipped, part),
-        }
+            update()
 
     def _gradients(
         self, features: Features, denominators: Mapping[str, tf.Tensor], step: tf.Tensor, replica: tf.Tensor
     ) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
         """Return loss, metric sums and gradients of a replica's part of the batch, computed by micro-batches."""
-        variables = list(self.task.variables.values())
-        count = self.settings.gradient_accumulation_steps
+        variables = [variable.value for variable in self.task.variables.values()]
+        count = self.config.gradient_accumulation_steps
 
         def micro_step(index: tf.Tensor | int, batch: Features) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
             with tf.GradientTape() as tape:
-                sums = self.task.sums(batch, dropout_seed(self.settings.seed, step, index, replica))
-                loss = tf.add_n([tf.math.divide_no_nan(sums[name][0], weight) for name, weight in denominators.items()])
+                sums = self.task.sums(batch, dropout_seed(self.config.seed, step, index, replica))
+                loss = loss_of(sums, denominators)
             gradients = tape.gradient(loss, variables)
             # With a dynamic sequence length, the static shape of the gradient of the position embeddings is unknown.
             dense = [
@@ -185,7 +149,22 @@ class Trainer:
         flat = [None if output is None else next(remaining) for output in tf.nest.flatten(structure)]
         return tf.nest.pack_sequence_as(structure, flat)
 
-    def make_loop(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
+    @contextlib.contextmanager
+    def make_steps(self, make: MakeBatches) -> Iterator[RunSteps]:
+        """Return a context with a function that runs the next steps on the batches of `make`, in order."""
+        with self.distribution.batches(make) as batches:
+            iterator = iter(batches)
+            several_steps = self._several_steps(iterator)
+
+            def run(first_step: int, count: int, stop_vote: int) -> StepResults:
+                sums, first_bad, seconds, votes = several_steps(
+                    iterator, tf.constant(first_step, tf.int64), tf.constant(count, tf.int64), tf.constant(stop_vote)
+                )
+                return StepResults(on_host(sums), int(first_bad.numpy()), float(seconds.numpy()), int(votes.numpy()))
+
+            yield run
+
+    def _several_steps(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Return a compiled function that runs several steps.
 
         Args:
@@ -198,19 +177,20 @@ class Trainer:
         """
         distribution = self.distribution
         # TPU programs are always compiled with XLA.
-        xla = self.settings.xla and not distribution.is_tpu
+        xla = self.config.xla and not distribution.is_tpu
         backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
         @tf.function(autograph=False)
-        def one_step(iterator: Any) -> tuple[Sums, tf.Tensor]:
+        def one_step(iterator: Any, step: tf.Tensor) -> tuple[Sums, tf.Tensor]:
             begin = _clock()
             with tf.control_dependencies([begin]):
                 batch = next(iterator)
             with tf.control_dependencies(tf.nest.flatten(distribution.first(batch))):
                 waited = _clock() - begin
-            return distribution.sum(distribution.run(functools.partial(self.step, backward), batch)), waited
+            return distribution.sum(distribution.run(functools.partial(self.step, backward), step, batch)), waited
 
-        structure, _ = one_step.get_concrete_function(iterator).structured_outputs
+        zero = tf.constant(0, tf.int64)
+        structure, _ = one_step.get_concrete_function(iterator, zero).structured_outputs
 
         @tf.function
         def several_steps(
@@ -220,7 +200,7 @@ class Trainer:
             first_bad = tf.constant(-1, tf.int64)
             seconds = tf.constant(0.0, tf.float64)
             for index in tf.range(count):
-                added, waited = one_step(iterator)
+                added, waited = one_step(iterator, first_step + index)
                 bad = added[NOT_FINITE][0] > 0
                 first_bad = tf.where((first_bad < 0) & bad, first_step + index, first_bad)
                 sums = tf.nest.map_structure(tf.add, sums, added)
@@ -230,6 +210,11 @@ class Trainer:
             return sums, first_bad, seconds, stop_votes
 
         return several_steps
+
+
+def on_host(sums: Sums) -> Ratios:
+    """Return metric sums as Python floats."""
+    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
 
 
 def _clock() -> tf.Tensor:

@@ -1,0 +1,26 @@
+import pytest
+
+jax = pytest.importorskip("jax")
+
+from trainers.backends.jax.memory_errors import memory_error  # noqa: E402
+
+# Messages of the TPU compiler and of a GPU at run time.
+TPU = (
+    "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO temporaries (41.12G) exceeds "
+    "available HBM (15.75G)."
+)
+GPU = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"), [(TPU, " (41.12GiB of temporary data, 15.75GiB available)"), (GPU, "")], ids=["TPU", "GPU"]
+)
+def test_message_names_the_flags(text, sizes):
+    assert memory_error(jax.errors.JaxRuntimeError(text)) == (
+        f"the step does not fit into the memory of a device{sizes}: raise --gradient_accumulation_steps, use "
+        "--activation_checkpointing or lower --train_batch_size"
+    )
+
+
+def test_other_errors_have_no_message():
+    assert memory_error(jax.errors.JaxRuntimeError("INTERNAL: RESOURCE_EXHAUSTED is not the status")) is None

@@ -1,0 +1,183 @@
+"""Run training steps with JAX: compute, sum, clip and apply gradients in one compiled function.
+
+Every device computes the gradients of its part of the batch with its copy of the weights (`jax.shard_map`); one sum
+over the devices follows. Dropout masks are functions of an example's position in the batch, so that neither the number
+of devices nor that of micro-batches changes a step.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from bert_model.jax_dropout import example_seeds
+from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from trainers.backends.jax.distribution import DATA, Distribution
+from trainers.backends.jax.evaluation import on_host
+from trainers.backends.jax.state import assign, place, with_values
+from trainers.backends.jax.used_arguments import used_arguments
+from trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, sums_of_step
+from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+
+# Weights and slots of every trained variable, by TF1 name.
+TrainState = dict[str, OptimizerState]
+# Number of steps that may be waiting for the devices.
+_STEPS_AHEAD = 2
+
+
+class Trainer:
+    """An objective with its optimizer, the content of a checkpoint; see `trainers.backends.backend.Trainer`.
+
+    Args:
+        task: the objective.
+        config: configuration of the training steps.
+        distribution: the devices; None for all devices.
+    """
+
+    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+        self.task = task
+        self.config = config
+        self.distribution = distribution or Distribution()
+        self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+
+    @property
+    def saved_variables(self) -> dict[str, keras.Variable]:
+        """Return weights and optimizer slots, by their names in checkpoints."""
+        return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
+
+    @contextlib.contextmanager
+    def make_steps(self, make: MakeBatches) -> Iterator[RunSteps]:
+        """Return a context with a function that runs the next steps on the batches of `make`, in order."""
+        compiled_step = self.compiled_step()
+        with self.distribution.batches(make) as batches:
+
+            def run(first_step: int, count: int, stop_vote: int) -> StepResults:
+                state = self.state()
+                frozen = place(list(self.task.frozen.values()), self.distribution)
+                metrics: list[dict[str, jax.Array]] = []
+                seconds = 0.0
+                for step in range(first_step, first_step + count):
+                    if len(metrics) > _STEPS_AHEAD:
+                        jax.block_until_ready(metrics[-1 - _STEPS_AHEAD])
+                    begin = time.perf_counter()
+                    features = next(batches)
+                    seconds += time.perf_counter() - begin
+                    state, of_step = compiled_step(state, frozen, np.int32(step), features)
+                    metrics.append(of_step)
+                self._assign(state)
+                sums = [on_host(of_step) for of_step in jax.device_get(metrics)]
+                nonfinite = [step for step, of_step in enumerate(sums, first_step) if of_step[NOT_FINITE][0]]
+                return StepResults(
+                    summed(sums), nonfinite[0] if nonfinite else -1, seconds, self.distribution.votes(stop_vote)
+                )
+
+            yield run
+
+    def compiled_step(self) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+        """Return the compiled step.
+
+        Returns:
+            A function of the state, which is donated, the values of the frozen variables, the number of earlier steps,
+            int32 scalar, and the features of the global batch. It returns the new state and the metric sums, pairs of
+            numerator and denominator, float32 [2].
+        """
+        everywhere, by_example = PartitionSpec(), PartitionSpec(DATA)
+        step = self.distribution.shard_map(self._step, (everywhere, everywhere, everywhere, by_example), everywhere)
+        return jax.jit(step, donate_argnums=0)
+
+    def _step(
+        self, state: TrainState, frozen: list[Tensor], step: Tensor, features: Features
+    ) -> tuple[TrainState, dict[str, Tensor]]:
+        """Run one step on a device; features are its part of the batch, [batch_size / devices, ...]."""
+        config, replicas = self.config, self.distribution.replicas
+        local = self.task.weights(features)
+        # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
+        # its masked tokens are distributed over devices.
+        denominators = local if config.clip_per_replica else jax.lax.psum(local, DATA)
+        loss, sums, gradients = self._gradients(state, frozen, denominators, step, features)
+        if config.clip_per_replica:
+            clipped, _ = clip_by_global_norm(list(gradients.values()), config.optimizer.clip_norm)
+            gradients = dict(zip(gradients, clipped, strict=True))
+        loss, sums, gradients = jax.lax.psum((loss, sums, gradients), DATA)
+        if config.clip_per_replica:
+            loss /= replicas
+        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
+        clipped, norm = clip_by_global_norm(list(gradients.values()), clip_norm)
+        rate = learning_rate_at(
+            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
+        )
+        sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0)
+        new_state = dict(state)
+        for name, gradient in zip(gradients, clipped, strict=True):
+            updated = self.optimizer.updated(name, state[name], gradient, rate, step)
+            if config.skip_nonfinite:
+                pairs = zip(updated, state[name], strict=True)
+                updated = OptimizerState(*(jax.numpy.where(is_finite, new, old) for new, old in pairs))
+            new_state[name] = updated
+        return new_state, {name: jax.numpy.stack(ratio) for name, ratio in sums.items()}
+
+    def _gradients(
+        self, state: TrainState, frozen: list[Tensor], denominators: dict[str, Tensor], step: Tensor, features: Features
+    ) -> tuple[Tensor, Sums, dict[str, Tensor]]:
+        """Return loss, metric sums and gradients of a device's part of the batch, computed by micro-batches.
+
+        Variables that the loss does not depend on have no gradient.
+        """
+        count = self.config.gradient_accumulation_steps
+        size = features["input_ids"].shape[0]
+        seeds = example_seeds(self.config.seed, step, jax.lax.axis_index(DATA) * size, size)  # [B, 2]
+        frozen_variables = list(self.task.frozen.values())
+
+        def loss_of_part(weights: dict[str, Tensor], part: tuple[Features, Tensor]) -> tuple[Tensor, Sums]:
+            variables = [self.task.variables[name] for name in weights]
+            with with_values([*variables, *frozen_variables], [*weights.values(), *frozen]):
+                sums = self.task.sums(*part)
+            return loss_of(sums, denominators), sums
+
+        weights = {name: values.weight for name, values in state.items()}
+        # [B, ...] to [count, B / count, ...]
+        parts = jax.tree.map(lambda values: values.reshape(count, size // count, *values.shape[1:]), (features, seeds))
+        first = jax.tree.map(lambda values: values[0], parts)
+        used = used_arguments(lambda weights: loss_of_part(weights, first)[0], weights)
+        unused = {name: values for name, values in weights.items() if name not in used}
+
+        def gradients_of(part: tuple[Features, Tensor]) -> tuple[Tensor, Sums, dict[str, Tensor]]:
+            def loss_of_used(trained: dict[str, Tensor]) -> tuple[Tensor, Sums]:
+                return loss_of_part({**trained, **unused}, part)
+
+            trained = {name: values for name, values in weights.items() if name in used}
+            (loss, sums), gradients = jax.value_and_grad(loss_of_used, has_aux=True)(trained)
+            return loss, sums, gradients
+
+        if count == 1:
+            return gradients_of(first)
+
+        def add(totals: Any, part: tuple[Features, Tensor]) -> tuple[Any, None]:
+            return jax.tree.map(jax.numpy.add, totals, gradients_of(part)), None
+
+        zeros = jax.tree.map(
+            lambda shape: jax.numpy.zeros(shape.shape, shape.dtype), jax.eval_shape(gradients_of, first)
+        )
+        totals, _ = jax.lax.scan(add, zeros, parts)
+        return totals
+
+    def state(self) -> TrainState:
+        """Return the values of weights and slots with a copy on every device."""
+        return {
+            name: OptimizerState(*place([variable, *self.optimizer.slots_of(name)], self.distribution))
+            for name, variable in self.task.variables.items()
+        }
+
+    def _assign(self, state: TrainState) -> None:
+        for name, values in state.items():
+            assign([self.task.variables[name], *self.optimizer.slots_of(name)], values)
+
+
+def summed(steps: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+    """Return the sums of numerators and denominators over steps."""
+    return {name: (sum(step[name][0] for step in steps), sum(step[name][1] for step in steps)) for name in steps[0]}

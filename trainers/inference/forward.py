@@ -1,0 +1,136 @@
+"""Run a model on batches of texts, compiled by the backend that was started.
+
+JAX compiles every shape separately, which takes seconds. Under JAX, batches are therefore padded to few shapes. Padding
+changes values by rounding errors only: it is masked, and examples do not depend on each other.
+
+Letters in shapes: B texts, S positions.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
+from trainers.backends.backend import active_backend
+from trainers.inference.model_loading import InferenceModel
+
+# Without JAX, widths are rounded up to a multiple of this.
+LENGTH_MULTIPLE = 8
+# Under JAX, to a power of two from the first on, or three quarters of one from the second on.
+LEAST_STATIC_LENGTH = 32
+LEAST_THREE_QUARTERS = 96
+
+Features = dict[str, np.ndarray]
+
+
+class TextForward:
+    """A forward pass over texts, in batches of similar lengths.
+
+    Args:
+        inference_model: the model.
+        function: function of input_ids, input_mask and segment_ids int32 [B, S], and masked_lm_positions int32 [B, P]
+            where they are given, as a dict; returns a structure of tensors [B, ...].
+        max_seq_length: maximum number of positions.
+        batch_size: maximum batch size in texts.
+    """
+
+    def __init__(
+        self, inference_model: InferenceModel, function: Callable[[Any], Any], max_seq_length: int, batch_size: int
+    ) -> None:
+        self.max_seq_length, self.batch_size = max_seq_length, batch_size
+        self._pad_id = inference_model.vocabulary.pad_id
+        self._static = keras.backend.backend() == "jax"
+        variables = list(variables_by_tf1_name(inference_model.model).values())
+        self._compiled = active_backend().compiled(function, variables)
+
+    def batches(
+        self,
+        rows: Sequence[np.ndarray],
+        segments: Sequence[np.ndarray],
+        positions: Sequence[np.ndarray] | None = None,
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Yield the indices of the texts of each batch, and the outputs, a structure of numpy arrays [B or more, ...].
+
+        Args:
+            rows: token ids of N texts, int32 [S_i].
+            segments: segment ids of N texts, int32 [S_i].
+            positions: masked_lm_positions of N texts, int [P_i]; outputs at their padding are undefined.
+        """
+        for batch in batches_by_length([len(row) for row in rows], self.batch_size):
+            features = self.features([rows[i] for i in batch], [segments[i] for i in batch])
+            if positions is not None:
+                chosen = [positions[i] for i in batch]
+                most = max(map(len, chosen))
+                features["masked_lm_positions"] = padded(chosen, width=power_of_two(most) if self._static else most)
+            if self._static:
+                extra = padded_batch_size(len(batch), self.batch_size, len(rows)) - len(batch)
+                features = {name: np.pad(values, [(0, extra), (0, 0)], "edge") for name, values in features.items()}
+            yield batch, self._compiled(features)
+
+    def features(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> Features:
+        """Return input_ids, input_mask and segment_ids, int32 [B, S], for B rows and their segment ids, int32 [S_i]."""
+        width = padded_length(max(map(len, rows)), self.max_seq_length, static=self._static)
+        input_mask = np.arange(width) < np.array([[len(row)] for row in rows])
+        return {
+            "input_ids": padded(rows, self._pad_id, width),
+            "input_mask": input_mask.astype(np.int32),
+            "segment_ids": padded(segments, 0, width),
+        }
+
+
+def padded(rows: Sequence[np.ndarray], value: int = 0, width: int = 0) -> np.ndarray:
+    """Return B rows of different lengths as a padded matrix.
+
+    Args:
+        rows: B rows, int [S_i] each.
+        value: padding value.
+        width: number of columns S, at least the longest length.
+
+    Returns:
+        int32 [B, S].
+    """
+    matrix = np.full((len(rows), width), value, np.int32)
+    for number, row in enumerate(rows):
+        matrix[number, : len(row)] = row
+    return matrix
+
+
+def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Yield batches of indices with similar lengths, shortest first, to limit padding."""
+    order = np.argsort(lengths, kind="stable").tolist()
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+def padded_length(length: int, limit: int, *, static: bool) -> int:
+    """Return the number of positions of a batch.
+
+    Args:
+        length: length of the longest text.
+        limit: maximum number of positions, at least `length`.
+        static: whether to return one of few lengths: a power of two, or three quarters of one.
+    """
+    if not static:
+        return min(-(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, limit)
+    power = max(power_of_two(length), LEAST_STATIC_LENGTH)
+    three_quarters = power * 3 // 4
+    return min(three_quarters if max(length, LEAST_THREE_QUARTERS) <= three_quarters else power, limit)
+
+
+def padded_batch_size(count: int, batch_size: int, total: int) -> int:
+    """Return the static size of a batch.
+
+    Args:
+        count: number of texts in the batch.
+        batch_size: maximum batch size.
+        total: number of texts of all batches. A single batch, as for a text on the command line, is padded to a power
+            of two only, to save time.
+    """
+    return batch_size if total > batch_size else min(power_of_two(count), batch_size)
+
+
+def power_of_two(number: int) -> int:
+    """Return the least power of two that is at least a positive number."""
+    return 1 << (number - 1).bit_length()
