@@ -1,9 +1,11 @@
 # syntax=docker/dockerfile:1
-# Image for training on TPUs in Kubernetes (deploy/kubernetes/tpu-jobset.yaml): beambert and the packages that
-# `beambert submit tpu` installs. Build from the repository's root; docs/guides/kubernetes.md has the commands.
+# Image for training on TPUs in Kubernetes (beambert submit tpu --engine gke): beambert with JAX, the packages that
+# TPU VMs get, and the Google Cloud CLI, which copies data and output. Build from the repository's root;
+# docs/guides/gke-tpu.md has the commands.
 #
-# The base image has an exact tag. Pass an immutable digest of the registry with --build-arg.
+# The base images have exact tags. Pass immutable digests of the registry with --build-arg.
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
+ARG GCLOUD_IMAGE=gcr.io/google.com/cloudsdktool/google-cloud-cli:528.0.0-slim
 
 # The compiler of the tokenizer's native code is only in this stage.
 FROM ${PYTHON_IMAGE} AS build
@@ -19,16 +21,17 @@ COPY trainers trainers
 COPY deploy deploy
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
+FROM ${GCLOUD_IMAGE} AS gcloud
+
 FROM ${PYTHON_IMAGE}
-COPY deploy/tpu/requirements.lock /tmp/requirements.lock
+COPY --from=gcloud /usr/lib/google-cloud-sdk /usr/lib/google-cloud-sdk
+RUN ln -s /usr/lib/google-cloud-sdk/bin/gcloud /usr/local/bin/gcloud && gcloud storage cp --help > /dev/null
+COPY deploy/tpu/requirements-jax.lock /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock && rm /tmp/requirements.lock
 COPY --from=build /wheels /tmp/wheels
 RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl && rm -r /tmp/wheels && python -c "import tokenizer._native"
-# The same values as in tpu_worker.py.
-ENV PJRT_DEVICE=TPU \
-    NEXT_PLUGGABLE_DEVICE_USE_C_API=true \
-    TF_PLUGGABLE_DEVICE_LIBRARY_PATH=/usr/local/lib/python3.11/site-packages/libtpu/libtpu.so \
-    TF_XLA_FLAGS="--tf_mlir_enable_mlir_bridge=true --tf_mlir_enable_convert_control_to_data_outputs_pass=true --tf_mlir_enable_merge_control_flow_pass=true" \
+# JAX_PLATFORMS has the value of deploy/tpu/worker.py.
+ENV JAX_PLATFORMS=tpu,cpu \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 RUN useradd --create-home --uid 10001 beambert
 USER 10001

@@ -82,9 +82,8 @@ def warnings_of(
         )
     if accelerator.hosts > 1:
         warnings.append(
-            f"--accelerator {accelerator.name} spans {accelerator.hosts} hosts, which the trainer does not support: it "
-            "reads examples on one host; use a single-host slice, or GPU machines with `--strategy multi_worker` "
-            "(docs/guides/several-gpus-and-machines.md)"
+            f"--accelerator {accelerator.name} spans {accelerator.hosts} hosts, which requires JAX: train with "
+            "`beambert submit tpu`, which starts the command on every host (docs/guides/cloud-tpu.md)"
         )
     return warnings
 

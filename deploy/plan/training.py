@@ -15,8 +15,8 @@ from trainers.pretraining.recipes import RunCost, run_cost
 
 # Units in the name of a slice per chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
 _CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1}
-# Chips per host; a v5e or v6e slice of up to 8 chips has one host.
-_CHIPS_A_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8}
+# Chips of the largest slice of one host. The hosts of larger slices have 4 chips each.
+_CHIPS_OF_ONE_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8}
 _SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e)-(\d+)")
 # TensorFlow counts a core of v2 and v3 as a device, else a chip.
 _CORES_ARE_DEVICES = ("v2", "v3")
@@ -30,7 +30,7 @@ class Accelerator(NamedTuple):
         kind: key in the price table, such as "v3".
         units: number of billed units: TPU chips or GPUs.
         flops: peak throughput of all units together in bfloat16, in FLOP/s.
-        hosts: number of hosts of a TPU slice; 1 for GPUs, whose hosts the user chooses.
+        hosts: number of hosts of the TPU slices; 1 for GPUs, whose hosts the user chooses.
     """
 
     name: str
@@ -78,8 +78,9 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
                 f"invalid --accelerator {name}: the number counts cores, and a {kind} chip has "
                 f"{_CORES_A_CHIP[kind]}; use a multiple of {_CORES_A_CHIP[kind]}"
             )
-        chips = size // _CORES_A_CHIP[kind] * number
-        hosts = -(-chips // _CHIPS_A_HOST[kind])
+        slice_chips = size // _CORES_A_CHIP[kind]
+        chips = slice_chips * number
+        hosts = number * (1 if slice_chips <= _CHIPS_OF_ONE_HOST[kind] else -(-slice_chips // 4))
         devices = size * number if kind in _CORES_ARE_DEVICES else chips
         kind = "v5e" if kind == "v5litepod" else kind
     else:

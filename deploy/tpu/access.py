@@ -1,5 +1,8 @@
 """Check, before a TPU is requested, that gcloud is installed and logged in and that project and zone are accessible."""
 
+import subprocess
+from pathlib import Path
+
 from deploy.tpu.service import LOGGED_OUT, Tpu
 from pipelines.errors import SubmitError
 
@@ -34,3 +37,27 @@ def require_access(tpu: Tpu) -> None:
             "of the account (docs/reference/cloud-permissions.md)"
         )
     raise SubmitError(f"the Cloud TPU service cannot be reached: {reason}; nothing was requested")
+
+
+def require_ssh_key() -> None:
+    """Check that a running ssh agent has gcloud's key, without which gcloud connects to one host only.
+
+    gcloud makes the same comparison, but only after the TPU exists and is billed.
+
+    Raises:
+        SubmitError: the key exists and the agent does not have it.
+    """
+    key = Path.home() / ".ssh" / "google_compute_engine"
+    fingerprint = _output(["ssh-keygen", "-lf", str(key)]).split()
+    keys = _output(["ssh-add", "-l"])
+    if len(fingerprint) > 1 and keys and fingerprint[1] not in keys:
+        raise SubmitError(f"the ssh agent does not have gcloud's key, which several hosts need: run ssh-add {key}")
+
+
+def _output(command: list[str]) -> str:
+    """Return the output of a command; "" where it fails or does not exist."""
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
+    except OSError:
+        return ""
+    return result.stdout if result.returncode == 0 else ""

@@ -10,12 +10,27 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from pipelines.errors import SubmitError
 
 # Time limit of a call that does not stream a log.
 _CALL_SECONDS = 1800.0
+
+
+class Result(NamedTuple):
+    """The result of a command.
+
+    Attributes:
+        code: its exit code.
+        lines: its output lines.
+        errors: its standard error.
+    """
+
+    code: int
+    lines: list[str]
+    errors: str
 
 
 class Lines:
@@ -74,6 +89,30 @@ class Lines:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._errors = [*self._errors[-100:], line]
+
+
+def run_together(commands: Mapping[str, list[str]], show: bool) -> dict[str, Result]:
+    """Run commands at the same time and return their results by name.
+
+    Args:
+        commands: commands by name.
+        show: whether to print the output lines, but for those that contain a tab, which are data.
+    """
+    running: dict[str, Lines] = {}
+    outputs: dict[str, list[str]] = {name: [] for name in commands}
+    try:
+        for name, command in commands.items():
+            running[name] = Lines(command, None)
+        for name, lines in running.items():
+            for line in lines:
+                if line is not None:
+                    outputs[name].append(line)
+                    if show and "\t" not in line:
+                        print(line, flush=True)
+    finally:
+        for lines in running.values():
+            lines.close()
+    return {name: Result(lines.code, outputs[name], lines.errors) for name, lines in running.items()}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
@@ -19,28 +19,32 @@ from trainers.config.run_config import RunConfig
 if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
 
-# Single-host types and runtime version of each generation. Sources: the pages "TPU v5e", "TPU v6e" and "TPU software
-# versions" of cloud.google.com/tpu/docs, as of 2025-08.
-_ONE_HOST = {
-    "v2": ("v2-8",),
-    "v3": ("v3-8",),
-    "v4": ("v4-8",),
-    "v5litepod": ("v5litepod-1", "v5litepod-4", "v5litepod-8"),
-    "v5p": ("v5p-8",),
-    "v6e": ("v6e-1", "v6e-4", "v6e-8"),
-}
-_RUNTIMES = {
-    "v2": "tpu-ubuntu2204-base",
-    "v3": "tpu-ubuntu2204-base",
-    "v4": "tpu-ubuntu2204-base",
-    "v5litepod": "v2-alpha-tpuv5-lite",
-    "v5p": "v2-alpha-tpuv5",
-    "v6e": "v2-alpha-tpuv6e",
-}
 _BUCKET = "gs://"
 # Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
-_LOCKS = ("installer.lock", "requirements.lock")
+# Lock files of the packages by backend: the TPU VM gets only the one of its backend.
+REQUIREMENTS = {"jax": "requirements-jax.lock", "tensorflow": "requirements.lock"}
+_BACKEND_FLAG = "--backend"
+# Files of this package that run on the TPU VM, relative to the root of the packages.
+_WORKER_FILES = (
+    *("deploy/__init__.py", "deploy/tpu/__init__.py", "deploy/tpu/worker.py"),
+    *("deploy/tpu/bucket_sync.py", "deploy/tpu/job_folder.py"),
+)
+_WORKER_SCRIPT = """\"\"\"Run a step of deploy.tpu.worker in the directory of this file.\"\"\"
+
+import sys
+from pathlib import Path
+
+from deploy.tpu.worker import main
+
+sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))
+"""
+# Ports of the coordinator of JAX's processes, which is JAX's default, and of the slices, as set by Ray.
+_COORDINATOR_PORT, _MEGASCALE_PORT = 8482, "8081"
+# Flags of several processes, which every host sets by itself.
+_PROCESS_FLAGS = ("--coordinator_address", "--num_processes", "--process_id")
+# Time for a command to save a checkpoint after SIGTERM; afterwards it is killed, since it may wait for a lost host.
+_STOP_SECONDS = 300.0
 
 
 class Job(NamedTuple):
@@ -50,29 +54,13 @@ class Job(NamedTuple):
         argv: the command and its flags, with paths on the VM.
         inputs: pairs of a bucket path and a path on the VM, relative to the job's directory.
         output: such a pair for --output.
+        backend: "jax" or "tensorflow".
     """
 
     argv: list[str]
     inputs: list[tuple[str, str]]
     output: tuple[str, str]
-
-
-def runtime_version(accelerator_type: str) -> str:
-    """Return the runtime version of an accelerator type.
-
-    Raises:
-        SubmitError: the type is unknown, or has several hosts.
-    """
-    generation = accelerator_type.rpartition("-")[0]
-    if generation not in _ONE_HOST or not re.fullmatch(r"\d+", accelerator_type.rpartition("-")[2]):
-        known = ", ".join(name for names in _ONE_HOST.values() for name in names)
-        raise SubmitError(f"unknown --accelerator_type {accelerator_type}: use one of {known}")
-    if accelerator_type not in _ONE_HOST[generation]:
-        raise SubmitError(
-            f"--accelerator_type {accelerator_type} has several hosts, which is not supported: examples are read on "
-            f"one host (docs/guides/cloud-tpu.md); use {' or '.join(_ONE_HOST[generation])}"
-        )
-    return _RUNTIMES[generation]
+    backend: str
 
 
 def training_config(command: "Command") -> RunConfig:
@@ -82,9 +70,8 @@ def training_config(command: "Command") -> RunConfig:
         SubmitError: a flag has no meaning on a TPU VM.
         TrainingError: flags contradict each other.
     """
-    flags = {word.partition("=")[0] for word in command.argv}
-    for flag in _TPU_FLAGS:
-        if flag in flags:
+    for flag in (*_TPU_FLAGS, *_PROCESS_FLAGS):
+        if _has_flag(command, flag):
             raise SubmitError(f"{flag} does not apply, since the command runs on the TPU VM: omit the flag")
     config = command.configure()
     if isinstance(config, TuneConfig):
@@ -101,17 +88,24 @@ def job_of(command: "Command") -> Job:
         SubmitError: a path is local, paths overlap, or a flag has no meaning on a TPU VM.
     """
     paths = [(flag, _bucket_path(flag, path)) for flag, path in command.path_arguments]
-    strategy = training_config(command).strategy
+    strategy, backend = training_config(command).strategy, backend_of(command)
     (output,) = (path for flag, path in paths if flag == "--output")
     inputs = list(dict.fromkeys(path for flag, path in paths if flag != "--output"))
     for path in inputs:
         if _is_within(path, output) or _is_within(output, path):
             raise SubmitError(f"--output {output} and {path} overlap: use a separate directory for --output")
     argv = [command.name, *(_rewritten(word) for word in command.argv)]
-    if strategy == "auto":
+    if not _has_flag(command, _BACKEND_FLAG):
+        argv += [_BACKEND_FLAG, "jax"]
+    if backend == "tensorflow" and strategy == "auto":
         # TensorFlow lists a TPU only after it is initialized, so "auto" would choose the CPU.
         argv += ["--strategy", "tpu"]
-    return Job(argv, [(path, _local_path(path)) for path in inputs], (output, _local_path(output)))
+    return Job(argv, [(path, _local_path(path)) for path in inputs], (output, _local_path(output)), backend)
+
+
+def backend_of(command: "Command") -> str:
+    """Return the backend of a training command on a TPU: JAX unless the command has --backend."""
+    return "tensorflow" if training_config(command).backend == "tensorflow" else "jax"
 
 
 def python_of(wheel: Path) -> str:
@@ -161,22 +155,73 @@ def build_wheel(folder: Path) -> Path:
     return wheels[0]
 
 
-def write_package(folder: Path, job: Job, wheel: Path, sync_seconds: float) -> None:
-    """Write the directory that is copied to the TPU VM.
+def write_package(folder: Path, wheel: Path, content: dict[str, Any]) -> None:
+    """Write the directory that is copied to the TPU VMs of a slice.
 
     Args:
         folder: a new directory.
-        job: the job.
         wheel: wheel of beambert.
-        sync_seconds: interval between uploads of the output to the bucket, in seconds.
+        content: content of job.json, from `job_content`.
     """
-    folder.mkdir()
+    folder.mkdir(parents=True)
     here = Path(__file__).parent
-    shutil.copy(worker.__file__, folder / worker.FILE_NAME)
-    for file in (*(here / name for name in _LOCKS), wheel):
+    for name in _WORKER_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(here.parents[1] / name, folder / name)
+    (folder / worker.SCRIPT).write_text(_WORKER_SCRIPT, encoding="utf-8")
+    for file in (here / "installer.lock", here / REQUIREMENTS[content["backend"]], wheel):
         shutil.copy(file, folder / file.name)
-    content = {**job._asdict(), "wheel": wheel.name, "python": python_of(wheel), "sync_seconds": sync_seconds}
+    content = {**content, "wheel": wheel.name, "python": python_of(wheel)}
     (folder / "job.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def job_content(
+    job: Job,
+    *,
+    hosts: int = 1,
+    slices: int = 1,
+    slice_id: int = 0,
+    sync_seconds: float,
+    address: str = "",
+    logs: str = "",
+) -> dict[str, Any]:
+    """Return the content of job.json for the hosts of a slice.
+
+    Args:
+        job: the job.
+        hosts: number of hosts in each slice.
+        slices: number of slices.
+        slice_id: number of the slice.
+        sync_seconds: interval between uploads of the output to the bucket, in seconds.
+        address: IP address of the chief, by which several hosts find each other; "" where JAX finds it.
+        logs: directory in a bucket for the logs of the hosts; "" to upload none.
+    """
+    return {
+        **job._asdict(),
+        "requirements": REQUIREMENTS[job.backend],
+        "hosts": hosts,
+        "slices": slices,
+        "slice_id": slice_id,
+        "coordinator": f"{address}:{_COORDINATOR_PORT}" if address else "",
+        "sync_seconds": sync_seconds,
+        "stop_seconds": _STOP_SECONDS,
+        "logs": logs,
+        "environment": _megascale_variables(address, slices, slice_id) if address and slices > 1 else {},
+    }
+
+
+def _megascale_variables(address: str, slices: int, slice_id: int) -> dict[str, str]:
+    """Return the environment variables by which the TPU runtimes of several slices find each other."""
+    return {
+        "MEGASCALE_COORDINATOR_ADDRESS": f"{address}:{_MEGASCALE_PORT}",
+        "MEGASCALE_PORT": _MEGASCALE_PORT,
+        "MEGASCALE_NUM_SLICES": str(slices),
+        "MEGASCALE_SLICE_ID": str(slice_id),
+    }
+
+
+def _has_flag(command: "Command", flag: str) -> bool:
+    return any(word.partition("=")[0] == flag for word in command.argv)
 
 
 def _bucket_path(flag: str, path: str) -> str:

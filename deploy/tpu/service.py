@@ -1,7 +1,9 @@
-"""The Cloud TPU service through `gcloud`: queued resources and their states, files and commands on the TPU VM.
+"""The Cloud TPU service through `gcloud`: queued resources and their states, files and commands on the TPU VMs.
+
+A request has one node per slice, and each node one or several hosts, the TPU VMs, which gcloud calls workers.
 
 `gcloud` is used rather than the client library google-cloud-tpu because it sets up ssh and has its own Python and
-credentials. The shell of the TPU VM reads only fixed words and numbers (`tpu_worker.py`).
+credentials. The shell of the TPU VMs reads only fixed words and numbers (`tpu_worker.py`).
 """
 
 import contextlib
@@ -13,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.tpu.gcloud import Lines, call, reason_of
+from deploy.tpu.gcloud import Lines, Result, call, reason_of, run_together
+from deploy.tpu.worker import DONE, SCRIPT
 from pipelines.errors import SubmitError
 
-# Directory on the TPU VM, in the home directory of the ssh user.
+# Directory on the TPU VMs, in the home directory of the ssh user.
 FOLDER = "beambert-job"
 # Time limit for a state that cannot be read.
 SILENCE_SECONDS = 3600.0
@@ -24,6 +27,11 @@ _TRIES = 5
 # A running request is not cut off: the TPU might be created without this process noticing.
 _PATIENCE_SECONDS = 120.0
 _DELETE_TRIES = 4
+# A preempted VM does not close the connection.
+_KEEP_ALIVE = {
+    tool: [f"--{tool}-flag=-oServerAliveInterval=30", f"--{tool}-flag=-oServerAliveCountMax=4"]
+    for tool in ("ssh", "scp")
+}
 _WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "STATE_UNSPECIFIED")
 # States of a node that was preempted while its request is active.
 _TAKEN = ("PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "DELETING")
@@ -50,22 +58,29 @@ class Preempted(Exception):
 
 
 class Tpu:
-    """A queued resource and its TPU VM.
+    """A queued resource and its TPU VMs.
 
     Args:
         project: Google Cloud project ID.
         zone: zone, such as us-west4-a.
-        name: name of the queued resource and of the TPU VM.
-        internal_ip: whether ssh uses the internal IP address of the VM.
+        name: name of the queued resource; of the node too where there is one slice.
+        internal_ip: whether ssh uses the internal IP addresses of the VMs.
+        slices: number of slices.
+        hosts: number of hosts in each slice.
 
     Attributes:
         may_exist: whether the request was or may have been made, and was not deleted.
         created: whether the service has confirmed the request.
     """
 
-    def __init__(self, project: str, zone: str, name: str, internal_ip: bool = False) -> None:
-        self.project, self.zone, self.name = project, zone, name
+    def __init__(
+        self, project: str, zone: str, name: str, internal_ip: bool = False, slices: int = 1, hosts: int = 1
+    ) -> None:
+        self.project, self.zone, self.name, self.hosts = project, zone, name, hosts
+        # The service adds the number of the slice to the prefix of the nodes.
+        self.nodes = [name] if slices == 1 else [f"{name}-{number}" for number in range(slices)]
         self.may_exist = self.created = False
+        self._all_workers = ["--worker=all"] if hosts > 1 else []
         self._ssh_flags = ["--internal-ip"] if internal_ip else []
 
     def command(self, *words: str) -> list[str]:
@@ -100,13 +115,17 @@ class Tpu:
             "queued-resources",
             "create",
             self.name,
-            f"--node-id={self.name}",
+            *([f"--node-id={self.name}"] if len(self.nodes) == 1 else self._node_flags),
             f"--accelerator-type={accelerator_type}",
             f"--runtime-version={runtime_version}",
             "--labels=made-by=beambert",
             "--async",
             *options,
         )
+
+    @property
+    def _node_flags(self) -> list[str]:
+        return [f"--node-count={len(self.nodes)}", f"--node-prefix={self.name}"]
 
     def create(self, command: list[str]) -> None:
         """Create the queued resource.
@@ -135,7 +154,7 @@ class Tpu:
         raise self._rejection("the request for a TPU was rejected", errors)
 
     def wait(self, timeout_seconds: float, poll_seconds: float) -> Iterator[str]:
-        """Wait until the TPU VM is ready, and yield each new state of the request.
+        """Wait until the TPU VMs are ready, and yield each new state of the request.
 
         Raises:
             Preempted: the TPU was preempted before it was ready.
@@ -160,65 +179,98 @@ class Tpu:
             time.sleep(poll_seconds)
 
     def check(self) -> None:
-        """Check that the TPU VM is ready.
+        """Check that all TPU VMs are ready.
 
         Raises:
-            Preempted: the TPU was preempted.
+            Preempted: the TPU, or one of several slices, was preempted.
             SubmitError: the TPU was deleted by another process, or the service does not respond.
         """
         state = self._state()
         if state != "ACTIVE":
             raise Preempted(f"the TPU was preempted (the request is {state})")
-        node = self._describe("tpu-vm", "the TPU VM")["state"]
-        if node in _TAKEN:
-            raise Preempted(f"the TPU was preempted (the TPU VM is {node})")
+        for node in self.nodes:
+            node_state = self._describe("tpu-vm", node)["state"]
+            if node_state in _TAKEN:
+                raise Preempted(f"the TPU was preempted (the TPU VM {node} is {node_state})")
 
-    def copy(self, folder: Path) -> None:
-        """Copy a directory to the TPU VM, as `FOLDER` in the home directory.
+    def address(self) -> str:
+        """Return the internal IP address of the first host of the first slice.
 
         Raises:
-            Preempted, SubmitError: the TPU VM does not exist or is unreachable.
+            Preempted: the TPU was preempted.
+            SubmitError: the service does not respond, or states no address.
         """
-        assert folder.name == FOLDER
-        words = ["scp", str(folder), f"{self.name}:", "--recurse", *self._ssh_flags]
-        self._retry(lambda: call(self.command("tpu-vm", *words)), "copying files to the TPU VM")
+        endpoints = self._describe("tpu-vm", self.nodes[0]).get("networkEndpoints") or [{}]
+        if "ipAddress" not in endpoints[0]:
+            raise SubmitError(f"the TPU VM {self.nodes[0]} has no IP address: run the same command again")
+        return endpoints[0]["ipAddress"]
+
+    def copy(self, folders: Sequence[Path]) -> None:
+        """Copy directories to the TPU VMs, as `FOLDER` in the home directory.
+
+        Args:
+            folders: a directory for all hosts of each slice.
+
+        Raises:
+            Preempted, SubmitError: a TPU VM does not exist or is unreachable.
+        """
+        assert all(folder.name == FOLDER for folder in folders)
+        commands = {
+            node: self.command(
+                "tpu-vm",
+                "scp",
+                str(folder),
+                f"{node}:",
+                "--recurse",
+                *_KEEP_ALIVE["scp"],
+                *self._all_workers,
+                *self._ssh_flags,
+            )
+            for node, folder in zip(self.nodes, folders, strict=True)
+        }
+        self._on_all_nodes(commands, "copying files to the TPU VM")
 
     def remote(self, what: str) -> None:
-        """Run a step of `tpu_worker.py` on the TPU VM and print its output.
+        """Run a step of `tpu_worker.py` on all hosts of all slices at the same time, and print its output.
 
         Raises:
-            Preempted, SubmitError: the TPU VM does not exist or is unreachable, or the step failed.
+            Preempted, SubmitError: a TPU VM does not exist or is unreachable, or the step failed.
         """
+        commands = {node: self._ssh(node, what, *self._all_workers) for node in self.nodes}
+        self._on_all_nodes(commands, f"step `{what}` on the TPU VM")
 
-        def attempt() -> tuple[int, str, str]:
-            with self.connection(what) as lines:
-                for line in lines:
-                    if line is not None:
-                        print(line, flush=True)
-            return lines.code, "", lines.errors
-
-        self._retry(attempt, f"step `{what}` on the TPU VM")
+    def status(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what the step `status` prints on each host that answers, by node."""
+        commands = {node: self._ssh(node, "status", *self._all_workers) for node in self.nodes}
+        results = run_together(commands, show=False)
+        return {
+            node: [json.loads(line) for line in result.lines if line.startswith("{")]
+            for node, result in results.items()
+        }
 
     @contextlib.contextmanager
     def connection(self, what: str, poll_seconds: float | None = None) -> Iterator[Lines]:
-        """Run `tpu_worker.py` on the TPU VM, yield its output lines, and close the connection after the body."""
-        ssh = [
-            "ssh",
-            self.name,
-            f"--command=python3 {FOLDER}/tpu_worker.py {what}",
-            # A preempted VM does not close the connection.
-            "--ssh-flag=-oServerAliveInterval=30",
-            "--ssh-flag=-oServerAliveCountMax=4",
-            *self._ssh_flags,
-        ]
-        lines = Lines(self.command("tpu-vm", *ssh), poll_seconds)
+        """Run `tpu_worker.py` on the chief, yield its output lines, and close the connection after the body."""
+        lines = Lines(self._ssh(self.nodes[0], what), poll_seconds)
         try:
             yield lines
         finally:
             lines.close()
 
+    def _ssh(self, node: str, what: str, *flags: str) -> list[str]:
+        """Return the command that runs a step of `tpu_worker.py` on hosts of a node."""
+        return self.command(
+            "tpu-vm",
+            "ssh",
+            node,
+            f"--command=python3 {FOLDER}/{SCRIPT} {what}",
+            *_KEEP_ALIVE["ssh"],
+            *flags,
+            *self._ssh_flags,
+        )
+
     def delete(self, pause_seconds: float) -> bool:
-        """Delete the queued resource and the TPU VM, with retries; return whether they are deleted."""
+        """Delete the queued resource and the TPU VMs, with retries; return whether they are deleted."""
         for left in reversed(range(_DELETE_TRIES)):
             code, _, errors = call(self.delete_command)
             if code == 0 or "NOT_FOUND" in errors:
@@ -229,17 +281,35 @@ class Tpu:
                 time.sleep(pause_seconds)
         return False
 
-    def _retry(self, attempt: Any, what: str) -> None:
-        """Retry while the TPU VM exists, since a new VM may reject connections at first."""
+    def _on_all_nodes(self, commands: dict[str, list[str]], what: str) -> None:
+        """Run a command for each node at the same time, with retries of those that fail while the TPU VMs exist.
+
+        A new VM may reject connections at first.
+        """
         for left in reversed(range(_TRIES)):
-            code, _, errors = attempt()
-            if code == 0:
+            results = run_together(commands, show=True)
+            failed = {node: result for node, result in results.items() if result.code}
+            if not failed:
                 return
             self.check()
+            node, result = next(iter(failed.items()))
             # Exit codes 1 and 255 are failures of ssh and scp; a failed step would fail again.
-            if code not in (1, 255) or not left:
-                raise SubmitError(f"{what} failed with exit code {code}: {reason_of(errors)}")
+            if result.code not in (1, 255) or not left:
+                raise SubmitError(
+                    f"{what} {self._hosts_without_answer(node, result)}failed with exit code {result.code}: "
+                    f"{reason_of(result.errors)}"
+                )
+            commands = {node: commands[node] for node in failed}
             time.sleep(min(5.0, 0.2 * 2 ** (_TRIES - left)))
+
+    def _hosts_without_answer(self, node: str, result: Result) -> str:
+        """Return the node, and the hosts that did not print that the step succeeded."""
+        answered = {line.partition("\t")[2] for line in result.lines if line.startswith(DONE)}
+        silent = [str(number) for number in range(self.hosts) if str(number) not in answered]
+        # After a failed copy it is unknown which hosts have the files.
+        if self.hosts == 1 or len(silent) in (0, self.hosts):
+            return f"{node} " if len(self.nodes) > 1 or self.hosts > 1 else ""
+        return f"{node}, worker {', '.join(silent)}, "
 
     def _state(self) -> str:
         """Return the state of the request.
@@ -247,7 +317,7 @@ class Tpu:
         Raises:
             SubmitError: the request failed or was deleted, or the service does not respond.
         """
-        state = self._describe("queued-resources", "the request")["state"]
+        state = self._describe("queued-resources", self.name)["state"]
         name = state.get("state", "STATE_UNSPECIFIED")
         if name == "FAILED":
             error = state.get("failedData", {}).get("error", {})
@@ -256,22 +326,23 @@ class Tpu:
             raise SubmitError(f"{self.name} is being deleted by another process ({name}); no new TPU is requested")
         return name
 
-    def _describe(self, group: str, what: str) -> dict[str, Any]:
-        """Return the service's description of the request or the TPU VM."""
+    def _describe(self, group: str, name: str) -> dict[str, Any]:
+        """Return the service's description of the request or of a node."""
         end, pause = time.monotonic() + SILENCE_SECONDS, 1.0
+        what = "the request" if group == "queued-resources" else "the TPU VM"
         while True:
-            code, answer, errors = call(self.command(group, "describe", self.name, "--format=json"))
+            code, answer, errors = call(self.command(group, "describe", name, "--format=json"))
             if code == 0:
                 self.created = True
                 return json.loads(answer)
             if "NOT_FOUND" in errors:
                 if group == "tpu-vm":
-                    raise Preempted("the TPU was preempted (the TPU VM does not exist)")
+                    raise Preempted(f"the TPU was preempted (the TPU VM {name} does not exist)")
                 self.may_exist = self.created = False
-                raise SubmitError(f"{self.name} was deleted by another process; no new TPU is requested")
+                raise SubmitError(f"{name} was deleted by another process; no new TPU is requested")
             if time.monotonic() >= end:
-                raise SubmitError(f"the state of {what} {self.name} cannot be read: {reason_of(errors)}")
-            print(f"The state of {what} {self.name} cannot be read; retrying: {reason_of(errors)}", flush=True)
+                raise SubmitError(f"the state of {what} {name} cannot be read: {reason_of(errors)}")
+            print(f"The state of {what} {name} cannot be read; retrying: {reason_of(errors)}", flush=True)
             # The network of this machine may be down, while the run on the TPU continues.
             time.sleep(pause)
             pause = min(60.0, 2 * pause)

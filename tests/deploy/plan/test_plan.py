@@ -145,6 +145,7 @@ def test_for_people_every_number_has_its_arithmetic(capsys):
         (["--corpus_bytes", "1e10", "--document_bytes", "1e9"], "documents are not split across partitions"),
         (["--corpus_bytes", "1e8", "--workers", "100"], "leave some idle"),
         (["--corpus_bytes", "1e10", "--accelerator", "v3-32"], "spans 4 hosts"),
+        (["--corpus_bytes", "1e10", "--accelerator", "v5litepod-16"], "spans 4 hosts"),
         (["--corpus_bytes", "1e10", "--model", "tiny", "--accelerator", "h100"], "two CPU cores parse"),
     ],
 )

@@ -1,8 +1,12 @@
 """`beambert submit tpu` without access: checked before anything is requested, and no false alarm after a refusal."""
 
+import shutil
+import subprocess
+
 import pytest
 
-from tests.deploy.tpu.tpu_cloud import NAME, Cloud
+from deploy.tpu.access import require_ssh_key
+from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
 
 LOGGED_OUT = """You do not currently have an active account selected.
 Please run:
@@ -14,7 +18,16 @@ EXPIRED = "There was a problem refreshing your current auth tokens: Reauthentica
 DISABLED = "PERMISSION_DENIED: Cloud TPU API has not been used in project p before or it is disabled. Enable it by"
 DENIED = "PERMISSION_DENIED: Permission 'tpu.queuedresources.list' denied on resource '//tpu/projects/p'"
 UNAVAILABLE = "UNAVAILABLE: The service is currently unavailable."
-PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
+PRETRAIN = (
+    "pretrain",
+    "--data",
+    "gs://bucket/data",
+    "--output",
+    "gs://bucket/run",
+    "--do_train",
+    "--num_train_steps",
+    "5",
+)
 
 
 @pytest.fixture
@@ -74,6 +87,33 @@ def test_a_gcloud_that_cannot_be_started_is_one_line(cloud, monkeypatch):
     out, line = refused(cloud)
     assert "gcloud cannot be started (Permission denied)" in line
     assert out == ""
+
+
+@pytest.mark.skipif(not shutil.which("ssh-agent"), reason="ssh-agent is not installed")
+def test_an_agent_without_gclouds_key_is_found_before_anything_is_requested(cloud, tmp_path, monkeypatch):
+    key = tmp_path / "home/.ssh/google_compute_engine"
+    key.parent.mkdir(parents=True)
+    for path in (key, key.with_name("another")):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    # Without an agent gcloud uses the file.
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    require_ssh_key()
+    socket = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        until(socket.exists, 30)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        subprocess.run(["ssh-add", "-q", str(key.with_name("another"))], check=True)
+        out, line = refused(cloud, "--accelerator_type=v5p-16")
+        assert f"run ssh-add {key}" in line
+        assert out == ""
+        assert cloud.calls("create") == []
+        subprocess.run(["ssh-add", "-q", str(key)], check=True)
+        require_ssh_key()
+    finally:
+        agent.terminate()
+        agent.wait()
 
 
 def test_a_dry_run_needs_no_login(cloud):

@@ -6,7 +6,9 @@ No account is used and nothing leaves this machine.
 
 import http.server
 import json
+import os
 import shutil
+import subprocess
 import threading
 
 import pytest
@@ -91,6 +93,40 @@ def test_a_request_is_made_waited_for_and_deleted(service, tpu):
     assert spec["node"]["networkConfig"] == {"enableExternalIps": False, "network": "n", "subnetwork": "s"}
     assert spec["node"]["serviceAccount"] == {"email": "me@p.iam"}
     assert calls[-1][:2] == ("DELETE", f"/v2/{REQUEST}?alt=json&force=True")
+
+
+def test_several_slices_are_one_request_with_a_prefix_for_their_nodes(service):
+    answers, calls = service
+    tpu = Tpu("p", "us-west4-a", "mine", slices=3, hosts=4)
+    addresses = [{"ipAddress": "10.0.0.7"}, {"ipAddress": "10.0.0.8"}]
+    answers += [(200, OPERATION), (200, {"name": "mine-0", "state": "READY", "networkEndpoints": addresses})]
+    tpu.create(tpu.create_command("v5litepod-16", "v2-alpha-tpuv5-lite", []))
+    assert tpu.address() == "10.0.0.7"
+    (spec,) = calls[0][2]["tpu"]["nodeSpec"]
+    assert spec["multisliceParams"] == {"nodeCount": 3, "nodeIdPrefix": "mine"}
+    assert "nodeId" not in spec
+    assert calls[1][1].split("?")[0] == "/v2/projects/p/locations/us-west4-a/nodes/mine-0"
+
+
+def test_a_step_on_all_hosts_is_a_command_of_gcloud(service, tmp_path, monkeypatch):
+    """gcloud reads the flags, asks for the node, and prints what it would run, for every worker."""
+    tpu = Tpu("p", "us-west4-a", "mine", internal_ip=True, slices=2, hosts=2)
+    node = {"name": "mine-1", "state": "READY", "health": "HEALTHY", "apiVersion": "V2"}
+    node["networkEndpoints"] = [{"ipAddress": f"10.0.0.{number}"} for number in (7, 8)]
+    node["metadata"] = {"ssh-keys": ""}
+    answers, _ = service
+    answers += [(200, node)] * 9
+    server = os.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU"]
+    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", f"{server}compute/v1/")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key = tmp_path / ".ssh/google_compute_engine"
+    key.parent.mkdir()
+    subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", str(key)], check=True)
+    command = [*tpu._ssh("mine-1", "status", *tpu._all_workers), "--plain", "--dry-run"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for address in ("10.0.0.7", "10.0.0.8"):
+        assert any(address in line and "tpu_worker.py status" in line for line in result.stdout.splitlines())
 
 
 def test_refusals_are_told_apart(service, tpu):

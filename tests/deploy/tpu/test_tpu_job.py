@@ -1,16 +1,21 @@
 """What runs on a TPU's machine: the rewritten command, what is refused, and copies of an output that grows."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 import beambert
-from deploy.tpu import worker
-from deploy.tpu.job import job_of, python_of, runtime_version
+from deploy.tpu import bucket_sync, worker
+from deploy.tpu.job import REQUIREMENTS, job_content, job_of, python_of
 from pipelines.errors import SubmitError
+from tests.deploy.tpu.tpu_cloud import Cloud, until
 
 
 def pretrain(*flags):
@@ -20,10 +25,11 @@ def pretrain(*flags):
 def test_places_in_buckets_become_paths_and_nothing_else_changes():
     command = pretrain("--data", "gs://b/d128/", "gs://c/d/512", "--output=gs://b/runs/1", "--best_metric", "gs")
     job = job_of(command)
-    assert job.argv == [
-        *("pretrain", "--data", "places/b/d128", "places/c/d/512", "--output=places/b/runs/1", "--best_metric", "gs"),
-        *("--strategy", "tpu"),
+    assert job.argv[:7] == [
+        *("pretrain", "--data", "places/b/d128", "places/c/d/512", "--output=places/b/runs/1", "--best_metric", "gs")
     ]
+    assert job.backend == "jax"
+    assert "--strategy" not in job.argv
     assert job.inputs == [("gs://b/d128", "places/b/d128"), ("gs://c/d/512", "places/c/d/512")]
     assert job.output == ("gs://b/runs/1", "places/b/runs/1")
 
@@ -66,6 +72,7 @@ def test_a_shape_in_a_file_is_brought_there_and_a_name_is_not():
         (("--data", "gs://b/d", "--output", "gs://b/d/r"), r"overlap: use a separate"),
         (("--data", "gs://b/d/x", "--output", "gs://b/d"), r"overlap: use a separate"),
         (("--data", "gs://b/d", "--output", "gs://b/r", "--tpu_name", "n"), r"--tpu_name does not apply"),
+        (("--data", "gs://b/d", "--output", "gs://b/r", "--process_id", "1"), r"--process_id does not apply"),
     ],
 )
 def test_what_cannot_work_there_is_refused_in_one_line(flags, message):
@@ -80,14 +87,6 @@ def test_a_cache_beside_the_output_is_refused():
         job_of(beambert.read_command("finetune", flags.split()))
 
 
-def test_types_of_several_hosts_are_refused_and_say_why():
-    assert runtime_version("v5litepod-8") == "v2-alpha-tpuv5-lite"
-    with pytest.raises(SubmitError, match=r"v5litepod-16 has several hosts, which is not supported"):
-        runtime_version("v5litepod-16")
-    with pytest.raises(SubmitError, match=r"unknown --accelerator_type tpu7x-8"):
-        runtime_version("tpu7x-8")
-
-
 def test_a_wheel_says_which_python_it_is_for():
     assert python_of(Path("beambert-0.1.0-cp312-cp312-linux_x86_64.whl")) == "3.12"
     assert python_of(Path("beambert-0.1.0-cp311-cp311-manylinux_2_28_x86_64.whl")) == "3.11"
@@ -97,12 +96,12 @@ def test_a_wheel_says_which_python_it_is_for():
 
 
 def test_the_front_door_needs_neither_beam_nor_tensorflow_to_plan_a_run(capsys):
-    own = ["--project=p", "--zone=z", "--accelerator_type=v6e-8", "--spot", "--dry_run"]
+    own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v6e-8", "--spot", "--dry_run"]
     run = ["pretrain", "--data=gs://b/d", "--output=gs://b/r"]
     assert beambert.main(["submit", "tpu", *own, *run]) == 0
     said = capsys.readouterr().out
     assert "--runtime-version=v2-alpha-tpuv6e" in said
-    assert "beambert pretrain --data=places/b/d --output=places/b/r --strategy tpu" in said
+    assert "beambert pretrain --data=places/b/d --output=places/b/r" in said
 
 
 def make_checkpoint(folder, step, parts=("data-00000-of-00001", "state.json")):
@@ -125,7 +124,7 @@ def test_a_snapshot_has_whole_checkpoints_and_nothing_half_written(tmp_path):
     (output / ".run.json.unfinished").touch()
     (output / "metrics.jsonl").write_text("{}\n")
     without, whole = tmp_path / "snapshot/without_indexes", tmp_path / "snapshot/whole"
-    assert worker.snapshot(output, tmp_path / "snapshot") == (without, whole)
+    assert bucket_sync.snapshot(output, tmp_path / "snapshot") == (without, whole)
     data = {
         *("checkpoints/model.ckpt-10.data-00000-of-00001", "checkpoints/model.ckpt-10.state.json", "metrics.jsonl"),
         *("seed-2/checkpoints/model.ckpt-7.data-00000-of-00001", "seed-2/checkpoints/model.ckpt-7.state.json"),
@@ -142,7 +141,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, m
     checkpoints = tmp_path / "run/checkpoints"
     make_checkpoint(checkpoints, 5)
     make_checkpoint(checkpoints, 6)
-    link = worker._link
+    link = bucket_sync._link
 
     def link_and_remove(path, new):
         link(path, new)
@@ -150,8 +149,8 @@ def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, m
             for part in ("index", "state.json", "data-00000-of-00001"):
                 (checkpoints / f"model.ckpt-5.{part}").unlink()
 
-    monkeypatch.setattr(worker, "_link", link_and_remove)
-    _, whole = worker.snapshot(tmp_path / "run", tmp_path / "snapshot")
+    monkeypatch.setattr(bucket_sync, "_link", link_and_remove)
+    _, whole = bucket_sync.snapshot(tmp_path / "run", tmp_path / "snapshot")
     kept = ("data-00000-of-00001", "state.json", "index")
     assert files(whole) == {f"checkpoints/model.ckpt-6.{part}" for part in kept}
 
@@ -175,7 +174,7 @@ def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
     thread.start()
     try:
         for _ in range(100):
-            _, whole = worker.snapshot(tmp_path / "run", tmp_path / "snapshot")
+            _, whole = bucket_sync.snapshot(tmp_path / "run", tmp_path / "snapshot")
             for index in whole.rglob("*.index"):
                 step = index.name.split(".")[1].split("-")[1]
                 assert files(whole) >= {
@@ -196,12 +195,11 @@ def test_a_file_that_changes_twice_in_a_second_is_copied_again(tmp_path, monkeyp
         return tpu_stand_in.rsync(source, target, len(words) == 4, [str(source), str(target)]) == 0, ""
 
     (tmp_path / "script.json").write_text("{}")
-    monkeypatch.setattr(worker, "SNAPSHOT", tmp_path / "snapshot")
-    monkeypatch.setattr(worker, "_storage", storage)
+    monkeypatch.setattr(bucket_sync, "_storage", storage)
     (tmp_path / "run").mkdir()
     for number in range(5):
         (tmp_path / "run/best.json").write_text(str(number))
-        assert worker.upload(tmp_path / "run", str(tmp_path / "bucket"))
+        assert bucket_sync.upload(tmp_path / "run", str(tmp_path / "bucket"), tmp_path / "snapshot")
         assert (tmp_path / "bucket/best.json").read_text() == str(number)
 
 
@@ -231,17 +229,114 @@ def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
             assert json.loads((place / "metrics.jsonl").read_text())["step"] >= max(whole)
         checkpoints_seen.append(max(whole, default=0))
 
-    monkeypatch.setattr(worker, "SNAPSHOT", tmp_path / "snapshot")
-    monkeypatch.setattr(worker, "_storage", storage)
+    monkeypatch.setattr(bucket_sync, "_storage", storage)
     make_checkpoint(output, 1)
     for step in (2, 3):
         make_checkpoint(output, step)
         (output / "metrics.jsonl").write_text(json.dumps({"step": step}))
         (output / f"model.ckpt-{step - 1}.index").unlink()
-        assert worker.upload(output, str(place))
+        assert bucket_sync.upload(output, str(place), tmp_path / "snapshot")
     # There is one to go on from at every moment after the first is there.
     assert set(checkpoints_seen[checkpoints_seen.index(2) :]) == {2, 3}
     assert files(place) == {
         "metrics.jsonl",
         *(f"model.ckpt-3.{p}" for p in ("index", "data-00000-of-00001", "state.json")),
     }
+
+
+def on_host(tmp_path, monkeypatch, program, **changed):
+    """Runs a job in a directory, with the stand-in of gcloud, a program in place of beambert, and no bucket yet."""
+    cloud = Cloud(tmp_path, tmp_path / "wheel")
+    for name, value in cloud.environment.items():
+        monkeypatch.setenv(name, value)
+    folder = tmp_path / "job"
+    (folder / "env/bin").mkdir(parents=True)
+    (folder / "env/bin/beambert").write_text(f"#!{sys.executable}\n{program}")
+    (folder / "env/bin/beambert").chmod(0o755)
+    job = job_of(pretrain("--data=gs://b/d", "--output=gs://b/r"))
+    content = job_content(job, sync_seconds=0.2) | {"environment": {"OWN": "variable"}} | changed
+    cloud.bucket("gs://b/d").mkdir(parents=True)
+    (cloud.bucket("gs://b/d") / "dataset.json").write_text("{}")
+    return cloud, worker.JobFolder(folder, content)
+
+
+def in_process(folder, step, *, meanwhile=None):
+    """A step in a process of its own, and what it printed."""
+    (folder.path / "job.json").write_text(json.dumps(folder.job))
+    code = (
+        f"import sys; from pathlib import Path; from deploy.tpu import worker; "
+        f"sys.exit(worker.main({step!r}, Path({str(folder.path)!r})))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=folder.path, stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    if meanwhile:
+        meanwhile(process)
+    return process.communicate(timeout=120)[0], process.returncode
+
+
+WRITES = """
+import os, pathlib, sys, time
+output = pathlib.Path("places/b/r")
+output.mkdir(parents=True)
+(output / "seen").write_text(os.environ["OWN"] + (pathlib.Path("places/b/d/dataset.json").read_text()))
+"""
+
+
+def test_the_metadata_server_gives_the_number_of_the_host(tmp_path, monkeypatch):
+    _, folder = on_host(tmp_path, monkeypatch, WRITES, hosts=4, slice_id=2)
+    monkeypatch.setenv("GCE_METADATA_HOST", f"{os.environ['TPU_METADATA']}/3")
+    assert worker.host(folder.job) == worker.Host(2, 3)
+    assert not worker.host(folder.job).is_chief
+    # In GKE the environment has both numbers.
+    monkeypatch.setenv("TPU_WORKER_ID", "0")
+    assert not worker.host(folder.job).is_chief
+    monkeypatch.setenv("MEGASCALE_SLICE_ID", "0")
+    assert worker.host(folder.job).is_chief
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_pod_runs_the_job_and_only_the_chief_writes_to_the_bucket(tmp_path, monkeypatch, number):
+    cloud, folder = on_host(tmp_path, monkeypatch, WRITES, hosts=2)
+    monkeypatch.setenv("TPU_WORKER_ID", str(number))
+    monkeypatch.setenv("PATH", f"{folder.environment}/bin:{os.environ['PATH']}")
+    output, code = in_process(folder, ["pod", str(folder.path / "job.json")])
+    assert code == 0, output
+    place = cloud.bucket("gs://b/r/seen")
+    assert place.exists() == (number == 0)
+    assert (folder.path / "places/b/r/seen").read_text() == "variable{}"
+
+
+def test_a_command_that_waits_for_a_lost_host_is_killed_and_its_checkpoint_arrives(tmp_path, monkeypatch):
+    hangs = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WRITES + "time.sleep(600)\n"
+    cloud, folder = on_host(tmp_path, monkeypatch, hangs, stop_seconds=1.0, sync_seconds=600)
+
+    def stop(process):
+        until(lambda: (folder.path / "places/b/r/seen").exists())
+        process.terminate()
+
+    _, code = in_process(folder, ["work"], meanwhile=stop)
+    assert code == 128 + 9
+    assert folder.exit_code.read_text() == "137"
+    assert cloud.bucket("gs://b/r/seen").exists()
+
+
+def test_the_tpu_variables_are_those_of_the_backend(tmp_path):
+    library = tmp_path / "env/lib/python3.11/site-packages/libtpu/libtpu.so"
+    for backend, names in (("jax", {"JAX_PLATFORMS"}), ("tensorflow", {"PJRT_DEVICE", "TF_XLA_FLAGS"})):
+        folder = worker.JobFolder(tmp_path, {"backend": backend})
+        library.unlink(missing_ok=True)
+        assert worker._tpu_variables(folder) == {}
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.touch()
+        assert names <= worker._tpu_variables(folder).keys()
+
+
+def test_the_locks_have_the_packages_of_their_backend():
+    packages = {
+        backend: set(re.findall(r"^([a-z0-9-]+)==", (Path(worker.__file__).parent / lock).read_text(), re.MULTILINE))
+        for backend, lock in REQUIREMENTS.items()
+    }
+    assert {"jax", "jaxlib", "libtpu", "keras", "requests"} <= packages["jax"]
+    assert not {"tensorflow", "tensorflow-tpu", "apache-beam"} & packages["jax"]
+    assert {"tensorflow-tpu", "libtpu"} <= packages["tensorflow"]

@@ -1,40 +1,155 @@
-"""The manifest and the image for TPUs in Kubernetes, linted: nothing of it has run in a cluster."""
+"""The manifests and the image for TPUs in Kubernetes, against the schema of JobSet: none has run in a cluster."""
 
+import http.server
+import json
 import re
+import shlex
+import shutil
+import subprocess
+import threading
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import beambert
+from deploy.tpu.accelerators import GKE, tpu_type
+from deploy.tpu.flags import TpuConfig
+from deploy.tpu.gke import manifest_text
+from deploy.tpu.job import job_of
+from deploy.tpu.manifest_yaml import to_yaml
+from pipelines.errors import SubmitError
 from tests.conftest import ROOT
 
 MANIFEST = ROOT / "deploy/kubernetes/tpu-jobset.yaml"
 DOCKERFILE = ROOT / "deploy/images/tpu.Dockerfile"
+IMAGE = "REGION-docker.pkg.dev/PROJECT/beambert/tpu@sha256:DIGEST"
+SCHEMA = json.loads((ROOT / "tests/deploy/tpu/jobset_schema.json").read_text(encoding="utf-8"))["schema"]
+PRETRAIN = ("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train")
 
 
-@pytest.fixture(scope="module")
-def documents():
-    return {document["kind"]: document for document in yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8"))}
+def write(name="run", accelerator="v6e-16", command=PRETRAIN, **flags):
+    """The documents of a manifest by kind, as a library reads them."""
+    config = TpuConfig(accelerator_type=accelerator, engine=GKE, image=IMAGE, dry_run=True, **flags)
+    job = job_of(beambert.read_command(command[0], [*command[1:]]))
+    text = manifest_text(config, tpu_type(accelerator, GKE), job, name)
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
 
-@pytest.fixture(scope="module")
-def pod(documents):
+def errors_of(value, schema, path="$"):
+    """What is wrong with a value by a schema of Kubernetes: also a field that the schema does not have."""
+    if schema.get("x-kubernetes-int-or-string") and isinstance(value, int | str):
+        return
+    types = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": float}
+    if not isinstance(value, types[schema["type"]]) or (schema["type"] == "integer" and isinstance(value, bool)):
+        yield f"{path}: {value!r} is not of type {schema['type']}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{path}: {value!r} is not one of {schema['enum']}"
+    if isinstance(value, dict):
+        yield from (f"{path}: {name} is missing" for name in schema.get("required", []) if name not in value)
+        for name, content in value.items():
+            inner = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            # Kubernetes checks the metadata of every object by itself.
+            if inner is None and not (schema == {"type": "object"} and path.endswith(".metadata")):
+                yield f"{path}: {name} does not exist"
+            elif inner is not None:
+                yield from errors_of(content, inner, f"{path}.{name}")
+    if isinstance(value, list):
+        for number, content in enumerate(value):
+            yield from errors_of(content, schema["items"], f"{path}[{number}]")
+
+
+def pod_of(documents):
     (job,) = documents["JobSet"]["spec"]["replicatedJobs"]
-    assert job["replicas"] == job["template"]["spec"]["parallelism"] == job["template"]["spec"]["completions"] == 1
     return job["template"]["spec"]["template"]["spec"]
 
 
-def test_versions_and_restarts(documents):
-    assert documents["JobSet"]["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
-    assert documents["JobSet"]["spec"]["failurePolicy"]["maxRestarts"] > 0
+# Node label, topology, chips of a host and hosts of a slice, from the tables of GKE: "Plan TPUs in GKE".
+@pytest.mark.parametrize(
+    ("accelerator", "label", "topology", "chips", "hosts"),
+    [
+        ("v5litepod-4", "tpu-v5-lite-podslice", "2x2", 4, 1),
+        ("v5litepod-16", "tpu-v5-lite-podslice", "4x4", 4, 4),
+        ("v5p-16", "tpu-v5p-slice", "2x2x2", 4, 2),
+        ("v5p-128", "tpu-v5p-slice", "4x4x4", 4, 16),
+        ("v6e-8", "tpu-v6e-slice", "2x4", 8, 1),
+        ("v6e-256", "tpu-v6e-slice", "16x16", 4, 64),
+        ("tpu7x-8", "tpu7x", "2x2x1", 4, 1),
+        ("tpu7x-128", "tpu7x", "4x4x4", 4, 16),
+    ],
+)
+@pytest.mark.parametrize("slices", [1, 3])
+def test_a_slice_is_a_job_and_a_host_a_pod(accelerator, label, topology, chips, hosts, slices):
+    if slices > 1 and hosts == 1:
+        with pytest.raises(SubmitError, match=r"GKE connects only slices of several hosts"):
+            write(accelerator=accelerator, num_slices=slices)
+        return
+    documents = write(accelerator=accelerator, num_slices=slices, max_restarts=7)
+    assert list(errors_of(documents["JobSet"], SCHEMA)) == []
+    (jobs,) = documents["JobSet"]["spec"]["replicatedJobs"]
+    assert jobs["replicas"] == slices
+    assert jobs["template"]["spec"]["parallelism"] == jobs["template"]["spec"]["completions"] == hosts
+    assert jobs["template"]["spec"]["completionMode"] == "Indexed"
+    # A pod that fails fails the slice, and JobSet restarts all slices.
+    assert jobs["template"]["spec"]["backoffLimit"] == 0
+    assert documents["JobSet"]["spec"]["failurePolicy"] == {"maxRestarts": 7}
+    # The headless service, by which the hosts find the coordinator before it is ready.
+    assert documents["JobSet"]["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
+    annotations = documents["JobSet"]["metadata"].get("annotations", {})
+    exclusive = annotations.get("alpha.jobset.sigs.k8s.io/exclusive-topology")
+    assert exclusive == ("cloud.google.com/gke-nodepool" if hosts > 1 else None)
+    pod = pod_of(documents)
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": label,
+        "cloud.google.com/gke-tpu-topology": topology,
+    }
+    assert pod["restartPolicy"] == "Never"
+    (container,) = pod["containers"]
+    for kind in ("limits", "requests"):
+        assert container["resources"][kind]["google.com/tpu"] == chips
+    job = json.loads(documents["ConfigMap"]["data"]["job.json"])
+    assert job["hosts"] == hosts
+    assert job["output"] == ["gs://b/r", "places/b/r"]
 
 
-def test_images_are_named_by_digest(pod):
-    for container in pod["containers"]:
-        assert re.fullmatch(r"[^:@]+@sha256:(DIGEST|[0-9a-f]{64})", container["image"])
+def test_the_checker_of_the_schema_finds_what_is_wrong():
+    documents = write()
+    spec = documents["JobSet"]["spec"]
+    jobs = spec["replicatedJobs"][0]
+    del jobs["name"]
+    jobs["template"]["spec"]["parallelism"] = "4"
+    jobs["template"]["spec"]["template"]["spec"]["restartPolicies"] = "Never"
+    spec["failurePolicy"]["restartStrategy"] = "Sometimes"
+    found = list(errors_of(documents["JobSet"], SCHEMA))
+    assert [
+        any(word in error for error in found) for word in ("name is missing", "parallelism", "restartPolicies")
+    ] == [True] * 3
+    assert any("Sometimes" in error for error in found)
+    assert len(found) == 4
 
 
-def test_nothing_runs_as_root_or_could_become_root(pod):
+def test_spot_nodes_are_selected_and_tolerated():
+    pod = pod_of(write(spot=True))
+    assert pod["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+    assert pod["tolerations"] == [
+        {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+    ]
+    assert "tolerations" not in pod_of(write())
+
+
+def test_a_service_account_and_a_namespace_that_exist_are_used():
+    documents = write(kubernetes_service_account="mine", namespace="training")
+    assert "ServiceAccount" not in documents
+    assert pod_of(documents)["serviceAccountName"] == "mine"
+    assert all(document["metadata"]["namespace"] == "training" for document in documents.values())
+    own = write()
+    assert pod_of(own)["serviceAccountName"] == own["ServiceAccount"]["metadata"]["name"]
+
+
+def test_nothing_runs_as_root_or_could_become_root():
+    pod = pod_of(write())
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
@@ -47,47 +162,179 @@ def test_nothing_runs_as_root_or_could_become_root(pod):
         assert "privileged" not in rights
 
 
-def test_it_asks_for_the_chips_of_the_topology_and_of_one_host(pod):
-    width, height = map(int, pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"].split("x"))
+def test_the_pod_reads_the_job_where_it_is_mounted_and_writes_where_it_may():
+    documents = write()
+    pod = pod_of(documents)
     (container,) = pod["containers"]
-    chips = container["resources"]["limits"]["google.com/tpu"]
-    assert chips == container["resources"]["requests"]["google.com/tpu"] == width * height == 8
-    assert container["resources"]["limits"]["memory"]
-
-
-def test_no_secrets(documents, pod):
-    text = MANIFEST.read_text(encoding="utf-8")
-    assert not re.search(r"(?i)secret|password|private_key|apikey|token: (?!false)", text)
-    assert all("env" not in container for container in pod["containers"])
-    assert "Secret" not in documents
-
-
-def test_the_command_is_one_of_beamberts_and_writes_where_it_lasts(pod, documents):
-    (container,) = pod["containers"]
-    name, *argv = container["args"]
-    config = beambert.read_command(name, argv).configure()
-    assert config.strategy == "tpu"
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-    kept = {volume["name"]: volume for volume in pod["volumes"]}
-    place = mounts[f"/{config.output.split('/')[1]}"]["name"]
-    assert kept[place]["persistentVolumeClaim"]["claimName"] == documents["PersistentVolumeClaim"]["metadata"]["name"]
-    for data in config.data:
-        assert mounts[f"/{data.split('/')[1]}"]["readOnly"] is True
-    assert pod["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    *python, step, file = container["command"]
+    assert (python, step) == (["python", "-m", "deploy.tpu.worker"], "pod")
+    folder, _, name = file.rpartition("/")
+    assert volumes[mounts[folder]["name"]]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
+    assert name in documents["ConfigMap"]["data"]
+    for path in (container["workingDir"], container["env"][0]["value"]):
+        assert volumes[mounts[path]["name"]] == {"name": mounts[path]["name"], "emptyDir": {}}
+    # The command is killed, and its output copied, before the pod is.
+    job = json.loads(documents["ConfigMap"]["data"]["job.json"])
+    assert job["stop_seconds"] < pod["terminationGracePeriodSeconds"]
+
+
+def test_arguments_arrive_as_they_are_typed():
+    hostile = "$(HOME) ${x}: '\"\n- a\t\u202eü\U0001f600 |"
+    documents = write(command=(*PRETRAIN, f"--best_metric={hostile}"))
+    job = json.loads(documents["ConfigMap"]["data"]["job.json"])
+    assert f"--best_metric={hostile}" in job["argv"]
+
+
+TEXTS = st.one_of(st.text(max_size=20), st.sampled_from(["yes", "null", "1e3", "0x1", "~", "a\n", "\na\n", "a\n b\n"]))
+SCALARS = st.one_of(st.booleans(), st.integers(), TEXTS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=3), min_size=1, max_size=2))
+def test_yaml_is_read_as_what_was_written(documents):
+    assert list(yaml.safe_load_all(to_yaml(documents))) == documents
+
+
+def test_a_name_too_long_for_pods_is_one_line():
+    write(name="n" * 47)
+    with pytest.raises(SubmitError, match=r"--name n+ is too long for the names of the pods: use at most 47 char"):
+        write(name="n" * 50)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--manifest=m.yaml"], "--image is missing: --engine gke requires it"),
+        (["--image=i"], "--manifest is missing"),
+        (["--image=i", "--dry_run", "--zone=us-west4-a"], "--zone does not apply to --engine gke"),
+        (["--image=i", "--dry_run", "--keep"], "--keep does not apply to --engine gke"),
+        (["--image=i", "--manifest=here"], "--manifest here"),
+    ],
+)
+def test_flags_that_do_not_fit_the_engine_are_one_line(flags, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").write_text("mine")
+    code = beambert.main(["submit", "tpu", "--engine=gke", "--accelerator_type=v6e-16", *flags, *PRETRAIN])
+    assert code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert (tmp_path / "here").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def test_the_manifest_is_written_once_and_the_commands_are_printed(capsys, tmp_path):
+    path = tmp_path / "m.yaml"
+    flags = ["--engine=gke", "--accelerator_type=v6e-16", "--image=i", "--name=run", f"--manifest={path}"]
+    assert beambert.main(["submit", "tpu", *flags, *PRETRAIN]) == 0
+    assert [document["kind"] for document in yaml.safe_load_all(path.read_text())][-1] == "JobSet"
+    assert f"kubectl apply -f {path}" in capsys.readouterr().out
+
+
+def test_the_manifest_in_the_repository_is_what_its_command_writes(capsys):
+    guide = (ROOT / "docs/guides/gke-tpu.md").read_text(encoding="utf-8")
+    block = next(text for text in re.findall(r"```sh\n(.*?)```", guide, re.DOTALL) if "--engine gke" in text)
+    argv = shlex.split(block.replace("\\\n", " "))
+    assert argv[:3] == ["beambert", "submit", "tpu"]
+    argv[argv.index("--manifest") : argv.index("--manifest") + 2] = ["--dry_run"]
+    assert beambert.main(argv[1:]) == 0
+    assert capsys.readouterr().out == MANIFEST.read_text(encoding="utf-8")
+    assert not re.search(r"(?i)password|private_key|apikey|token: (?!false)", MANIFEST.read_text(encoding="utf-8"))
+
+
+def test_images_are_named_by_digest():
+    for container in pod_of(write())["containers"]:
+        assert re.fullmatch(r"[^:@]+@sha256:(DIGEST|[0-9a-f]{64})", container["image"])
+
+
+@pytest.fixture
+def api_server():
+    """What kubectl asks a server before it reads a file: the kinds that exist."""
+    kinds = {
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/apis": {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [
+                {
+                    "name": "jobset.x-k8s.io",
+                    "versions": [{"groupVersion": "jobset.x-k8s.io/v1alpha2", "version": "v1alpha2"}],
+                }
+            ],
+        },
+        "/api/v1": ("v1", [("serviceaccounts", "ServiceAccount"), ("configmaps", "ConfigMap")]),
+        "/apis/jobset.x-k8s.io/v1alpha2": ("jobset.x-k8s.io/v1alpha2", [("jobsets", "JobSet")]),
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            answer = kinds.get(self.path.partition("?")[0])
+            if isinstance(answer, tuple):
+                version, resources = answer
+                verbs = ["create", "get", "list"]
+                listed = [
+                    {"name": name, "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs}
+                    for name, kind in resources
+                ]
+                answer = {"kind": "APIResourceList", "groupVersion": version, "resources": listed}
+            self.send_response(200 if answer else 404)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer or {}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+def test_kubectl_reads_the_manifest(api_server, tmp_path):
+    command = ["kubectl", "create", "-f", str(MANIFEST), "--dry-run=client", "--validate=false", "-o", "json"]
+    result = subprocess.run(
+        [*command, f"--server={api_server}", f"--cache-dir={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(tmp_path)},
+    )
+    assert result.returncode == 0, result.stderr
+    decoder, found, text = json.JSONDecoder(), [], result.stdout
+    while text.strip():
+        document, end = decoder.raw_decode(text.lstrip())
+        found, text = [*found, document], text.lstrip()[end:]
+    for document in (item for entry in found for item in entry.get("items", [entry])):
+        document["metadata"].pop("namespace", None)
+        expected = next(one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == document["kind"])
+        assert document == expected
 
 
 def test_the_image_is_pinned_and_not_root():
     text = DOCKERFILE.read_text(encoding="utf-8")
-    for image in re.findall(r"^ARG \w+_IMAGE=(\S+)", text, re.MULTILINE):
+    images = re.findall(r"^ARG \w+_IMAGE=(\S+)", text, re.MULTILINE)
+    assert len(images) == 2
+    for image in images:
         assert re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+-[\w-]+", image)
     assert "--require-hashes" in text
     assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] == "10001"
     assert not re.search(r"(?i)password|secret|token=", text)
 
 
-def test_the_image_sets_what_the_machine_of_a_tpu_gets():
-    from deploy.tpu.worker import TPU_VARIABLES
+def test_the_image_has_the_packages_and_variables_of_the_tpu_vms():
+    from deploy.tpu.job import REQUIREMENTS
+    from deploy.tpu.worker import JAX_VARIABLES
 
     text = DOCKERFILE.read_text(encoding="utf-8")
-    for name, value in TPU_VARIABLES.items():
+    assert f"COPY deploy/tpu/{REQUIREMENTS['jax']} " in text
+    for name, value in JAX_VARIABLES.items():
         assert f"{name}={value}" in text.replace('"', "")

@@ -1,11 +1,11 @@
-"""Real training on a stand-in of a TPU's machine, preempted once: it ends with the bytes of a run that never was."""
+"""Real training with JAX on stand-ins of TPU hosts, one of which is preempted: the bytes of a run that never was."""
 
 import json
 
 import pytest
 
 from deploy.tpu.job import build_wheel
-from tests.deploy.tpu.tpu_cloud import Cloud, until
+from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
 
 SHAPE = {
     "vocab_size": 2000,
@@ -15,19 +15,10 @@ SHAPE = {
     "intermediate_size": 64,
     "max_position_embeddings": 128,
 }
-STEPS = 400
+STEPS = 60
 FLAGS = (
     *("--data", "gs://bucket/data", "--output", "gs://bucket/run", "--model", "gs://bucket/shape.json"),
-    *(
-        "--num_train_steps",
-        str(STEPS),
-        "--train_batch_size",
-        "8",
-        "--save_checkpoints_steps",
-        "50",
-        "--strategy",
-        "single",
-    ),
+    *("--num_train_steps", str(STEPS), "--train_batch_size", "8", "--save_checkpoints_steps", "20"),
     *("--keep_checkpoint_max", "2", "--num_warmup_steps", "10", "--max_eval_steps", "2"),
 )
 
@@ -69,17 +60,28 @@ def lasting(run):
     return found
 
 
-def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(cloud):
+@pytest.mark.parametrize(
+    ("flags", "taken", "command"),
+    [
+        ((), None, FLAGS),
+        # Two hosts. The evaluation of the last checkpoint needs a directory that all hosts share.
+        (("--accelerator_type=v5p-16",), (NAME, 1), (*FLAGS, "--do_train")),
+    ],
+    ids=["one host", "two hosts"],
+)
+def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(cloud, flags, taken, command):
     straight = cloud("straight")
-    result = straight.submit("--sync_seconds=300", command=("pretrain", *FLAGS))
+    result = straight.submit(*flags, "--sync_seconds=300", command=("pretrain", *command))
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "does not use the TPU" in result.stdout
 
     preempted = cloud("preempted")
-    process = preempted.begin("--spot", "--sync_seconds=0.5", command=("pretrain", *FLAGS))
+    process = preempted.begin(*flags, "--spot", "--sync_seconds=0.5", command=("pretrain", *command))
     checkpoints = preempted.bucket("gs://bucket/run/checkpoints")
     until(lambda: list(checkpoints.glob("*.index")) or process.poll() is not None, 300)
-    preempted.preempt()
+    if taken:
+        preempted.preempt_worker(*taken)
+    else:
+        preempted.preempt()
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert len(preempted.calls("create")) == 2, said

@@ -1,12 +1,14 @@
 """The cloud that tests of `beambert submit tpu` run against: `tpu_stand_in.py` as the `gcloud` on PATH."""
 
 import contextlib
+import http.server
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest.mock
 from collections.abc import Callable
@@ -17,6 +19,23 @@ import beambert
 
 STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
 NAME = "mine"
+
+
+class Metadata(http.server.BaseHTTPRequestHandler):
+    """The metadata server of a machine, whose path starts with the number of the worker."""
+
+    def do_GET(self) -> None:
+        worker, _, path = self.path.lstrip("/").partition("/")
+        found = (
+            path == "computeMetadata/v1/instance/attributes/agent-worker-number"
+            and self.headers["Metadata-Flavor"] == "Google"
+        )
+        self.send_response(200 if found else 404)
+        self.end_headers()
+        self.wfile.write(worker.encode() if found else b"")
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 class Cloud:
@@ -30,13 +49,15 @@ class Cloud:
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.state = folder / "cloud"
         self._wheel = wheel
-        for name in ("requests", "machines", "buckets"):
+        for name in ("requests", "machines", "nodes", "buckets"):
             (self.state / name).mkdir(parents=True)
         self.tools = folder / "tools"
         self.tools.mkdir()
         gcloud = self.tools / "gcloud"
         gcloud.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         gcloud.chmod(0o755)
+        self._metadata = http.server.ThreadingHTTPServer(("localhost", 0), Metadata)
+        threading.Thread(target=self._metadata.serve_forever, daemon=True).start()
         self.plan()
 
     def plan(self, **what: Any) -> None:
@@ -45,7 +66,8 @@ class Cloud:
         refuse, refuse_list, refuse_delete, describe_error, storage_fails: errors, in gcloud's words; refuse_delete and
         others may be lists, an answer a call. create_seconds, delete_seconds, storage_seconds: how long they take.
         states: of each request in turn, the states it goes through. node_state: of a machine. ssh_fails: whether ssh
-        fails. cut_follow_after: lines after which the connection that shows the log breaks.
+        fails. cut_follow_after: lines after which the connection that shows the log breaks. unreachable: NODE/WORKER
+        to which ssh finds no way, separated by spaces.
         """
         (self.state / "script.json").write_text(json.dumps(what))
 
@@ -64,6 +86,7 @@ class Cloud:
             **os.environ,
             "PATH": f"{self.tools}:{os.environ['PATH']}",
             "TPU_STAND_IN": str(self.state),
+            "TPU_METADATA": f"localhost:{self._metadata.server_port}",
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -100,10 +123,27 @@ class Cloud:
     def preempt(self) -> None:
         """Takes the machine away, as the service does."""
         request = self.state / "requests" / f"{NAME}.json"
-        request.write_text(json.dumps({"states": ["SUSPENDING", "SUSPENDED"]}))
-        code = (
-            f"import sys; sys.path.insert(0, {str(STAND_IN.parent)!r}); import tpu_stand_in as t; t.take_away('{NAME}')"
-        )
+        content = json.loads(request.read_text())
+        request.write_text(json.dumps({**content, "states": ["SUSPENDING", "SUSPENDED"]}))
+        for node in content["nodes"]:
+            self._stand_in(f"t.take_away('{node}')")
+
+    def preempt_worker(self, node: str, worker: int) -> None:
+        """Takes one worker of a node away: the node is preempted, the other workers run on."""
+        self.lose_worker(node, worker)
+        (self.state / "nodes" / node).write_text("PREEMPTED")
+
+    def lose_worker(self, node: str, worker: int) -> None:
+        """Takes one worker of a node away, before the service knows of it."""
+        self._stand_in(f"t.take_away('{node}', {worker})")
+
+    def stop_worker(self, node: str, worker: int) -> None:
+        """Asks what runs on a worker to end, as a machine does that shuts down."""
+        home = self.state / "machines" / node / f"w-{worker}" / "beambert-job"
+        os.kill(int((home / "work.pid").read_text()), signal.SIGTERM)
+
+    def _stand_in(self, code: str) -> None:
+        code = f"import sys; sys.path.insert(0, {str(STAND_IN.parent)!r}); import tpu_stand_in as t; {code}"
         subprocess.run([sys.executable, "-c", code], env=self.environment, check=True)
 
     def calls(self, verb: str) -> list[list[str]]:

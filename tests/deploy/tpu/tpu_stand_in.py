@@ -1,7 +1,9 @@
 """A `gcloud` for tests: knows what `beambert submit tpu` asks, keeps its state in a directory, and is the cloud too.
 
     requests/NAME.json    a request for a TPU: its state, answers still to be given
-    machines/NAME/        the machine: a directory in which the commands that come over ssh really run
+    machines/NODE/        the machine of a node: a directory in which the commands that come over ssh really run;
+                          machines/NODE/w-N/ where the node has several workers
+    nodes/NODE            the state of a node whose machines were taken away
     buckets/BUCKET/...    Cloud Storage
     script.json           what goes wrong, by name; see `Cloud.plan` in tpu_cloud.py
     calls.jsonl           every call, as a list of words
@@ -18,13 +20,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 STATE = Path(os.environ["TPU_STAND_IN"])
 HERE = Path(__file__).resolve()
+# Of the types that the tests request, from the pages "TPU v5e" and "TPU v5p" of cloud.google.com/tpu/docs.
+WORKERS = {"v5litepod-8": 1, "v5p-8": 1, "v5p-16": 2, "v5litepod-16": 4}
 CREATE_FLAGS = {
     "--node-id",
+    "--node-count",
+    "--node-prefix",
     "--accelerator-type",
     "--runtime-version",
     "--labels",
@@ -42,8 +49,8 @@ FLAGS = {
     ("queued-resources", "delete"): {"--force"},
     ("queued-resources", "list"): {"--limit", "--format"},
     ("tpu-vm", "describe"): {"--format"},
-    ("tpu-vm", "ssh"): {"--command", "--ssh-flag", "--internal-ip"},
-    ("tpu-vm", "scp"): {"--recurse", "--internal-ip"},
+    ("tpu-vm", "ssh"): {"--command", "--ssh-flag", "--internal-ip", "--worker"},
+    ("tpu-vm", "scp"): {"--recurse", "--scp-flag", "--internal-ip", "--worker"},
 }
 
 
@@ -88,8 +95,14 @@ def request(name: str) -> Path:
     return STATE / "requests" / f"{name}.json"
 
 
-def machine(name: str) -> Path:
-    return STATE / "machines" / name
+def machine(node: str, worker: int | None = None) -> Path:
+    return STATE / "machines" / node / ("" if worker is None else f"w-{worker}")
+
+
+def workers(node: str) -> list[int | None]:
+    """The numbers of a node's workers; None for the only one."""
+    numbers = [int(path.name[2:]) for path in machine(node).glob("w-*")]
+    return sorted(numbers) or [None]
 
 
 def resource(name: str, flags: dict[str, str]) -> str:
@@ -105,7 +118,11 @@ def create(names: list[str], flags: dict[str, str]) -> int:
     if request(names[0]).exists():
         return error(command, f"ALREADY_EXISTS: Resource '{resource(names[0], flags)}' already exists")
     states = script("states") or ["WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
-    request(names[0]).write_text(json.dumps({"states": states}))
+    count = int(flags.get("--node-count", 1))
+    assert ("--node-id" in flags) == (count == 1), "exactly one of both; --node-count is greater than 1"
+    nodes = [flags["--node-id"]] if count == 1 else [f"{flags['--node-prefix']}-{number}" for number in range(count)]
+    content = {"states": states, "nodes": nodes, "workers": WORKERS[flags["--accelerator-type"]]}
+    request(names[0]).write_text(json.dumps(content))
     sys.stderr.write(f"Create request issued for: [{names[0]}]\n")
     return 0
 
@@ -130,19 +147,25 @@ def describe(names: list[str], flags: dict[str, str]) -> int:
     content = json.loads(request(names[0]).read_text())
     state, *rest = content["states"]
     if rest:
-        request(names[0]).write_text(json.dumps({"states": rest}))
+        request(names[0]).write_text(json.dumps({**content, "states": rest}))
     answer = state if isinstance(state, dict) else {"state": state}
-    if answer["state"] == "ACTIVE" and not machine(names[0]).exists():
-        boot(names[0])
+    for node in content.get("nodes", []):
+        if answer["state"] == "ACTIVE" and not machine(node).exists() and not (STATE / "nodes" / node).exists():
+            for worker in [None] if content["workers"] == 1 else range(content["workers"]):
+                boot(node, worker)
     answer.setdefault("stateInitiator", "SERVICE")
     json.dump({"name": resource(names[0], flags), "state": answer, "tpu": {"nodeSpec": [{}]}}, sys.stdout)
     return 0
 
 
 def describe_node(names: list[str], flags: dict[str, str]) -> int:
-    if not machine(names[0]).exists():
+    taken = STATE / "nodes" / names[0]
+    if not machine(names[0]).exists() and not taken.exists():
         return error("compute.tpus.tpu-vm.describe", f"NOT_FOUND: Resource '{names[0]}' was not found")
-    json.dump({"name": names[0], "state": script("node_state", "READY"), "health": "HEALTHY"}, sys.stdout)
+    state = taken.read_text() if taken.exists() else script("node_state", "READY")
+    addresses = [{"ipAddress": f"127.0.0.{(number or 0) + 1}"} for number in workers(names[0])]
+    answer = {"name": names[0], "state": state, "health": "HEALTHY", "networkEndpoints": addresses}
+    json.dump(answer, sys.stdout)
     return 0
 
 
@@ -155,35 +178,59 @@ def delete(names: list[str], flags: dict[str, str]) -> int:
         return error(command, refusal)
     if not request(names[0]).exists():
         return error(command, f"NOT_FOUND: Resource '{resource(names[0], flags)}' was not found")
-    take_away(names[0])
+    for node in json.loads(request(names[0]).read_text()).get("nodes", []):
+        take_away(node)
+        (STATE / "nodes" / node).unlink(missing_ok=True)
     request(names[0]).unlink()
     return 0
 
 
+def on_workers(node: str, flags: dict[str, str], run) -> int:
+    """Runs something on the workers that the flag names, at the same time, and gives the first exit code that is not 0.
+
+    As gcloud 528 does: other workers are waited for.
+    """
+    chosen = workers(node)
+    if flags.get("--worker", "0") != "all":
+        chosen = [number for number in chosen if number in (None, int(flags.get("--worker", "0")))]
+    codes = {}
+    threads = [threading.Thread(target=lambda number=number: codes.update({number: run(number)})) for number in chosen]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return next((codes[number] for number in chosen if codes[number]), 0)
+
+
+def is_reachable(node: str, worker: int | None) -> bool:
+    return machine(node, worker).exists() and f"{node}/{worker}" not in script("unreachable", "")
+
+
 def ssh(names: list[str], flags: dict[str, str]) -> int:
-    name = names[0]
-    if not machine(name).exists():
-        return error("compute.tpus.tpu-vm.ssh", f"NOT_FOUND: Resource '{name}' was not found")
-    command = flags["--command"]
+    if not machine(names[0]).exists():
+        return error("compute.tpus.tpu-vm.ssh", f"NOT_FOUND: Resource '{names[0]}' was not found")
+    return on_workers(names[0], flags, lambda worker: ssh_worker(names[0], worker, flags["--command"]))
+
+
+def ssh_worker(node: str, worker: int | None, command: str) -> int:
     # As gcloud does: what ssh itself could not do is tried again, ten times, the same command.
     for _ in range(10):
-        sys.stderr.write("SSH: Attempting to connect to worker 0...\n")
-        if script("ssh_fails") or not machine(name).exists():
+        sys.stderr.write(f"SSH: Attempting to connect to worker {worker or 0}...\n")
+        if script("ssh_fails") or not is_reachable(node, worker):
             sys.stderr.write("Retrying: SSH command error: [ssh] exited with return code [255].\n")
             time.sleep(0.05)
             continue
         cut = script("cut_follow_after") if " follow " in command else None
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
-            cwd=machine(name),
-            env=environment(name),
+            cwd=machine(node, worker),
+            env=environment(node, worker),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
         for number, line in enumerate(process.stdout):
-            sys.stdout.buffer.write(line)
-            sys.stdout.flush()
+            os.write(1, line)
             if cut is not None and number + 1 >= cut:
                 os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
@@ -195,18 +242,22 @@ def ssh(names: list[str], flags: dict[str, str]) -> int:
 
 def scp(names: list[str], flags: dict[str, str]) -> int:
     source, target = names
-    name, _, folder = target.partition(":")
-    if script("ssh_fails") or not machine(name).exists():
-        return error("compute.tpus.tpu-vm.scp", "[/usr/bin/scp] exited with return code [255].", 255)
+    node, _, folder = target.partition(":")
     assert "--recurse" in flags
     assert not folder
-    shutil.copytree(source, machine(name) / Path(source).name, dirs_exist_ok=True)
-    return 0
+
+    def copy(worker: int | None) -> int:
+        if script("ssh_fails") or not is_reachable(node, worker):
+            return error("compute.tpus.tpu-vm.scp", "[/usr/bin/scp] exited with return code [255].", 255)
+        shutil.copytree(source, machine(node, worker) / Path(source).name, dirs_exist_ok=True)
+        return 0
+
+    return on_workers(node, flags, copy)
 
 
-def boot(name: str) -> None:
+def boot(node: str, worker: int | None = None) -> None:
     """A machine as a TPU's is: gcloud, a Python with pip, nothing of ours."""
-    tools = machine(name) / "bin"
+    tools = machine(node, worker) / "bin"
     tools.mkdir(parents=True)
     start = f"#!/bin/sh\nexec {sys.executable} -I -S {HERE}"
     write_program(tools / "gcloud", f'{start} "$@"\n')
@@ -217,11 +268,14 @@ def boot(name: str) -> None:
     )
 
 
-def environment(name: str) -> dict[str, str]:
+def environment(node: str, worker: int | None) -> dict[str, str]:
+    home = machine(node, worker)
     return {
-        "PATH": f"{machine(name)}/bin:/usr/bin:/bin",
-        "HOME": str(machine(name)),
+        "PATH": f"{home}/bin:/usr/bin:/bin",
+        "HOME": str(home),
         "TPU_STAND_IN": str(STATE),
+        # The test's metadata server, which answers by the start of the path.
+        "GCE_METADATA_HOST": f"{os.environ.get('TPU_METADATA', '')}/{worker or 0}",
         "OMP_NUM_THREADS": "1",
         "LANG": "C.UTF-8",
     }
@@ -232,9 +286,9 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def take_away(name: str) -> None:
-    """Kills all that runs on a machine, and the machine with its disk."""
-    home = machine(name)
+def take_away(node: str, worker: int | None = None) -> None:
+    """Kills all that runs on a machine, and the machine with its disk; all of a node unless a worker is named."""
+    home = machine(node, worker)
     if not home.exists():
         return
     for _ in range(3):
@@ -271,6 +325,11 @@ def storage(verb: str, words: list[str]) -> int:
         print(*found, sep="\n")
         return 0 if found else error("storage.ls", "One or more URLs matched no objects.")
     source, target = map(local, places)
+    if verb == "cp" and not flags:
+        # One file, to a name.
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+        return 0
     if verb == "cp":
         assert flags == ["--recursive"]
         assert places[1].endswith("/")

@@ -1,0 +1,226 @@
+"""`beambert submit tpu` on slices of several hosts: every host a process, its own directory, and the chief's log shown.
+
+In place of beambert's training a few lines of Python run on each host, which wait for each other as training does.
+"""
+
+import json
+import signal
+
+import pytest
+
+import beambert
+from deploy.tpu.job import build_wheel
+from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+
+SLICES = ("--accelerator_type=v5p-16", "--num_slices=2")
+NODES = (f"{NAME}-0", f"{NAME}-1")
+PRETRAIN = (
+    "pretrain",
+    "--data",
+    "gs://bucket/data",
+    "--output",
+    "gs://bucket/run",
+    "--do_train",
+    "--num_train_steps",
+    "5",
+)
+FOREVER = (*PRETRAIN[:-1], "100000")
+# Steps that every host makes together: after each it waits until the others have made it too, and ends with 1 where one
+# of them stays away. SIGTERM to one stops all after the step; the chief saves the step.
+LOCKSTEP = """
+import json, os, pathlib, re, signal, sys, time
+node, worker = re.search(r"machines/([^/]+)/w-(\\d+)", os.getcwd()).groups()
+rank = f"{node}-{worker}"
+everyone = [f"mine{n}-{w}" for n in ("-0", "-1") for w in range(2)] if node != "mine" else ["mine-0", "mine-1"]
+shared = pathlib.Path(os.getcwd()).parents[3] / "shared"
+shared.mkdir(exist_ok=True)
+output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+output.mkdir(parents=True, exist_ok=True)
+steps = int(sys.argv[sys.argv.index("--num_train_steps") + 1])
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+slices = {name: value for name, value in os.environ.items() if name.startswith("MEGASCALE")}
+(output / "environment.json").write_text(json.dumps(slices))
+print("flags", *sys.argv[-6:], flush=True)
+print(f"I am {rank}", json.dumps(slices, sort_keys=True), flush=True)
+step = int((output / "count").read_text()) if (output / "count").exists() else 0
+while step < steps:
+    step += 1
+    (shared / f".{rank}").write_text(json.dumps([step, bool(asked)]))
+    (shared / f".{rank}").replace(shared / rank)
+    end, states = time.monotonic() + WAIT, []
+    while len(states) < len(everyone):
+        if time.monotonic() > end:
+            print(f"a host is lost at step {step}", flush=True)
+            sys.exit(1)
+        files = [shared / name for name in everyone]
+        states = [json.loads(file.read_text()) for file in files if file.exists()]
+        states = [state for state in states if state[0] == step or state[0] == step + 1]
+        time.sleep(0.005)
+    (output / ".count").write_text(str(step))
+    (output / ".count").replace(output / "count")
+    if rank == everyone[0]:
+        print(f"step {step}", flush=True)
+    if any(stopped for number, stopped in states if number == step):
+        (output / "saved").touch()
+        sys.exit(143)
+    time.sleep(0.05)
+"""
+RUN = LOCKSTEP.replace("WAIT", "20")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def cloud(tmp_path, wheel):
+    cloud = Cloud(tmp_path, wheel)
+    cloud.command(RUN)
+    (cloud.bucket("gs://bucket/data")).mkdir(parents=True)
+    (cloud.bucket("gs://bucket/data") / "dataset.json").write_text("{}")
+    return cloud
+
+
+def logs(cloud, start=0):
+    """The logs of the hosts in the bucket, by name."""
+    (submission,) = cloud.bucket("gs://bucket/run-worker-logs").iterdir()
+    return {path.name: path.read_text() for path in (submission / f"start-{start}").iterdir()}
+
+
+def steps(text):
+    return [int(line.split()[1]) for line in text.splitlines() if line.startswith("step ")]
+
+
+def test_every_host_of_every_slice_runs_the_command_and_the_chief_writes(cloud):
+    result = cloud.submit(*SLICES, command=PRETRAIN)
+    assert result.returncode == 0, result.stderr + result.stdout
+    assert cloud.left == []
+    (create,) = cloud.calls("create")
+    assert {"--node-count=2", f"--node-prefix={NAME}", "--accelerator-type=v5p-16"} <= {*create}
+    assert not any(word.startswith("--node-id") for word in create)
+    for verb in ("scp", "ssh"):
+        calls = [call for call in cloud.calls(verb) if "--worker=all" in call]
+        assert {node for node in NODES for call in calls if any(word.startswith(node) for word in call)} == {*NODES}
+    # The chief's log on the terminal, and the log of every host in the bucket.
+    assert steps(result.stdout) == [1, 2, 3, 4, 5]
+    expected = {
+        f"slice-{slice_id}-worker-{worker}.log": f"I am {NAME}-{slice_id}-{worker}"
+        for slice_id in range(2)
+        for worker in range(2)
+    }
+    found = logs(cloud)
+    assert found.keys() == expected.keys()
+    assert all(text in found[name] for name, text in expected.items())
+    assert "I am mine-0-0" in result.stdout
+    assert "I am mine-0-1" not in result.stdout
+    # Each host of a slice has the number of the slice; all have the address of the chief.
+    for name, text in found.items():
+        variables = json.loads(text[text.index("{") : text.index("}") + 1])
+        assert variables == {
+            "MEGASCALE_COORDINATOR_ADDRESS": "127.0.0.1:8081",
+            "MEGASCALE_PORT": "8081",
+            "MEGASCALE_NUM_SLICES": "2",
+            "MEGASCALE_SLICE_ID": name.split("-")[1],
+        }
+        # And its place among all hosts, slice by slice.
+        process = 2 * int(name.split("-")[1]) + int(name[-5])
+        group = f"flags --coordinator_address 127.0.0.1:8482 --num_processes 4 --process_id {process}"
+        assert group in text.splitlines()
+    assert json.loads((cloud.bucket("gs://bucket/run/environment.json")).read_text())["MEGASCALE_SLICE_ID"] == "0"
+    assert not list(cloud.bucket("gs://bucket/run").rglob("*.log"))
+
+
+def test_one_slice_of_several_hosts_has_one_node_and_no_multislice_variables(cloud):
+    result = cloud.submit("--accelerator_type=v5p-16", command=PRETRAIN)
+    assert result.returncode == 0, result.stderr + result.stdout
+    (create,) = cloud.calls("create")
+    assert f"--node-id={NAME}" in create
+    assert json.loads((cloud.bucket("gs://bucket/run/environment.json")).read_text()) == {}
+    assert logs(cloud).keys() == {"slice-0-worker-0.log", "slice-0-worker-1.log"}
+
+
+REASONS = {
+    "host": f"the TPU was preempted (the TPU VM {NODES[1]} is PREEMPTED)",
+    # The service does not know of it yet.
+    "lost host": f"1 of 2 hosts of {NODES[1]} answer, and the run failed",
+    "stopped host": "the run was stopped by SIGTERM on a TPU VM",
+    "slice": "the TPU was preempted (the request is SUSPEND",
+}
+
+
+@pytest.mark.parametrize("taken", REASONS)
+def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
+    # Hosts that wait for a lost one longer than it takes to see that it was preempted, and shorter.
+    cloud.command(LOCKSTEP.replace("WAIT", "1" if "lost" in taken else "60"))
+    process = cloud.begin(*SLICES, "--spot", command=FOREVER)
+    count = cloud.bucket("gs://bucket/run/count")
+    until(lambda: count.exists() and int(count.read_text()) > 3)
+    if taken == "slice":
+        cloud.preempt()
+    elif taken == "host":
+        cloud.preempt_worker(NODES[1], 1)
+    elif taken == "lost host":
+        cloud.lose_worker(NODES[1], 1)
+    else:
+        cloud.stop_worker(NODES[1], 0)
+    until(lambda: len(cloud.calls("create")) == 2 or process.poll() is not None)
+    before = int(count.read_text())
+    until(lambda: int(count.read_text()) > before + 3 or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 143, said
+    first, resumed, second = said.partition("Resuming from gs://bucket/run")
+    assert resumed, said
+    assert f"{REASONS[taken]}" in first
+    assert "restart 1 of 10" in first
+    # The second request continues from the step in the bucket, on all hosts.
+    assert steps(second)[0] > 4
+    assert all("Resuming from gs://bucket/run" in text for text in logs(cloud, 1).values())
+    assert len(logs(cloud, 0)) == len(logs(cloud, 1)) == 4
+    assert cloud.left == []
+    assert len(cloud.calls("delete")) == 2
+    # A signal to the submission stops all hosts after a step.
+    assert (cloud.bucket("gs://bucket/run/saved")).exists()
+
+
+def test_a_host_that_fails_is_named_with_the_end_of_its_log(cloud):
+    fails = 'if rank == "mine-1-1" and step == 3:\n        print("its data differs", flush=True)\n        sys.exit(4)'
+    cloud.command(LOCKSTEP.replace("WAIT", "1").replace("    step += 1\n", f"    step += 1\n    {fails}\n"))
+    result = cloud.submit(*SLICES, command=PRETRAIN)
+    assert result.returncode == 1
+    _, named, end = result.stdout.partition(f"The first host that failed is worker 1 of {NODES[1]}")
+    assert named, result.stdout
+    assert "  its data differs" in end
+    assert len(cloud.calls("create")) == 1
+    assert cloud.left == []
+
+
+def test_a_host_that_ssh_does_not_reach_is_named_in_one_line(cloud):
+    cloud.plan(unreachable=f"{NODES[1]}/1")
+    result = cloud.submit(*SLICES, command=PRETRAIN)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert "copying files to the TPU VM" in line
+    assert NODES[1] in line
+    assert cloud.left == []
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("pretrain", "--data=gs://b/d", "--output=gs://b/r"), "give --do_train without --do_eval"),
+        (("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train", "--do_eval"), "give --do_train without"),
+        (
+            ("finetune", "mrpc", "--data_dir=gs://b/d", "--init_checkpoint=gs://b/m", "--output=gs://b/r"),
+            "finetune does not run on v5p-16, which has several hosts",
+        ),
+        ((*PRETRAIN, "--backend=tensorflow"), "--backend tensorflow does not run on --accelerator_type v5p-16"),
+    ],
+)
+@pytest.mark.parametrize("engine", [("--project=p", "--zone=us-west4-a"), ("--engine=gke", "--image=i")])
+def test_what_several_hosts_cannot_run_is_one_line(command, message, engine, capsys):
+    assert beambert.main(["submit", "tpu", *engine, "--accelerator_type=v5p-16", "--dry_run", *command]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
