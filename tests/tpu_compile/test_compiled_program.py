@@ -1,0 +1,145 @@
+"""The analysis finds each fault in a program that has it, and none in the program without it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import io_callback
+from jax.sharding import PartitionSpec
+
+from tests.tpu_compile.compiled_program import (
+    bytes_of,
+    collectives,
+    compile_program,
+    dynamic_shapes,
+    estimated_cycles,
+    float32_products,
+    host_transfers,
+    instructions,
+    product_count,
+    random_draws,
+)
+from tests.tpu_compile.steps import distribution_of
+
+SIZE, ROWS, CHIPS = 256, 512, 4
+WEIGHT_BYTES = 4 * SIZE * SIZE
+
+
+def compile_small_step(gradient, *, donate=True, accumulate=True):
+    """A step of one weight matrix on four chips: `gradient` of the weights and rows of a chip, and the update."""
+    distribution = distribution_of("v5e:2x2")
+
+    def step(weights, rows):
+        parts = rows.reshape(2, -1, SIZE)
+        total = jax.lax.scan(lambda sum_, part: (sum_ + gradient(weights, part), None), jnp.zeros_like(weights), parts)[
+            0
+        ]
+        total = total if accumulate else gradient(weights, rows)
+        return weights - 0.1 * jax.lax.psum(total, "data")
+
+    mapped = distribution.shard_map(step, (PartitionSpec(), PartitionSpec("data")), PartitionSpec())
+    arguments = (
+        jax.ShapeDtypeStruct((SIZE, SIZE), jnp.float32, sharding=distribution.replicated),
+        jax.ShapeDtypeStruct((ROWS * CHIPS, SIZE), jnp.float32, sharding=distribution.by_example),
+    )
+    return compile_program(jax.jit(mapped, donate_argnums=(0,) if donate else ()), arguments)
+
+
+def loss(weights, rows, dtype=jnp.bfloat16):
+    return jnp.sum(jnp.tanh(rows.astype(dtype) @ weights.astype(dtype)).astype(jnp.float32))
+
+
+@pytest.fixture(scope="module")
+def correct():
+    return compile_small_step(jax.grad(loss))
+
+
+def test_a_correct_step_has_no_fault(correct):
+    (all_reduce,) = collectives(correct)
+    assert all_reduce == ("all-reduce", WEIGHT_BYTES, False)
+    assert product_count(correct) >= 2
+    assert float32_products(correct) == []
+    assert host_transfers(correct) == []
+    assert random_draws(correct) == []
+    assert dynamic_shapes(correct.lowered) == 0
+    assert correct.donated_bytes == WEIGHT_BYTES
+    assert correct.argument_bytes == WEIGHT_BYTES + 4 * ROWS * SIZE
+
+
+def test_a_float32_product_is_found():
+    program = compile_small_step(lambda weights, rows: jax.grad(loss)(weights, rows, jnp.float32))
+    assert f"f32[{ROWS // 2}x{SIZE}] by f32[{SIZE}x{SIZE}]" in float32_products(program)
+
+
+def test_a_sum_in_every_micro_batch_is_found():
+    program = compile_small_step(lambda weights, rows: jax.lax.psum(jax.grad(loss)(weights, rows), "data") / CHIPS)
+    assert sorted(collective.in_loop for collective in collectives(program)) == [False, True]
+
+
+def test_a_second_sum_is_found():
+    """The sum of a product of the summed gradients, which the compiler cannot combine with the first."""
+
+    def gradient(weights, rows):
+        summed = jax.lax.psum(jax.grad(loss)(weights, rows), "data")
+        return jax.grad(loss)(weights + summed, rows)
+
+    program = compile_small_step(gradient, accumulate=False)
+    assert sum(collective.bytes for collective in collectives(program)) == 2 * WEIGHT_BYTES
+
+
+def test_gathered_activations_are_found():
+    def gradient(weights, rows):
+        return jax.grad(loss)(weights, jax.lax.all_gather(rows, "data", tiled=True))
+
+    kinds = {collective.kind: collective.bytes for collective in collectives(compile_small_step(gradient))}
+    assert kinds["all-gather"] >= 4 * SIZE * ROWS // 2
+
+
+def test_a_callback_is_found():
+    def gradient(weights, rows):
+        result = jax.grad(loss)(weights, rows)
+        io_callback(lambda value: None, None, result[0, 0])
+        return result
+
+    assert host_transfers(compile_small_step(gradient, accumulate=False))
+
+
+def test_a_random_generator_is_found():
+    def gradient(weights, rows):
+        key = jax.random.wrap_key_data(jnp.zeros(4, jnp.uint32), impl="rbg")
+        return jax.grad(loss)(weights, rows) * (jax.random.bits(key, weights.shape) % 2)
+
+    assert random_draws(compile_small_step(gradient))
+
+
+def test_a_state_that_is_not_donated_is_found():
+    assert compile_small_step(jax.grad(loss), donate=False).donated_bytes == 0
+
+
+def test_dynamic_shapes_are_found():
+    rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows, 8"), np.float32)
+    assert dynamic_shapes(jax.export.export(jax.jit(jnp.tanh))(rows).mlir_module())
+
+
+def test_bytes_of_types():
+    assert bytes_of("f32[]{:T(128)}") == 4
+    assert bytes_of("(bf16[3,5]{1,0:T(8,128)(2,1)S(1)}, pred[7]{0}, /*index=2*/s8[2])") == 30 + 7 + 2
+    assert bytes_of("token[]") == 0
+
+
+def test_cycles_by_category():
+    """A product of 4096 x 4096 matrices takes at least the cycles that the matrix units need; the rest is other."""
+    chip = distribution_of("v5e:2x2").mesh.devices.flat[0]
+    matrix = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
+
+    def multiply(first, second):
+        with jax.named_scope("product"):
+            return first @ second
+
+    program = compile_program(jax.jit(lambda *pair: jnp.tanh(multiply(*pair)).T), (matrix, matrix), effort=None)
+    cycles = estimated_cycles(program, {"product": "/product/"})
+    # 197 TFLOP/s at 1.503 GHz.
+    fewest = 2 * 4096**3 / (197e12 / 1.503e9)
+    assert fewest < sum(cycles.values()) < 1.5 * fewest
+    assert cycles["product"] > 0.8 * sum(cycles.values())
+    assert len([each for each in instructions(program.compiled) if each.computation.startswith("main")])

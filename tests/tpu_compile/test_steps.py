@@ -1,0 +1,84 @@
+"""Base with two layers on 16 chips of v5e: memory, collectives, precision. Compiled quickly, without a TPU."""
+
+import dataclasses
+
+import jax
+import keras
+import pytest
+
+from bert_model.pretraining import BertForPretraining
+from tests.tpu_compile.compiled_program import compile_program, product_count
+from tests.tpu_compile.step_faults import faults
+from tests.tpu_compile.steps import (
+    bert_config,
+    classification_objective,
+    eval_step,
+    finetuning_features,
+    pretraining_features,
+    pretraining_objective,
+    train_step,
+)
+from trainers.backends.jax.memory_errors import memory_error
+from trainers.pretraining.pretraining_objective import pretraining_task
+
+TOPOLOGY = "v5e:4x4"
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def objective():
+    return pretraining_objective(bert_config("base", layers=2))
+
+
+@pytest.mark.parametrize(("accumulation", "most_gib"), [(1, 1.6), (4, 0.9)])
+def test_pretraining_step(objective, accumulation, most_gib):
+    step = train_step(objective, TOPOLOGY, pretraining_features(2, 128), 128, accumulation)
+    program = compile_program(step.function, step.arguments)
+    assert faults(program, step) == []
+    assert product_count(program) > 30
+    assert program.temporary_bytes < most_gib * GIB
+    assert program.argument_bytes < 1.01 * step.state_bytes
+
+
+def test_evaluation_step(objective):
+    step = eval_step(objective, TOPOLOGY, pretraining_features(2, 128), 128)
+    program = compile_program(step.function, step.arguments)
+    assert faults(program, step) == []
+    assert program.temporary_bytes < 1.1 * GIB
+
+
+def test_finetuning_step():
+    step = train_step(
+        classification_objective(bert_config("base", layers=2)), TOPOLOGY, finetuning_features(2, 128), 32
+    )
+    program = compile_program(step.function, step.arguments)
+    assert faults(program, step) == []
+    assert program.temporary_bytes < 0.6 * GIB
+
+
+def test_a_batch_beyond_the_memory_of_a_chip_is_an_error_that_names_the_flags(objective):
+    step = train_step(objective, TOPOLOGY, pretraining_features(2, 128), 8192)
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        compile_program(step.function, step.arguments)
+    assert memory_error(caught.value).endswith(
+        ": raise --gradient_accumulation_steps, use --activation_checkpointing or lower --train_batch_size"
+    )
+    assert "15.75GiB available" in memory_error(caught.value)
+    assert memory_error(jax.errors.JaxRuntimeError("INTERNAL: other")) is None
+
+
+def test_faults_of_a_step_are_found():
+    """A float32 model whose metric sums are summed over the chips in every micro-batch too."""
+    keras.mixed_precision.set_dtype_policy("float32")
+    correct = pretraining_task(BertForPretraining(bert_config("tiny"), pad_vocabulary=True))
+
+    def sums(features, seed):
+        return jax.tree.map(lambda value: jax.lax.psum(value, "data") / 16, correct.sums(features, seed))
+
+    wrong = dataclasses.replace(correct, sums=sums)
+    step = train_step(wrong, TOPOLOGY, pretraining_features(2, 128), 16, accumulation=2)
+    smaller = step._replace(gradient_bytes=step.gradient_bytes // 2, state_bytes=2 * step.state_bytes)
+    found = faults(compile_program(step.function, step.arguments), smaller)
+    assert len(found) == 4
+    for words in ("bytes are summed over chips", "every micro-batch", "are donated", "float32 matrix products"):
+        assert any(words in message for message in found), words
