@@ -209,7 +209,7 @@ def _trains(name: str) -> bool:
 def _extras_of(name: str) -> str:
     """Return the extras of the package that a command needs."""
     if name in COMMANDS and _trains(name):
-        return "train"
+        return "jax" if packages.is_installed("jax") and not packages.is_installed("tensorflow") else "train"
     return {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
 
 

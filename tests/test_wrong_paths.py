@@ -15,12 +15,21 @@ MASKED = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
 CHILD = """
 import contextlib, io, json, sys
 
+def _is_asked():
+    # importlib.util.find_spec, which imports nothing.
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib.util":
+            return True
+        frame = frame.f_back
+    return False
+
 class TensorFlowImported(BaseException):
     pass
 
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "keras"):
+        if name.split(".")[0] in ("tensorflow", "keras") and not _is_asked():
             raise TensorFlowImported
 
 sys.meta_path.insert(0, Refusing())
