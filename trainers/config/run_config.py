@@ -81,6 +81,8 @@ class RunConfig(FlagConfig):
             TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes.
         """
         given = [name for name in _PROCESS_FLAGS if getattr(self, name) is not None]
+        if given and self.backend == "tensorflow":
+            raise TrainingError(f"invalid --{given[0]} with --backend tensorflow: it requires --backend jax")
         if given and len(given) < len(_PROCESS_FLAGS):
             missing = next(name for name in _PROCESS_FLAGS if name not in given)
             raise TrainingError(
@@ -107,7 +109,9 @@ class RunConfig(FlagConfig):
 
     @property
     def processes(self) -> ProcessGroup | None:
-        """Return the processes that train together under JAX; None for a single process."""
+        """Return the processes that train together under JAX; None for a single process, and for TensorFlow."""
+        if self.backend == "tensorflow":
+            return None
         given = ProcessGroup(self.coordinator_address, self.num_processes, self.process_id)
         if given == ProcessGroup() and self.strategy != "multi_worker" and not runs_several_processes(os.environ):
             return None

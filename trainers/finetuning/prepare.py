@@ -52,6 +52,8 @@ def run_once(config: FinetuneConfig) -> int:
     output = Path(config.output)
     # Checked before the lock is written, and again under the lock, when no other process writes.
     _require_own(output)
+    # Which process locks the directory depends on the backend.
+    config = dataclasses.replace(config, backend=choose_backend(config.backend))
     with run_lock(output, config):
         return _run(config, output)
 
@@ -69,7 +71,7 @@ def _run(config: FinetuneConfig, output: Path) -> int:
         raise TrainingError(
             "--model (random weights) and --init_checkpoint (pretrained weights) exclude each other: give one of them"
         )
-    config = dataclasses.replace(_with_actions(config), backend=choose_backend(config.backend))
+    config = _with_actions(config)
     _require_own(output)
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)

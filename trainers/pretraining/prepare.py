@@ -45,6 +45,8 @@ def run_pretraining(config: PretrainConfig) -> int:
     output = Path(config.output)
     # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
+    # Which process locks the directory depends on the backend.
+    config = dataclasses.replace(config, backend=choose_backend(config.backend))
     with run_lock(output, config):
         return _run(config, output)
 
@@ -55,7 +57,6 @@ def _run(config: PretrainConfig, output: Path) -> int:
         config,
         do_train=config.do_train or not config.do_eval,
         do_eval=config.do_eval or not config.do_train,
-        backend=choose_backend(config.backend),
     )
     # All options are validated before anything is written and before TensorFlow is imported.
     lower_is_better(config.best_metric)

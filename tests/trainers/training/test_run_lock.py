@@ -9,6 +9,7 @@ from deploy.tpu import bucket_sync
 from pipelines.errors import OutputError
 from pipelines.io.output_directory import LOCK_NAME
 from trainers.config.pretrain_config import PretrainConfig
+from trainers.errors import TrainingError
 from trainers.training.run_lock import run_lock
 
 HOSTS = ["a:1", "b:1"]
@@ -53,6 +54,19 @@ def test_of_several_processes_with_jax_the_first_alone_holds_the_run(strategy, t
         assert (tmp_path / LOCK_NAME).exists()
         with run_lock(tmp_path, other):
             pass
+
+
+def test_processes_of_jax_are_refused_for_tensorflow():
+    # Both processes would take themselves for the chief and write the same files.
+    with pytest.raises(TrainingError, match="--coordinator_address with --backend tensorflow: it requires"):
+        config("auto", backend="tensorflow", coordinator_address="a:1", num_processes=2, process_id=1)
+
+
+def test_variables_of_a_cluster_do_not_unlock_a_run_of_tensorflow(tmp_path, monkeypatch):
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b")
+    monkeypatch.setenv("TPU_WORKER_ID", "1")
+    with run_lock(tmp_path, config("auto", backend="tensorflow")):
+        assert (tmp_path / LOCK_NAME).exists()
 
 
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
