@@ -18,8 +18,8 @@ DATA = [
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
-# ml-dtypes has bfloat16, which numpy lacks.
-CONVERT = ["google-crc32c>=1.5", "ml-dtypes>=0.5", "safetensors>=0.4"]
+# ml-dtypes has bfloat16, which numpy lacks; h5py reads models of KerasHub.
+CONVERT = ["google-crc32c>=1.5", "h5py>=3.11", "ml-dtypes>=0.5", "safetensors>=0.4"]
 # `beambert export --to onnx`.
 ONNX = ["onnx>=1.19", "tf2onnx>=1.17"]
 # Training and inference with JAX, without TensorFlow: on the CPU, on Cloud TPU and on NVIDIA GPUs. From 0.8 on, JAX has

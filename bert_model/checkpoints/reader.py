@@ -1,4 +1,6 @@
-"""Open a checkpoint in any format: TF1, Hugging Face or native; a directory, a checkpoint prefix or a zip archive.
+"""Open a checkpoint in any format: TF1, Hugging Face, native, SavedModel or KerasHub.
+
+It may be a directory, the prefix of a checkpoint or a zip archive.
 
 In every format, the weights have their TF1 names (`variable_names.py`) and TF1 shapes.
 """
@@ -9,20 +11,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from bert_model.checkpoints import archive, hugging_face, hugging_face_config, native, tf1
-from bert_model.checkpoints.path_contents import contents_of
+from bert_model.checkpoints import archive, hugging_face, hugging_face_config, keras_hub, native, saved_model, tf1
+from bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 from bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names
 from bert_model.config import BertConfig
 
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")
-_REMEDY = (
-    "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "
-    "`beambert pretrain`, or a released zip archive"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Checkpoint:
     """An open checkpoint.
 
     Attributes:
-        kind: format: "tf1", "huggingface" or "native".
+        kind: format: "tf1", "huggingface", "native", "saved_model" or "keras_hub".
         path: path of the checkpoint, for messages.
         config: configuration of the model.
         task: task of the head, one of `variable_names.TASKS`.
@@ -89,115 +86,25 @@ def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | No
         yield _open(path, location, task, config)
 
 
-class CheckpointFiles(NamedTuple):
-    """The files of a checkpoint, found without reading weights.
-
-    Attributes:
-        kind, path, config, vocab_file, record: as in `Checkpoint`.
-        home: directory of the configuration and the vocabulary.
-        prefix: prefix of a checkpoint with TF1 names, without `.index`; None for Hugging Face models.
-        task: task of the head; None where only the weights determine it.
-        labels: names of the classes; None where they have no names.
-    """
-
-    kind: str
-    path: Path
-    home: Path
-    prefix: Path | None
-    config: BertConfig
-    vocab_file: Path | None
-    record: native.ModelRecord | None
-    task: str | None
-    labels: tuple[str, ...] | None
-
-
-def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
-    """Find the files of a checkpoint without reading its weights.
-
-    Args:
-        path, config: as for `open_checkpoint`.
-
-    Returns:
-        The files; None for a zip archive, whose file names are checked only.
-
-    Raises:
-        CheckpointError, ConfigError: as `open_checkpoint`, for errors in file names and small files.
-    """
-    if path.is_file() and path.suffix == ".zip":
-        names = archive.file_names(path)
-        if not any(name.endswith(".ckpt.index") or name in hugging_face.WEIGHTS_FILE_NAMES for name in names):
-            raise CheckpointError(f"{path} is not a checkpoint; {_REMEDY}")
-        return None
-    return _files(path, path, config)
-
-
-def _files(path: Path, location: Path, config: BertConfig | None) -> CheckpointFiles:
-    directory = location if location.is_dir() else location.parent
-    if location.is_dir() and native.load(location):
-        return _named_files(path, location, native.model_checkpoint(location), config)
-    if hugging_face.is_model(directory) and (location.is_dir() or location.is_file()):
-        description = hugging_face_config.describe(directory)
-        task = description.task
-        return CheckpointFiles(
-            kind="huggingface",
-            path=path,
-            home=directory,
-            prefix=None,
-            config=description.config,
-            vocab_file=hugging_face.vocabulary_file(directory),
-            record=None,
-            task=task,
-            labels=description.labels if task in TASKS and TASKS[task] is None else None,
-        )
-    prefix = location.with_suffix("") if location.suffix == ".index" else location
-    if location.is_dir():
-        last = native.checkpoint(location)
-        if last:
-            return _named_files(path, location, last, config)
-    elif Path(f"{prefix}.index").is_file():
-        return _named_files(path, directory, prefix, config)
-    raise CheckpointError(f"{path} is not a checkpoint: it {contents_of(path)}; {_REMEDY}")
-
-
-def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
-    """Return the files of a checkpoint with TF1 names; a run's other files are in the parent directory."""
-    if prefix is None:
-        raise CheckpointError(f"{path} has {native.FILE_NAME} but no checkpoint yet; train the model first")
-    home = directory
-    if directory.name == native.CHECKPOINTS_NAME and (directory.parent / native.CONFIG_FILE_NAME).is_file():
-        home = directory.parent
-    config_file = home / native.CONFIG_FILE_NAME
-    if config_file.is_file():
-        config = BertConfig.load(config_file)
-    if config is None:
-        raise CheckpointError(
-            f"{path} has no {native.CONFIG_FILE_NAME} in its directory; copy the one it was trained with"
-        )
-    record = native.load(home)
-    vocab_file = home / native.VOCAB_FILE_NAME
-    return CheckpointFiles(
-        kind="native" if record else "tf1",
-        path=path,
-        home=home,
-        prefix=prefix,
-        config=config,
-        vocab_file=vocab_file if vocab_file.is_file() else None,
-        record=record,
-        task=record.task if record else None,
-        labels=record.labels if record else None,
-    )
-
-
 def _open(path: Path, location: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
-    files = _files(path, location, config)
-    if files.prefix is None:
+    files = files_at(path, location, config)
+    if files.kind == "huggingface":
         return _open_hugging_face(path, files.home, task)
-    return _open_named(path, files, files.prefix, task)
+    return _open_named(path, files, task)
 
 
-def _open_named(path: Path, files: CheckpointFiles, prefix: Path, task: str | None) -> Checkpoint:
+def _open_named(path: Path, files: CheckpointFiles, task: str | None) -> Checkpoint:
+    """Open a checkpoint whose variables have TF1 names, or are renamed without a configuration of their own."""
     config, record = files.config, files.record
-    tensors = tf1.read(prefix)
+    if files.prefix is None:
+        tensors = keras_hub.read(files.home)
+        do_lower_case = keras_hub.do_lower_case(files.home)
+    else:
+        tensors = tf1.read(files.prefix)
+        do_lower_case = record.do_lower_case if record else None
+    if files.kind == "saved_model":
+        tensors = saved_model.without_scope(tensors)
+        do_lower_case = saved_model.pop_do_lower_case(tensors)
     task = task or (record.task if record else _task_of(tensors))
     num_labels = _num_labels(path, task, tensors.get("output_bias"))
     slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
@@ -213,7 +120,7 @@ def _open_named(path: Path, files: CheckpointFiles, prefix: Path, task: str | No
             num_labels=num_labels,
             labels=files.labels,
             vocab_file=files.vocab_file,
-            do_lower_case=record.do_lower_case if record else None,
+            do_lower_case=do_lower_case,
             tensors=model_weights,
             optimizer=slots,
             missing=tuple(name for name in expected if name not in model_weights),

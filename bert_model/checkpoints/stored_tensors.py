@@ -29,6 +29,27 @@ def transposed(tensor: StoredTensor) -> StoredTensor:
     return StoredTensor(tensor.shape[::-1], tensor.dtype, lambda: np.ascontiguousarray(tensor.read().T))
 
 
+def merged_heads(tf1_name: str, tensor: StoredTensor) -> StoredTensor:
+    """Return a variable of attention without the dimension of heads, which TF1 does not have.
+
+    Args:
+        tf1_name: name of the variable; all but those of attention are returned unchanged.
+        tensor: kernel of a projection, [H, heads, H / heads], its bias, [heads, H / heads], or the kernel of the
+            attention output, [heads, H / heads, H].
+    """
+    shape = tensor.shape
+    is_projection = "/attention/self/" in tf1_name
+    if is_projection and tf1_name.endswith("/kernel") and len(shape) == 3:
+        shape = (shape[0], shape[1] * shape[2])
+    elif is_projection and tf1_name.endswith("/bias") and len(shape) == 2:
+        shape = (shape[0] * shape[1],)
+    elif tf1_name.endswith("/attention/output/dense/kernel") and len(shape) == 3:
+        shape = (shape[0] * shape[1], shape[2])
+    else:
+        return tensor
+    return StoredTensor(shape, tensor.dtype, lambda: np.reshape(tensor.read(), shape))
+
+
 def as_float32(stored: np.ndarray, dtype: str) -> np.ndarray:
     """Return 16-bit weights as float32, without loss, and other values unchanged.
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from beambert_common import file_errors
 from beambert_common.checksums import mask
+from beambert_common.protobuf_wire import read_varint
 from beambert_common.typed_json import shown
 from bert_model.checkpoints import bundle_index
 from bert_model.checkpoints.bundle_index import DTYPE_NAMES, Entry, Header, numpy_dtype
@@ -25,6 +26,8 @@ from bert_model.checkpoints.stored_tensors import StoredTensor
 _LARGEST_INDEX = 1 << 28
 # Small enough for the checksum to find the bytes in the processor's cache.
 _CHUNK_BYTES = 1 << 18
+# Bytes of the longest varint.
+_LONGEST_LENGTH = 10
 
 
 class BundleError(ValueError):
@@ -48,22 +51,52 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
     Raises:
         BundleError: the index is missing or corrupt.
     """
+    header, entries = _index(prefix)
+
+    def tensor(name: str, entry: Entry) -> StoredTensor:
+        return StoredTensor(entry.shape, entry.dtype, lambda: _value(prefix, name, entry, header))
+
+    return {name: tensor(name, entry) for name, entry in entries.items()}
+
+
+def read_bytes(prefix: Path, name: str) -> bytes:
+    """Return the value of a string tensor with one element.
+
+    Raises:
+        BundleError: the bundle is corrupt, or has no such tensor.
+    """
+    header, entries = _index(prefix)
+    entry = entries.get(name)
+    if entry is None or entry.dtype != "string" or entry.shape or entry.is_partitioned:
+        raise BundleError(f"{shown(name)} is not a string")
+    content, _ = _content(_data_path(prefix, entry, header), entry)
+    # The length as a varint, the masked checksum of the length as 32 or 64 bits, and the bytes.
+    try:
+        length, start = read_varint(content[:_LONGEST_LENGTH].tobytes(), 0)
+    except ValueError as error:
+        raise BundleError(f"{shown(name)}: {error}") from error
+    value = content[start + 4 :].tobytes()
+    size = 4 if length < 1 << 32 else 8
+    length_crc = google_crc32c.value(length.to_bytes(size, "little"))
+    crc = google_crc32c.extend(google_crc32c.extend(length_crc, content[start : start + 4].tobytes()), value)
+    if length != len(value) or mask(crc) != entry.crc:
+        raise BundleError(f"{shown(name)} does not match its checksum")
+    return value
+
+
+def _index(prefix: Path) -> tuple[Header, dict[str, Entry]]:
+    """Read the index of a bundle."""
     path = Path(f"{prefix}.index")
     try:
         if path.stat().st_size > _LARGEST_INDEX:
             raise BundleError(f"{path.name} has more than {_LARGEST_INDEX:,} bytes")
-        header, entries = bundle_index.decode(path.read_bytes())
+        return bundle_index.decode(path.read_bytes())
     except OSError as error:
         raise BundleError(f"{path.name}: {file_errors.reason_of(error)}") from error
     except BundleError:
         raise
     except ValueError as error:
         raise BundleError(f"{path.name}: {error}") from error
-
-    def tensor(name: str, entry: Entry) -> StoredTensor:
-        return StoredTensor(entry.shape, entry.dtype, lambda: _value(prefix, name, entry, header))
-
-    return {name: tensor(name, entry) for name, entry in entries.items()}
 
 
 def write(prefix: Path, tensors: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -119,16 +152,8 @@ def _value(prefix: Path, name: str, entry: Entry, header: Header) -> np.ndarray:
         raise UnsupportedTensorError(f"{shown_name} is a partitioned variable")
     if entry.dtype not in DTYPE_NAMES:
         raise UnsupportedTensorError(f"{shown_name} has the dtype {entry.dtype}")
-    path = Path(f"{prefix}.data-{entry.shard:05d}-of-{header.num_shards:05d}")
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < entry.offset + entry.size:
-                raise BundleError(f"{path.name} is truncated")
-            file.seek(entry.offset)
-            content = np.empty(entry.size, np.uint8)
-            crc = _read_content(file, content)
-    except OSError as error:
-        raise BundleError(f"{path.name}: {file_errors.reason_of(error)}") from error
+    path = _data_path(prefix, entry, header)
+    content, crc = _content(path, entry)
     if mask(crc) != entry.crc:
         raise BundleError(f"{shown_name} in {path.name} does not match its checksum")
     dtype = numpy_dtype(entry.dtype)
@@ -140,6 +165,23 @@ def _value(prefix: Path, name: str, entry: Entry, header: Header) -> np.ndarray:
         return content.view(dtype).reshape(entry.shape)
     except ValueError as error:
         raise BundleError(f"{shown_name} has a dimension that is too large") from error
+
+
+def _data_path(prefix: Path, entry: Entry, header: Header) -> Path:
+    return Path(f"{prefix}.data-{entry.shard:05d}-of-{header.num_shards:05d}")
+
+
+def _content(path: Path, entry: Entry) -> tuple[np.ndarray, int]:
+    """Return the bytes of a tensor, [size] uint8, and their CRC-32C."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < entry.offset + entry.size:
+                raise BundleError(f"{path.name} is truncated")
+            file.seek(entry.offset)
+            content = np.empty(entry.size, np.uint8)
+            return content, _read_content(file, content)
+    except OSError as error:
+        raise BundleError(f"{path.name}: {file_errors.reason_of(error)}") from error
 
 
 def _read_content(file: BufferedReader, content: np.ndarray) -> int:

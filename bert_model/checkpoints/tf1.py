@@ -1,4 +1,4 @@
-"""Name-based TensorFlow checkpoints, as the released code and `beambert pretrain` write them.
+"""TensorFlow checkpoints: name-based, as the released code and `beambert pretrain` write them, and object-based.
 
 A checkpoint is `PREFIX.index` and `PREFIX.data-00000-of-00001`. TensorFlow is not needed: `tensor_bundle.py` reads and
 writes the files.
@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from beambert_common import file_errors
-from bert_model.checkpoints import tensor_bundle
+from bert_model.checkpoints import model_garden, object_graph, tensor_bundle
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 
 _STEP = re.compile(r"-(\d+)$")
@@ -34,17 +34,23 @@ def find(directory: Path) -> Path | None:
 
 
 def read(prefix: Path) -> dict[str, StoredTensor]:
-    """Return all variables of a checkpoint, sorted by name.
+    """Return all variables of a checkpoint; those of the TensorFlow Model Garden by their TF1 names.
 
     Raises:
-        CheckpointError: the checkpoint is missing or corrupt, or object-based.
+        CheckpointError: the checkpoint is missing or corrupt.
+    """
+    return model_garden.by_tf1_name(read_variables(prefix))
+
+
+def read_variables(prefix: Path) -> dict[str, StoredTensor]:
+    """Return all variables of a checkpoint by the names that TensorFlow gave them, sorted by key.
+
+    Raises:
+        CheckpointError: as `read`.
     """
     stored = _guarded(prefix, lambda: tensor_bundle.read(prefix))
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in stored:
-        raise CheckpointError(
-            f"{prefix} is an object-based TensorFlow 2 checkpoint; use a name-based checkpoint, such as those of the "
-            "released BERT"
-        )
+    if object_graph.is_object_based(stored):
+        stored = _guarded(prefix, lambda: object_graph.by_full_name(prefix, stored))
 
     def tensor(stored: StoredTensor) -> StoredTensor:
         return stored._replace(read=lambda: _guarded(prefix, stored.read))

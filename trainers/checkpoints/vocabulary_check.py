@@ -3,7 +3,8 @@
 This file imports neither Keras nor TensorFlow.
 """
 
-from bert_model.checkpoints.reader import Checkpoint, CheckpointFiles
+from bert_model.checkpoints.checkpoint_files import CheckpointFiles
+from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from tokenizer.vocabulary import Vocabulary
 

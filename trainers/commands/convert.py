@@ -23,7 +23,13 @@ EXAMPLE = """beambert convert run bert-hf --to huggingface
 beambert convert uncased_L-12_H-768_A-12.zip bert-base --to native
 beambert convert run bert-tf1 --to tf1 --optimizer keep"""
 COMMON_FLAGS = ()
-_KIND_WORDS = {"tf1": "TF1 checkpoint", "huggingface": "Hugging Face model", "native": "native model"}
+_KIND_WORDS = {
+    "tf1": "TF1 checkpoint",
+    "huggingface": "Hugging Face model",
+    "native": "native model",
+    "saved_model": "SavedModel",
+    "keras_hub": "KerasHub preset",
+}
 _CASES = {True: "uncased", False: "cased"}
 
 
@@ -44,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         type=LOCAL_PATH,
         metavar="SRC",
-        help="A model directory, a TF1 checkpoint or a zip archive of the released BERT; the format is detected",
+        help="A model directory, or a checkpoint or zip archive of the released BERT; the format is detected",
     )
     parser.add_argument(
         "destination",

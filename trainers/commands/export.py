@@ -122,14 +122,16 @@ def _export(config: ExportConfig, destination: Path) -> int:
         raise TrainingError(
             f"invalid --top_k {config.top_k}: must be from 1 to {len(inference_model.vocabulary)}, the vocabulary size"
         )
+    text_files = [VOCABULARY_NAME, *([LABELS_NAME] if inference_model.labels else [])]
     with new_directory(destination) as work_directory:
         if config.to == "savedmodel":
             signatures = save(inference_model, work_directory, length, config.top_k)
             lines = [_signature_text(name, function) for name, function in signatures.items()]
-            require_files(work_directory, ["saved_model.pb", "variables/variables.index", f"assets/{VOCABULARY_NAME}"])
+            variables = ["variables/variables.index", "variables/variables.data-00000-of-00001"]
+            require_files(work_directory, ["saved_model.pb", *variables, *(f"assets/{name}" for name in text_files)])
         else:
             lines = [save_ids_model(inference_model, work_directory, config.to)]
-            require_files(work_directory, [MODEL_NAMES[config.to], VOCABULARY_NAME])
+            require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
     print_status(f"Wrote     {destination}: {inference_model.task}, max_seq_length {length}")
     for line in lines:
         print_status(f"          {line}")

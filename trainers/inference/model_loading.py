@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_model.checkpoints import reader
+from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from bert_model.config import BertConfig
@@ -81,7 +82,7 @@ def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str
         CheckpointError, ConfigError, VocabularyError: as `load_model`.
     """
     config = BertConfig.load(bert_config_file) if bert_config_file else None
-    files = reader.find_files(path, config)
+    files = find_files(path, config)
     if files is not None:
         vocabulary_of(files, vocab_file)
     elif vocab_file:

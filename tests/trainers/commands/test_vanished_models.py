@@ -71,3 +71,18 @@ def test_export(model, tmp_path, monkeypatch, capsys):
     assert beambert.main(["export", str(model), str(parent / "new")]) == 1
     assert "was removed while the command ran; run the same command again" in one_line(capsys)
     assert not parent.exists()
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.data-00000-of-00001", "assets/vocab.txt"])
+def test_export_with_a_file_that_goes(name, model, tmp_path, monkeypatch, capsys):
+    save = export.save
+
+    def saved(opened, directory, length, top_k):
+        lines = save(opened, directory, length, top_k)
+        (directory / name).unlink()
+        return lines
+
+    monkeypatch.setattr(export, "save", saved)
+    assert beambert.main(["export", str(model), str(tmp_path / "new")]) == 1
+    assert f"{name} was removed while the command ran; run the same command again" in one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
