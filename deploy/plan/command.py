@@ -2,24 +2,14 @@
 
 import argparse
 
-from beambert_common.command_line.flags import (
-    accept_old_name,
-    batch_size,
-    copies,
-    fraction,
-    num_partitions,
-    number,
-    positive_float,
-    positive_int,
-    sequence_length,
-    vocabulary_size,
-)
-from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_PATH
 from bert_model.config import ConfigError, resolve
+from deploy.plan.compilation import compile_steps
+from deploy.plan.compilation_lines import compilation_lines
 from deploy.plan.config import PlanConfig
 from deploy.plan.data import plan_data
 from deploy.plan.dataflow_cost import plan_cloud
-from deploy.plan.plan_warnings import warnings_of
+from deploy.plan.plan_flags import DEFAULT_ACCELERATOR, DEFAULT_UTILIZATION, add_arguments
+from deploy.plan.plan_warnings import compilation_warnings, warnings_of
 from deploy.plan.prices import load_prices
 from deploy.plan.table import (
     Line,
@@ -33,21 +23,23 @@ from deploy.plan.table import (
     training_lines,
 )
 from deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
+from deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
 from deploy.plan.training import find_accelerator, plan_training
 from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
-from pipelines.instances import options as pretraining_options
-from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
-from trainers.optimization.schedule import plan_stages
+from trainers.optimization.schedule import check_batch_sizes, plan_stages
 
 DESCRIPTION = """Estimate size, time and cost of a build and a pretraining run.
 
 Give one of --corpus_bytes, --words and --input. The estimate covers documents, tokens, examples, shards, Dataflow
-workers, accelerator hours and money, each with its arithmetic. Nothing is built or submitted."""
+workers, accelerator hours and money, each with its arithmetic. Nothing is built or submitted.
+
+With --compile, the TPU compiler adds memory, largest batch and time of the training step on a TPU slice."""
 
 EXAMPLE = """beambert plan --corpus_bytes 20e9
 beambert plan --words 3.3e9 --model base --schedule 128x0.9,512x0.1 --accelerator v3-8
-beambert plan --input 'texts/*.txt' --max_seq_length 128 --json"""
+beambert plan --input 'texts/*.txt' --max_seq_length 128 --json
+beambert plan --words 3.3e9 --train_batch_size 4096 --precision bfloat16 --compile v6e-16"""
 
 COMMON_FLAGS = (
     "--corpus_bytes",
@@ -60,193 +52,7 @@ COMMON_FLAGS = (
     "--mfu",
 )
 
-# Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).
-_UTILIZATION = 0.45
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `beambert plan`."""
-    group = parser.add_argument_group("input")
-    group.add_argument(
-        "--corpus_bytes", type=positive_float, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
-    )
-    group.add_argument("--words", type=positive_float, metavar="N", help="Size of the text in words, such as 3.3e9")
-    group.add_argument(
-        "--input",
-        action="extend",
-        nargs="+",
-        type=ANY_PATH,
-        metavar="GLOB",
-        help="Input files or quoted glob patterns, as for `beambert build`; a sample is read and extrapolated",
-    )
-    group.add_argument(
-        "--document_bytes",
-        type=positive_float,
-        default=PlanConfig.document_bytes,
-        metavar="N",
-        help="Mean document size in bytes, used without --input (default: %(default)s, English Wikipedia; about 4000 "
-        "is usual for web pages)",
-    )
-    group.add_argument(
-        "--input_format",
-        default=PlanConfig.input_format,
-        metavar="FORMAT",
-        help="Format of --input; `beambert build --help` lists the formats",
-    )
-    group.add_argument(
-        "--text_field",
-        default=PlanConfig.text_field,
-        metavar="NAME",
-        help="Field that contains the text, for JSON lines and Parquet in --input",
-    )
-    group.add_argument(
-        "--language", default=PlanConfig.language, metavar="CODE", help="Language code of the text in --input"
-    )
-
-    group = parser.add_argument_group("data")
-    group.add_argument(
-        "--vocab_size",
-        type=vocabulary_size,
-        metavar="N",
-        help=f"Vocabulary size, in tokens (default: {DEFAULT_VOCAB_SIZE})",
-    )
-    group.add_argument(
-        "--vocab_file",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Existing vocab.txt; sets the vocabulary size and, with --input, tokenizes the sample",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        default=PretrainingDataOptions.max_seq_length,
-        metavar="N",
-        help="Sequence length of an example, in tokens",
-    )
-    group.add_argument(
-        "--dupe_factor",
-        type=copies,
-        default=PretrainingDataOptions.dupe_factor,
-        metavar="N",
-        help="Number of copies of the data, each with its own masks and sentence pairs",
-    )
-    group.add_argument(
-        "--objective",
-        choices=pretraining_options.OBJECTIVES,
-        default=PretrainingDataOptions.objective,
-        help="Pretraining objective of the examples",
-    )
-    group.add_argument(
-        "--masking",
-        choices=pretraining_options.MASKINGS,
-        default=PretrainingDataOptions.masking,
-        help="Masking strategy of the examples",
-    )
-    group.add_argument("--pack", action="store_true", help="Pack several short instances into one sequence")
-    group.add_argument(
-        "--format",
-        choices=pretraining_options.FORMATS,
-        default=PretrainingDataOptions.format,
-        help="File format of the shards",
-    )
-    group.add_argument(
-        "--compression",
-        choices=pretraining_options.COMPRESSIONS,
-        default=PretrainingDataOptions.compression,
-        help="Compression of TFRecord shards",
-    )
-    flag = group.add_argument(
-        "--num_partitions",
-        type=num_partitions,
-        metavar="N",
-        help="Number of hash partitions of the documents (default: chosen by input size)",
-    )
-    accept_old_name(group, flag, "--num_buckets")
-    group.add_argument(
-        "--validation_fraction",
-        type=fraction,
-        default=PlanConfig.validation_fraction,
-        metavar="FRACTION",
-        help="Fraction of the documents in the validation split",
-    )
-
-    group = parser.add_argument_group("training")
-    group.add_argument("--model", default="base", metavar="NAME", help="Model size (tiny to large) or bert_config.json")
-    group.add_argument(
-        "--train_batch_size",
-        type=batch_size,
-        default=256,
-        metavar="N",
-        help="Global training batch size, in sequences",
-    )
-    group.add_argument(
-        "--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="Number of training steps"
-    )
-    group.add_argument(
-        "--schedule",
-        metavar="SCHEDULE",
-        help="Fraction of the steps for each sequence length, such as 128x0.9,512x0.1; replaces --max_seq_length",
-    )
-
-    group = parser.add_argument_group("devices")
-    group.add_argument(
-        "--accelerator",
-        default=PlanConfig.accelerator,
-        metavar="NAME",
-        help="TPU slice (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8 and larger) or GPU (h100, a100, l4, t4, v100)",
-    )
-    group.add_argument(
-        "--num_accelerators",
-        type=positive_int,
-        default=PlanConfig.num_accelerators,
-        metavar="N",
-        help="Number of TPU slices or GPUs",
-    )
-    group.add_argument(
-        "--mfu",
-        type=number(0.0, 1.0, least_too=False, most_too=True),
-        metavar="FRACTION",
-        help="Model FLOPs utilization, as `beambert pretrain` reports it (default: "
-        f"{_UTILIZATION}, an assumption that was not measured on any accelerator)",
-    )
-    group.add_argument(
-        "--peak_tflops",
-        type=positive_float,
-        metavar="TFLOPS",
-        help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
-    )
-
-    group = parser.add_argument_group("cost model")
-    group.add_argument(
-        "--workers",
-        type=positive_int,
-        metavar="N",
-        help="Number of Dataflow workers with 4 vCPUs each (default: enough to finish in about an hour)",
-    )
-    group.add_argument(
-        "--cpu_factor",
-        type=positive_float,
-        default=PlanConfig.cpu_factor,
-        metavar="FACTOR",
-        help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
-    )
-    group.add_argument(
-        "--prices",
-        type=LOCAL_PATH,
-        metavar="FILE",
-        help="TOML file of prices (default: deploy/plan/prices.toml, which dates each price)",
-    )
-    group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
-    group.add_argument(
-        "--storage_months",
-        type=positive_float,
-        default=PlanConfig.storage_months,
-        metavar="N",
-        help="Storage duration of corpus and shards, in months",
-    )
-
-    group = parser.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="Print the estimate as JSON")
+__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "make_plan", "run"]
 
 
 def configure(args: argparse.Namespace) -> PlanConfig:
@@ -272,7 +78,9 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     assert pretraining.model is not None
     assert pretraining.num_train_steps is not None
     prices = load_prices(config.prices)
-    accelerator = find_accelerator(config.accelerator, config.num_accelerators, pretraining.peak_tflops)
+    target = config.compiler_target
+    name = config.accelerator or (target.name if target else DEFAULT_ACCELERATOR)
+    accelerator = find_accelerator(name, config.num_accelerators, pretraining.peak_tflops)
     vocab_size = _vocab_size(config.vocab_size, config.vocab_file)
     model = resolve(pretraining.model, vocab_size)
     options = config.examples_by_length()
@@ -283,6 +91,10 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
             f"--model {pretraining.model}: use a shorter length, or a bert_config.json with more of them"
         )
     stages = plan_stages(pretraining.num_train_steps, lengths, pretraining.schedule, pretraining.train_batch_size, None)
+    if target:
+        require_compiler()
+        devices = target.devices * config.num_accelerators
+        check_batch_sizes(stages, devices, pretraining.gradient_accumulation_steps)
     text = _text(config, vocab_size)
     data = plan_data(
         text,
@@ -295,7 +107,7 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     cloud = plan_cloud(data, config.workers, config.cpu_factor)
     predictions = [examples.max_predictions_per_seq for examples in options]
     rows = [length.rows for length in data.lengths]
-    training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or _UTILIZATION)
+    training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or DEFAULT_UTILIZATION)
     batch_sizes = [
         max(stage.batch_size for stage in stages if stage.data == data_index) for data_index in range(len(lengths))
     ]
@@ -304,7 +116,22 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     lines += cloud_lines(data, cloud, config.cpu_factor)
     lines += training_lines(text, data, training, accelerator, pretraining.model, utilization_is_given=bool(config.mfu))
     lines += bill_lines(data, cloud, training, accelerator, prices, config.storage_months, spot=config.spot)
-    return lines, warnings_of(text, options, model, data, cloud, training, batch_sizes, accelerator)
+    warnings = warnings_of(text, options, model, data, cloud, training, batch_sizes, accelerator)
+    if target:
+        slices = config.num_accelerators
+        estimates = compile_steps(
+            target,
+            slices,
+            model,
+            pretraining,
+            options,
+            batch_sizes,
+            with_time=not config.no_step_time,
+            compile_step=compile_step,
+        )
+        lines += compilation_lines(estimates, target, slices, model)
+        warnings += compilation_warnings(estimates, target, slices)
+    return lines, warnings
 
 
 def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from beambert_common.command_line.flag_config import FlagConfig, flag_values
 from deploy.plan.dataflow_cost import CPU_FACTOR
 from deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
+from deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
 from pipelines.errors import SubmitError
 from pipelines.instances.options import PretrainingDataOptions
 from trainers.config.pretrain_config import PretrainConfig
@@ -39,14 +40,17 @@ class PlanConfig(FlagConfig):
     vocab_file: str | None = None
     num_partitions: int | None = None
     validation_fraction: float = 0.02
+    max_predictions_per_seq: int | None = None
     examples: PretrainingDataOptions
     workers: int | None = None
     cpu_factor: float = CPU_FACTOR
 
     training: PretrainConfig
-    accelerator: str = "v3-8"
+    accelerator: str | None = None
     num_accelerators: int = 1
     mfu: float | None = None
+    compile: str | None = None
+    no_step_time: bool = False
 
     prices: str | None = None
     spot: bool = False
@@ -57,12 +61,26 @@ class PlanConfig(FlagConfig):
         """Check the options against each other.
 
         Raises:
-            SubmitError: not exactly one of the three sizes of the text is set, or both vocabulary options are.
+            SubmitError: not exactly one of the three sizes of the text is set, both vocabulary options are,
+                predictions are limited with a schedule, or the accelerator is not the compiled slice.
         """
         if sum(map(bool, (self.corpus_bytes, self.words, self.input))) != 1:
             raise SubmitError("give exactly one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
         if self.vocab_file is not None and self.vocab_size:
             raise SubmitError("--vocab_size and --vocab_file are mutually exclusive: drop --vocab_size")
+        if self.max_predictions_per_seq is not None and self.training.schedule is not None:
+            raise SubmitError(
+                "--max_predictions_per_seq and --schedule are mutually exclusive: drop --max_predictions_per_seq, "
+                f"which is then {_MASKED_LM_PROB:.0%} of each sequence length"
+            )
+        if self.no_step_time and self.compile is None:
+            raise SubmitError("invalid --no_step_time without --compile: drop --no_step_time")
+        target = self.compiler_target
+        if target is not None and self.accelerator not in (None, self.compile, target.name):
+            raise SubmitError(
+                f"--accelerator {self.accelerator} is not --compile {self.compile}: drop --accelerator, whose default "
+                "is the compiled slice"
+            )
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> "PlanConfig":
@@ -72,12 +90,18 @@ class PlanConfig(FlagConfig):
             SubmitError, DatasetError, TrainingError: a value is out of range, or flags contradict each other.
         """
         examples = flag_values(PretrainingDataOptions, args)
-        examples["max_predictions_per_seq"] = _max_predictions(args.max_seq_length)
+        if args.max_predictions_per_seq is None:
+            examples["max_predictions_per_seq"] = _max_predictions(args.max_seq_length)
         return cls(
             **flag_values(cls, args),
             examples=PretrainingDataOptions(**examples),
             training=PretrainConfig(**flag_values(PretrainConfig, args), data=(), output=""),
         )
+
+    @property
+    def compiler_target(self) -> CompilerTarget | None:
+        """Return the slice of --compile, None without it. Raise SubmitError if it cannot be compiled for."""
+        return None if self.compile is None else target_of(self.compile)
 
     def examples_by_length(self) -> list[PretrainingDataOptions]:
         """Return the options of the examples for each sequence length of the schedule.
@@ -86,10 +110,11 @@ class PlanConfig(FlagConfig):
             DatasetError, TrainingError: a length in --schedule is out of range, or the schedule is not valid.
         """
         schedule = self.training.schedule
-        lengths = scheduled_lengths(schedule) if schedule else [self.examples.max_seq_length]
+        if not schedule:
+            return [self.examples]
         return [
             dataclasses.replace(self.examples, max_seq_length=length, max_predictions_per_seq=_max_predictions(length))
-            for length in lengths
+            for length in scheduled_lengths(schedule)
         ]
 
 

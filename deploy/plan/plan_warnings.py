@@ -7,9 +7,12 @@ import math
 from collections.abc import Sequence
 
 from bert_model.config import BertConfig
+from deploy.plan.compilation_lines import gibibytes
 from deploy.plan.data import DataPlan
 from deploy.plan.dataflow_cost import MEMORY_GB_A_VCPU, CloudPlan
 from deploy.plan.text_estimate import Text
+from deploy.plan.tpu_compiler.compiler_target import CompilerTarget
+from deploy.plan.tpu_compiler.step_estimate import StepEstimate
 from deploy.plan.training import Accelerator, TrainingPlan
 from pipelines.instances.options import PretrainingDataOptions
 
@@ -84,6 +87,28 @@ def warnings_of(
         warnings.append(
             f"--accelerator {accelerator.name} spans {accelerator.hosts} hosts, which requires JAX: train with "
             "`beambert submit tpu`, which starts the command on every host (docs/guides/cloud-tpu.md)"
+        )
+    return warnings
+
+
+def compilation_warnings(estimates: Sequence[StepEstimate], target: CompilerTarget, slices: int) -> list[str]:
+    """Return one line for each weakness of the compiled steps; every line names a remedy."""
+    warnings = []
+    for estimate in estimates:
+        request, step = estimate.request, estimate.step
+        if not step.fits:
+            largest = f"or use --train_batch_size {estimate.largest * target.devices * slices}, which fits"
+            warnings.append(
+                f"sequence length {estimate.length}: {request.examples:,} examples per {target.device} do not fit into "
+                f"the memory of {target.name}, {gibibytes(step.required_bytes)} of {gibibytes(step.available_bytes)}; "
+                "raise --gradient_accumulation_steps, use --activation_checkpointing layer, "
+                + ("" if request.training.shard_optimizer_state else "use --shard_optimizer_state, ")
+                + (largest if estimate.largest else "or lower --train_batch_size")
+            )
+    if estimates and estimates[0].request.training.precision == "float32":
+        warnings.append(
+            f"the step was compiled for {target.name} in float32, the default; the matrix units of TPUs are made for "
+            "--precision bfloat16: use it here and in `beambert pretrain`"
         )
     return warnings
 

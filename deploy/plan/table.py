@@ -24,6 +24,7 @@ _NAMES = {
     "updates": "steps",
     "positions a word": "positions per word",
     "writing": "write operations",
+    "step seconds": "step time",
 }
 
 

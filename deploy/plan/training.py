@@ -14,12 +14,12 @@ from trainers.optimization.schedule import Stage
 from trainers.pretraining.recipes import RunCost, run_cost
 
 # Units in the name of a slice per chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
-_CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1}
+_CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1, "tpu7x": 2}
 # Chips of the largest slice of one host. The hosts of larger slices have 4 chips each.
-_CHIPS_OF_ONE_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8}
-_SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e)-(\d+)")
-# TensorFlow counts a core of v2 and v3 as a device, else a chip.
-_CORES_ARE_DEVICES = ("v2", "v3")
+_CHIPS_OF_ONE_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8, "tpu7x": 4}
+_SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e|tpu7x)-(\d+)")
+# TensorFlow and JAX count a core of these chips as a device.
+_CORES_ARE_DEVICES = ("v2", "v3", "tpu7x")
 
 
 class Accelerator(NamedTuple):

@@ -1,8 +1,7 @@
 """The requirements of a compiled step, each with the message of its violation."""
 
+from deploy.plan.tpu_compiler.compiled_program import Program, collectives
 from tests.tpu_compile.compiled_program import (
-    Program,
-    collectives,
     dynamic_shapes,
     float32_products,
     host_transfers,
@@ -20,14 +19,17 @@ def faults(program: Program, step: Step, precision: str = "bfloat16") -> list[st
     """Return the faults of a compiled step, empty for none."""
     listed = collectives(program)
     reduced = [each for each in listed if each.kind in ("all-reduce", "reduce-scatter") and each.bytes > SCALAR_BYTES]
-    reduced_bytes = sum(each.bytes for each in reduced)
+    reduced_bytes = sum(each.bytes * (step.devices if each.kind == "reduce-scatter" else 1) for each in reduced)
     moved = [each for each in listed if each.kind not in ("all-reduce", "reduce-scatter")]
+    moved_bytes = sum(each.bytes for each in moved)
     messages = {
         f"gradients of {step.gradient_bytes:,} bytes, but {reduced_bytes:,} bytes are summed over chips": (
             abs(reduced_bytes - step.gradient_bytes) > TOLERANCE * step.gradient_bytes
         ),
         "collectives in every micro-batch": any(each.in_loop for each in listed),
-        f"activations are exchanged: {moved}": bool(moved),
+        f"weights of {step.gathered_bytes:,} bytes are gathered, but {moved_bytes:,} bytes are exchanged: {moved}": (
+            abs(moved_bytes - step.gathered_bytes) > TOLERANCE * step.gathered_bytes
+        ),
         f"state of {step.state_bytes:,} bytes, of which {program.donated_bytes:,} are donated": (
             program.donated_bytes < step.state_bytes
         ),

@@ -1,53 +1,29 @@
-"""The compiled steps of the JAX backend on TPU topologies, with the shapes of their arguments; no TPU is needed."""
+"""Steps of the JAX backend on TPU topologies, with the shapes of their arguments; no TPU is needed."""
 
 import dataclasses
-import functools
 import os
-from typing import Any, NamedTuple
 
-os.environ.update(
-    KERAS_BACKEND="jax",
-    JAX_PLATFORMS="cpu",
-    # The compiler does not ask the metadata server for a TPU, and processes compile at the same time.
-    TPU_SKIP_MDS_QUERY="1",
-    ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-    TPU_STDERR_LOG_LEVEL="3",
-)
-
-import jax
-import keras
 import numpy as np
-from jax.experimental import topologies
+
+from deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT)
+
+import keras
 
 from benchmarks.random_rows import random_features
 from bert_model.config import BertConfig
 from bert_model.finetuning_models import BertForTask
 from bert_model.pretraining import BertForPretraining
+from deploy.plan.tpu_compiler import steps
+from deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
 from trainers.backends.backend import TrainConfig
-from trainers.backends.jax.distribution import Distribution
 from trainers.backends.jax.evaluation import evaluation_step
-from trainers.backends.jax.train_step import Trainer
 from trainers.finetuning.finetuning_objectives import finetuning_objective
 from trainers.objective import Objective
-from trainers.optimization.optimizers import OptimizerState
 from trainers.pretraining.pretraining_objective import pretraining_task
 
 VOCAB_SIZE = 30_522
-
-
-class Step(NamedTuple):
-    """A jitted function and the shapes of its arguments, with their shardings; `state_bytes` are donated per chip."""
-
-    function: Any
-    arguments: tuple[Any, ...]
-    gradient_bytes: int
-    state_bytes: int
-
-
-@functools.cache
-def distribution_of(topology: str) -> Distribution:
-    """The chips of a topology, such as "v5e:2x4"."""
-    return Distribution(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
 
 
 def bert_config(preset: str, layers: int | None = None, length: int = 128) -> BertConfig:
@@ -82,25 +58,23 @@ def classification_objective(config: BertConfig) -> Objective:
 
 
 def train_step(
-    objective: Objective, topology: str, features: dict[str, np.ndarray], per_chip: int, accumulation: int = 1
+    objective: Objective,
+    topology: str,
+    features: dict[str, np.ndarray],
+    per_chip: int,
+    accumulation: int = 1,
+    shard_optimizer_state: bool = False,
 ) -> Step:
     """The training step of an objective; `features` is a batch of any size, of which only the shapes are used."""
-    distribution = distribution_of(topology)
     config = TrainConfig(
         num_train_steps=1000,
         num_warmup_steps=100,
         learning_rate=1e-4,
         seed=1,
         gradient_accumulation_steps=accumulation,
+        shard_optimizer_state=shard_optimizer_state,
     )
-    trainer = Trainer(objective, config, distribution)
-    weights = {name: shape_of(variable, distribution.replicated) for name, variable in objective.variables.items()}
-    state = {name: OptimizerState(weight, weight, weight) for name, weight in weights.items()}
-    frozen = [shape_of(variable, distribution.replicated) for variable in objective.frozen.values()]
-    step = jax.ShapeDtypeStruct((), np.int32, sharding=distribution.replicated)
-    size = sum(weight.size * weight.dtype.itemsize for weight in weights.values())
-    batch = global_batch(features, distribution, per_chip)
-    return Step(trainer.compiled_step(), (state, frozen, step, batch), size, 3 * size)
+    return steps.train_step(objective, config, distribution_of(topology), features, per_chip)
 
 
 def eval_step(objective: Objective, topology: str, features: dict[str, np.ndarray], per_chip: int) -> Step:
@@ -109,17 +83,4 @@ def eval_step(objective: Objective, topology: str, features: dict[str, np.ndarra
     variables = [*objective.variables.values(), *objective.frozen.values()]
     values = [shape_of(variable, distribution.replicated) for variable in variables]
     batch = global_batch(features, distribution, per_chip)
-    return Step(evaluation_step(objective, distribution), (values, batch), 0, 0)
-
-
-def global_batch(features: dict[str, np.ndarray], distribution: Distribution, per_chip: int) -> dict[str, Any]:
-    """The shapes of a batch with `per_chip` examples on every chip."""
-    size = per_chip * distribution.replicas
-    return {
-        name: jax.ShapeDtypeStruct((size, *values.shape[1:]), values.dtype, sharding=distribution.by_example)
-        for name, values in features.items()
-    }
-
-
-def shape_of(variable: keras.Variable, sharding: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(tuple(variable.shape), variable.dtype, sharding=sharding)
+    return Step(evaluation_step(objective, distribution), (values, batch), 0, 0, 0, distribution.replicas)

@@ -7,19 +7,18 @@ import pytest
 from jax.experimental import io_callback
 from jax.sharding import PartitionSpec
 
+from deploy.plan.tpu_compiler.compiled_program import bytes_of, collectives, compile_program, instructions, total_cycles
+from deploy.plan.tpu_compiler.compiler_target import target_of
 from tests.tpu_compile.compiled_program import (
-    bytes_of,
-    collectives,
-    compile_program,
     dynamic_shapes,
     estimated_cycles,
     float32_products,
     host_transfers,
-    instructions,
     product_count,
     random_draws,
 )
 from tests.tpu_compile.steps import distribution_of
+from trainers.monitoring.throughput import peak_flops
 
 SIZE, ROWS, CHIPS = 256, 512, 4
 WEIGHT_BYTES = 4 * SIZE * SIZE
@@ -125,6 +124,35 @@ def test_bytes_of_types():
     assert bytes_of("f32[]{:T(128)}") == 4
     assert bytes_of("(bf16[3,5]{1,0:T(8,128)(2,1)S(1)}, pred[7]{0}, /*index=2*/s8[2])") == 30 + 7 + 2
     assert bytes_of("token[]") == 0
+
+
+@pytest.mark.parametrize("name", ["v5e-4", "v5p-8", "v6e-4", "tpu7x-8"])
+def test_the_cycles_of_a_product_are_those_of_the_matrix_units(name):
+    """The compiler estimates from 100 % to 60 % of the rate at which the published peak is reached."""
+    target = target_of(name)
+    distribution = distribution_of(target.topology)
+    assert distribution.replicas == target.devices
+    assert peak_flops(distribution.device_name, "bfloat16") == target.peak_flops
+    chip = distribution.mesh.devices.flat[0]
+    matrix = jax.ShapeDtypeStruct((8192, 8192), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
+    program = compile_program(jax.jit(jnp.matmul), (matrix, matrix), effort=None)
+    rate = 2 * 8192**3 / total_cycles(program, 1)
+    assert 0.6 * target.flops_per_cycle < rate < target.flops_per_cycle
+
+
+def test_cycles_of_a_loop_count_as_often_as_it_runs():
+    """Four products in a loop take as many cycles as four products without one."""
+    chip = distribution_of("v5e:2x2").mesh.devices.flat[0]
+    matrices = jax.ShapeDtypeStruct((4, 1024, 1024), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
+
+    def product(matrix):
+        return jnp.tanh(matrix @ matrix)
+
+    in_loop = compile_program(jax.jit(lambda values: jax.lax.map(product, values)), (matrices,), effort=None)
+    assert sum(each.opcode == "while" for each in instructions(in_loop.compiled)) == 1
+    unrolled = compile_program(jax.jit(lambda values: [product(value) for value in values]), (matrices,), effort=None)
+    assert total_cycles(in_loop, 4) == pytest.approx(total_cycles(unrolled, 1), rel=0.3)
+    assert total_cycles(in_loop, 1) < 0.5 * total_cycles(unrolled, 1)
 
 
 def test_cycles_by_category():

@@ -7,7 +7,8 @@ import keras
 import pytest
 
 from bert_model.pretraining import BertForPretraining
-from tests.tpu_compile.compiled_program import compile_program, product_count
+from deploy.plan.tpu_compiler.compiled_program import collectives, compile_program
+from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.step_faults import faults
 from tests.tpu_compile.steps import (
     bert_config,
@@ -38,6 +39,23 @@ def test_pretraining_step(objective, accumulation, most_gib):
     assert product_count(program) > 30
     assert program.temporary_bytes < most_gib * GIB
     assert program.argument_bytes < 1.01 * step.state_bytes
+
+
+# The compiler keeps reduce-scatter within a host, and replaces it by all-reduce on slices of several hosts.
+@pytest.mark.parametrize(
+    ("topology", "accumulation", "kinds"), [("v5e:4x4", 4, {"all-reduce"}), ("v5e:2x4", 1, {"reduce-scatter"})]
+)
+def test_pretraining_step_with_sharded_optimizer_state(objective, topology, accumulation, kinds):
+    step = train_step(objective, topology, pretraining_features(2, 128), 128, accumulation, shard_optimizer_state=True)
+    program = compile_program(step.function, step.arguments)
+    assert faults(program, step) == []
+    parameters = step.gradient_bytes / 4
+    assert program.argument_bytes < 1.01 * (4 + 8 / step.devices) * parameters
+    assert {each.kind for each in collectives(program)} >= {"all-gather", *kinds}
+    sharded = [slots.m for slots in step.arguments[0].values() if not slots.m.sharding.is_fully_replicated]
+    assert program.lowered.count("stablehlo.reduce_scatter") == len(sharded)
+    assert program.lowered.count("stablehlo.all_gather") == len(sharded)
+    assert len(sharded) > 10
 
 
 def test_evaluation_step(objective):
@@ -77,8 +95,13 @@ def test_faults_of_a_step_are_found():
 
     wrong = dataclasses.replace(correct, sums=sums)
     step = train_step(wrong, TOPOLOGY, pretraining_features(2, 128), 16, accumulation=2)
-    smaller = step._replace(gradient_bytes=step.gradient_bytes // 2, state_bytes=2 * step.state_bytes)
+    smaller = step._replace(
+        gradient_bytes=step.gradient_bytes // 2, state_bytes=2 * step.state_bytes, gathered_bytes=step.gradient_bytes
+    )
     found = faults(compile_program(step.function, step.arguments), smaller)
-    assert len(found) == 4
-    for words in ("bytes are summed over chips", "every micro-batch", "are donated", "float32 matrix products"):
+    assert len(found) == 5
+    for words in (
+        *("bytes are summed over chips", "every micro-batch", "are gathered, but 0 bytes", "are donated"),
+        "float32 matrix products",
+    ):
         assert any(words in message for message in found), words

@@ -55,6 +55,12 @@ def test_the_papers_four_days_imply_the_share_of_the_peak_that_the_documents_tel
     )
 
 
+def test_a_tpu7x_chip_has_two_devices():
+    slices = find_accelerator("tpu7x-16", 2, None)
+    assert (slices.units, slices.hosts) == (16, 4)
+    assert slices.flops == pytest.approx(16 * 2307e12)
+
+
 def test_the_readmes_two_weeks_and_five_hundred_dollars(capsys):
     # README of 2018: base on one preemptible Cloud TPU v2 takes about 2 weeks and about $500 (October 2018; a
     # preemptible v2-8 was $1.35 an hour then, as it is now).

@@ -1,0 +1,262 @@
+"""Define the flags of `beambert plan`. This file imports neither Beam, Keras nor TensorFlow."""
+
+import argparse
+
+from beambert_common.command_line.flags import (
+    accept_old_name,
+    batch_size,
+    copies,
+    fraction,
+    num_partitions,
+    number,
+    positive_float,
+    positive_int,
+    sequence_length,
+    vocabulary_size,
+)
+from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_PATH
+from deploy.plan.config import PlanConfig
+from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
+from pipelines.instances import options as pretraining_options
+from pipelines.instances.options import PretrainingDataOptions
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.optimization.optimizer_options import OPTIMIZERS
+from trainers.training.training_flags import ACTIVATION_CHECKPOINTING, PRECISIONS
+
+DEFAULT_ACCELERATOR = "v3-8"
+# Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).
+DEFAULT_UTILIZATION = 0.45
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `beambert plan`."""
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--corpus_bytes", type=positive_float, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
+    )
+    group.add_argument("--words", type=positive_float, metavar="N", help="Size of the text in words, such as 3.3e9")
+    group.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        type=ANY_PATH,
+        metavar="GLOB",
+        help="Input files or quoted glob patterns, as for `beambert build`; a sample is read and extrapolated",
+    )
+    group.add_argument(
+        "--document_bytes",
+        type=positive_float,
+        default=PlanConfig.document_bytes,
+        metavar="N",
+        help="Mean document size in bytes, used without --input (default: %(default)s, English Wikipedia; about 4000 "
+        "is usual for web pages)",
+    )
+    group.add_argument(
+        "--input_format",
+        default=PlanConfig.input_format,
+        metavar="FORMAT",
+        help="Format of --input; `beambert build --help` lists the formats",
+    )
+    group.add_argument(
+        "--text_field",
+        default=PlanConfig.text_field,
+        metavar="NAME",
+        help="Field that contains the text, for JSON lines and Parquet in --input",
+    )
+    group.add_argument(
+        "--language", default=PlanConfig.language, metavar="CODE", help="Language code of the text in --input"
+    )
+
+    group = parser.add_argument_group("data")
+    group.add_argument(
+        "--vocab_size",
+        type=vocabulary_size,
+        metavar="N",
+        help=f"Vocabulary size, in tokens (default: {DEFAULT_VOCAB_SIZE})",
+    )
+    group.add_argument(
+        "--vocab_file",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Existing vocab.txt; sets the vocabulary size and, with --input, tokenizes the sample",
+    )
+    group.add_argument(
+        "--max_seq_length",
+        type=sequence_length,
+        default=PretrainingDataOptions.max_seq_length,
+        metavar="N",
+        help="Sequence length of an example, in tokens",
+    )
+    group.add_argument(
+        "--max_predictions_per_seq",
+        type=positive_int,
+        metavar="N",
+        help="Maximum number of masked tokens per example (default: 15 %% of --max_seq_length, rounded up)",
+    )
+    group.add_argument(
+        "--dupe_factor",
+        type=copies,
+        default=PretrainingDataOptions.dupe_factor,
+        metavar="N",
+        help="Number of copies of the data, each with its own masks and sentence pairs",
+    )
+    group.add_argument(
+        "--objective",
+        choices=pretraining_options.OBJECTIVES,
+        default=PretrainingDataOptions.objective,
+        help="Pretraining objective of the examples",
+    )
+    group.add_argument(
+        "--masking",
+        choices=pretraining_options.MASKINGS,
+        default=PretrainingDataOptions.masking,
+        help="Masking strategy of the examples",
+    )
+    group.add_argument("--pack", action="store_true", help="Pack several short instances into one sequence")
+    group.add_argument(
+        "--format",
+        choices=pretraining_options.FORMATS,
+        default=PretrainingDataOptions.format,
+        help="File format of the shards",
+    )
+    group.add_argument(
+        "--compression",
+        choices=pretraining_options.COMPRESSIONS,
+        default=PretrainingDataOptions.compression,
+        help="Compression of TFRecord shards",
+    )
+    flag = group.add_argument(
+        "--num_partitions",
+        type=num_partitions,
+        metavar="N",
+        help="Number of hash partitions of the documents (default: chosen by input size)",
+    )
+    accept_old_name(group, flag, "--num_buckets")
+    group.add_argument(
+        "--validation_fraction",
+        type=fraction,
+        default=PlanConfig.validation_fraction,
+        metavar="FRACTION",
+        help="Fraction of the documents in the validation split",
+    )
+
+    group = parser.add_argument_group("training")
+    group.add_argument("--model", default="base", metavar="NAME", help="Model size (tiny to large) or bert_config.json")
+    group.add_argument(
+        "--train_batch_size",
+        type=batch_size,
+        default=256,
+        metavar="N",
+        help="Global training batch size, in sequences",
+    )
+    group.add_argument(
+        "--num_train_steps", type=positive_int, default=1_000_000, metavar="N", help="Number of training steps"
+    )
+    group.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default=PretrainConfig.optimizer,
+        help="Optimizer, as in `beambert pretrain`; used by --compile",
+    )
+    group.add_argument(
+        "--schedule",
+        metavar="SCHEDULE",
+        help="Fraction of the steps for each sequence length, such as 128x0.9,512x0.1; replaces --max_seq_length",
+    )
+
+    group = parser.add_argument_group("devices")
+    group.add_argument(
+        "--accelerator",
+        metavar="NAME",
+        help="TPU slice (v2-8, v3-8, v4-8, v5e-8, v5p-8, v6e-8, tpu7x-8 and larger) or GPU (h100, a100, l4, t4, v100; "
+        f"default: the slice of --compile, else {DEFAULT_ACCELERATOR})",
+    )
+    group.add_argument(
+        "--num_accelerators",
+        type=positive_int,
+        default=PlanConfig.num_accelerators,
+        metavar="N",
+        help="Number of TPU slices or GPUs",
+    )
+    group.add_argument(
+        "--mfu",
+        type=number(0.0, 1.0, least_too=False, most_too=True),
+        metavar="FRACTION",
+        help="Model FLOPs utilization, as `beambert pretrain` reports it (default: "
+        f"{DEFAULT_UTILIZATION}, an assumption that was not measured on any accelerator)",
+    )
+    group.add_argument(
+        "--peak_tflops",
+        type=positive_float,
+        metavar="TFLOPS",
+        help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
+    )
+    group.add_argument(
+        "--compile",
+        metavar="TYPE",
+        help="Compile the training step of the JAX backend for a TPU slice, such as v6e-16, without a TPU: memory, "
+        "largest batch, exchanged bytes and estimated time; takes minutes and requires beambert[tpu]",
+    )
+    group.add_argument(
+        "--no_step_time",
+        action="store_true",
+        help="Omit the estimated step time of --compile, which takes longer than the other results",
+    )
+    group.add_argument(
+        "--gradient_accumulation_steps",
+        type=batch_size,
+        default=PretrainConfig.gradient_accumulation_steps,
+        metavar="N",
+        help="Number of micro-batches per step, as in `beambert pretrain`; used by --compile",
+    )
+    group.add_argument(
+        "--shard_optimizer_state",
+        action="store_true",
+        help="Shard the optimizer state over the devices, as in `beambert pretrain`; used by --compile",
+    )
+    group.add_argument(
+        "--activation_checkpointing",
+        choices=ACTIVATION_CHECKPOINTING,
+        default=PretrainConfig.activation_checkpointing,
+        help="Activations to discard and compute again, as in `beambert pretrain`; used by --compile",
+    )
+
+    group = parser.add_argument_group("numerics")
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=PretrainConfig.precision,
+        help="Precision of matrix products, as in `beambert pretrain`; used by --compile",
+    )
+
+    group = parser.add_argument_group("cost model")
+    group.add_argument(
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="Number of Dataflow workers with 4 vCPUs each (default: enough to finish in about an hour)",
+    )
+    group.add_argument(
+        "--cpu_factor",
+        type=positive_float,
+        default=PlanConfig.cpu_factor,
+        metavar="FACTOR",
+        help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
+    )
+    group.add_argument(
+        "--prices",
+        type=LOCAL_PATH,
+        metavar="FILE",
+        help="TOML file of prices (default: deploy/plan/prices.toml, which dates each price)",
+    )
+    group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
+    group.add_argument(
+        "--storage_months",
+        type=positive_float,
+        default=PlanConfig.storage_months,
+        metavar="N",
+        help="Storage duration of corpus and shards, in months",
+    )
+
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="Print the estimate as JSON")

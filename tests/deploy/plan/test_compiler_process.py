@@ -1,0 +1,95 @@
+"""The process of the TPU compiler: what it reads and writes, and one line for each way in which it fails."""
+
+import json
+import sys
+
+import pytest
+
+import beambert
+from beambert_common.optional_packages import is_installed
+from bert_model.config import BertConfig
+from deploy.plan.tpu_compiler import compiler_process
+from deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT, CompiledStep, StepRequest, compile_step
+from pipelines.errors import SubmitError
+from trainers.config.pretrain_config import PretrainConfig
+
+REQUEST = StepRequest(
+    topology="v6e:4x4",
+    bert_config=BertConfig.preset("tiny", 30_522).to_json(),
+    training=PretrainConfig(data=(), output="", precision="bfloat16"),
+    features={"input_ids": 128},
+    examples=16,
+)
+# Output of the process for tiny at 128 positions on 2026-11-23.
+RECORDED = (
+    '{"compiler": "JAX 0.10.2, libtpu 0.0.42.1", "fits": true, "required_bytes": 280328960, '
+    '"available_bytes": 33554432000, "state_bytes": 53309976, "collectives": 2, "collective_bytes": 17770020, '
+    '"cycles": null}'
+)
+
+
+def run(code: str) -> CompiledStep:
+    """Compile with a Python program in place of the compiler."""
+    return compile_step(REQUEST, (sys.executable, "-c", code))
+
+
+def test_the_results_are_read():
+    result = run(f"import sys; sys.stdin.read(); print({RECORDED!r})")
+    assert result == CompiledStep(
+        compiler="JAX 0.10.2, libtpu 0.0.42.1",
+        fits=True,
+        required_bytes=280_328_960,
+        available_bytes=33_554_432_000,
+        state_bytes=53_309_976,
+        collectives=2,
+        collective_bytes=17_770_020,
+    )
+
+
+def test_the_request_and_the_environment_arrive(tmp_path):
+    path = tmp_path / "seen.json"
+    run(
+        "import json, os, pathlib, sys; from deploy.plan.tpu_compiler.compiler_process import StepRequest; "
+        "from beambert_common.typed_json import decode; text = sys.stdin.buffer.read(); decode(text, StepRequest); "
+        f"pathlib.Path({str(path)!r}).write_text(json.dumps([json.loads(text), dict(os.environ)])); print({RECORDED!r})"
+    )
+    request, environment = json.loads(path.read_text())
+    assert (request["examples"], request["training"]["precision"]) == (16, "bfloat16")
+    assert environment.items() >= ENVIRONMENT.items()
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os; os.abort()", r"^the TPU compiler crashed with SIGABRT \(no message\); change --compile, "),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed, probably by a lack of memory"),
+        ("raise SystemExit('noise\\nINTERNAL: a bug')", r"^the TPU compiler failed \(INTERNAL: a bug\); change --comp"),
+        ("print('{}')", "the TPU compiler failed"),
+        (
+            "import os; os.write(2, b'F1123 09:00:00.1    1 a.cc:1] Check failed: x\\n*** stack ***\\n  @ 0x1\\n'); "
+            "os.abort()",
+            r"crashed with SIGABRT \(a.cc:1\] Check failed: x\)",
+        ),
+    ],
+)
+def test_a_failure_is_one_line(code, message):
+    with pytest.raises(SubmitError, match=message) as caught:
+        run(code)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(is_installed("libtpu"), reason="the TPU compiler is installed")
+def test_an_absent_compiler_names_the_package(capsys):
+    assert beambert.main(["plan", "--words", "1e9", "--compile", "v6e-16"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "libtpu" in line
+    assert "pip install 'beambert[tpu]'" in line
+
+
+def test_a_batch_that_cannot_be_divided_is_one_line(capsys, monkeypatch):
+    # The check of the batch comes after that of the packages.
+    monkeypatch.setattr(compiler_process, "_PACKAGES", ())
+    flags = ["--words", "1e9", "--compile", "v6e-16", "--train_batch_size", "100"]
+    assert beambert.main(["plan", *flags]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "invalid batch size 100: must be a multiple of 16" in line
