@@ -5,7 +5,7 @@ a package of this directory whose module `runtime` has the members of `Backend`.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,7 @@ class TrainConfig:
             replica's part of the batch, as the released code does on TPUs; otherwise the sum is clipped.
         skip_nonfinite: whether to skip a step with a non-finite loss or gradient instead of stopping.
         xla: whether TensorFlow compiles the forward and backward pass with XLA; JAX always does.
+        shard_optimizer_state: whether JAX shards the optimizer slots over the devices; TensorFlow has no such option.
         optimizer: optimizer and its hyperparameters.
     """
 
@@ -48,6 +49,7 @@ class TrainConfig:
     clip_per_replica: bool = False
     skip_nonfinite: bool = False
     xla: bool = False
+    shard_optimizer_state: bool = False
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
 
 
@@ -58,12 +60,14 @@ class StepResults(NamedTuple):
         sums: metric sums over the steps and all replicas.
         first_nonfinite: first step with a non-finite loss or gradient; -1 for none.
         seconds_waiting: seconds spent waiting for batches.
+        seconds_compiling: seconds spent compiling the step.
         stop_votes: number of processes that voted to stop.
     """
 
     sums: Ratios
     first_nonfinite: int
     seconds_waiting: float
+    seconds_compiling: float
     stop_votes: int
 
 
@@ -72,7 +76,7 @@ RunSteps = Callable[[int, int, int], StepResults]
 
 
 class Distribution(Protocol):
-    """The devices of a run. Each replica has a copy of every variable and gets an equal part of every batch.
+    """The devices of a run. Each replica has a copy of every weight and gets an equal part of every batch.
 
     Attributes:
         replicas: number of devices over all processes.
@@ -99,6 +103,9 @@ class Distribution(Protocol):
     def gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values of every process, [processes, ...], equal in all processes."""
 
+    def from_chief(self, values: np.ndarray) -> np.ndarray:
+        """Return the chief's values, int32 or uint8, in all processes, where `values` have the same shape and dtype."""
+
     def machine_errors(self) -> AbstractContextManager[None]:
         """Return a context that raises TrainingError if another process ends during the body."""
 
@@ -118,6 +125,9 @@ class Trainer(Protocol):
     config: TrainConfig
     distribution: Distribution
     saved_variables: dict[str, keras.Variable]
+
+    def checkpoint_values(self) -> Mapping[str, keras.Variable | np.ndarray]:
+        """Return the content of a checkpoint, which the chief can read; every process must call this."""
 
     def make_steps(self, make: MakeBatches) -> AbstractContextManager[RunSteps]:
         """Return a context with a function that runs the next steps on the batches of `make`, in order."""

@@ -92,7 +92,7 @@ def checkpoints(directory: Path) -> list[Checkpoint]:
 def save(
     directory: Path,
     step: int,
-    variables: Mapping[str, Variable],
+    variables: Mapping[str, Variable | np.ndarray],
     vocab_size: int | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
@@ -105,7 +105,7 @@ def save(
         directory: directory of the checkpoints; created if needed.
         step: number of completed steps, saved as the int64 scalar `global_step` unless `variables` contains it. An
             existing checkpoint of this step is replaced, and missing in the meantime.
-        variables: variables by their names in the checkpoint.
+        variables: variables, or their values, by their names in the checkpoint.
         vocab_size: number of rows to save of variables with a row per token, and of their slots; None for all rows.
         state: the run's other state, with JSON types; None for none.
 
@@ -175,7 +175,7 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
     return content
 
 
-def bytes_needed(variables: Mapping[str, Variable], vocab_size: int | None = None) -> int:
+def bytes_needed(variables: Mapping[str, Variable | np.ndarray], vocab_size: int | None = None) -> int:
     """Return the size of a checkpoint's tensors on disk in bytes, without the small index and state files."""
     total = 0 if GLOBAL_STEP in variables else np.dtype(np.int64).itemsize
     for name, variable in variables.items():
@@ -183,7 +183,7 @@ def bytes_needed(variables: Mapping[str, Variable], vocab_size: int | None = Non
         if vocab_size is not None and is_padded(name):
             rows = vocab_size
         dtype = getattr(variable.dtype, "name", variable.dtype)
-        total += rows * math.prod(other_sizes) * numpy_dtype(dtype).itemsize
+        total += rows * math.prod(other_sizes) * numpy_dtype(str(dtype)).itemsize
     return total
 
 
@@ -276,15 +276,15 @@ def restore(prefix: Path, variables: Mapping[str, Variable], vocab_size: int | N
 
 def _write(
     checkpoint: Checkpoint,
-    variables: Mapping[str, Variable],
+    variables: Mapping[str, Variable | np.ndarray],
     vocab_size: int | None,
     state: Mapping[str, Any] | None,
 ) -> None:
     """Write the files of a checkpoint, and flush them to the disk."""
 
     def values() -> Iterator[tuple[str, np.ndarray]]:
-        for name in sorted({*variables, GLOBAL_STEP}):
-            value = variables[name].numpy() if name in variables else np.array(checkpoint.step, np.int64)
+        for name, variable in sorted({GLOBAL_STEP: np.array(checkpoint.step, np.int64), **variables}.items()):
+            value = variable if isinstance(variable, np.ndarray) else variable.numpy()
             yield name, without_padding(name, value, vocab_size)
 
     tensor_bundle.write(checkpoint.prefix, values())

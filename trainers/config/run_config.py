@@ -58,6 +58,7 @@ class RunConfig(FlagConfig):
     gcp_project: str | None = None
     cpu_devices: Positive = 1
     gradient_accumulation_steps: Positive = 1
+    shard_optimizer_state: bool = False
     activation_checkpointing: str = "none"
     iterations_per_loop: Positive | None = None
     peak_tflops: NonNegative | None = None
@@ -78,11 +79,14 @@ class RunConfig(FlagConfig):
         """Check the options against each other, without reading files.
 
         Raises:
-            TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes.
+            TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes;
+                a flag that requires another backend.
         """
         given = [name for name in _PROCESS_FLAGS if getattr(self, name) is not None]
         if given and self.backend == "tensorflow":
             raise TrainingError(f"invalid --{given[0]} with --backend tensorflow: it requires --backend jax")
+        if self.shard_optimizer_state and self.backend == "tensorflow":
+            raise TrainingError("invalid --shard_optimizer_state with --backend tensorflow: it requires --backend jax")
         if given and len(given) < len(_PROCESS_FLAGS):
             missing = next(name for name in _PROCESS_FLAGS if name not in given)
             raise TrainingError(

@@ -40,13 +40,13 @@ class InvalidExampleError(ValueError):
         self.problem = problem
 
 
-def feature_lengths(dataset: Dataset, row_length: int, predictions: int) -> dict[str, int]:
+def feature_lengths(instances_per_row: int, row_length: int, predictions: int) -> dict[str, int]:
     """Return the number of values of each possible feature in a padded row, by feature name."""
     return {
         **dict.fromkeys(("input_ids", "input_mask", "segment_ids", "sequence_ids"), row_length),
         **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), predictions),
         **dict.fromkeys(
-            ("next_sentence_labels", "next_sentence_positions", "next_sentence_weights"), dataset.instances_per_row
+            ("next_sentence_labels", "next_sentence_positions", "next_sentence_weights"), instances_per_row
         ),
     }
 
@@ -66,7 +66,7 @@ def parser(dataset: Dataset, row_length: int, predictions: int) -> Parser:
         masked_lm_weights, float32 [B, P]; next_sentence_labels and next_sentence_positions, int32 [B, K]; and
         next_sentence_weights, float32 [B, K], with K instances per row. It raises InvalidExampleError.
     """
-    lengths = feature_lengths(dataset, row_length, predictions)
+    lengths = feature_lengths(dataset.instances_per_row, row_length, predictions)
     parse_records = parse_in_python if _examples is None else _examples.parse
 
     def parse(records: Sequence[bytes]) -> dict[str, np.ndarray]:

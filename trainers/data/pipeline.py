@@ -187,7 +187,7 @@ def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
 def _to_features(directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool) -> list[_ToFeatures]:
     """Return the function from records to features, with masks, of each sequence length."""
     masking = DynamicMasking.from_dataset(directory, dataset)
-    longest = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
+    longest = feature_lengths(dataset.instances_per_row, dataset.max_seq_length, dataset.max_predictions_per_seq)
 
     def of_length(shard: Shard) -> _ToFeatures:
         parse = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)

@@ -48,8 +48,8 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--init_checkpoint",
         type=LOCAL_PATH,
         metavar="PATH",
-        help="Pretrained model: a directory written by `beambert pretrain` or `convert`, a released BERT checkpoint or "
-        "zip archive, or a Hugging Face directory",
+        help="Pretrained model: a directory written by `beambert pretrain` or `convert`, a released BERT checkpoint, "
+        "zip archive or SavedModel, or a model of Hugging Face or KerasHub",
     )
     group.add_argument(
         "--model",

@@ -46,6 +46,7 @@ from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.run_report.run_report import write_report
 from trainers.run_report.run_warnings import EVALUATION_NAME
 from trainers.training import run_manifest
+from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
 from trainers.training.loop import TrainData, record_evaluation, train
 from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
@@ -126,6 +127,8 @@ class FinetuningRun:
         self.train_width = Width(plan.max_seq_length, fixed_in_training, multiple)
         self.eval_width = Width(plan.max_seq_length, fixed, multiple)
         self.has_trained = False
+        # Of a run that trains; it also records the last evaluation.
+        self.monitor: TrainingMonitor | None = None
         self.stale_best = stale_best(self.checkpoint_directory)
         self._answers = active_backend().outputs_of(self._predict_logits, list(self.variables.values()), distribution)
         # Logits of the current model for evaluated splits, which are reused for predictions.
@@ -147,14 +150,13 @@ class FinetuningRun:
         ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
         results = self._score(checkpoint) if config.do_eval and not ended_early else None
         if config.do_train and self.loop_config.eval_steps:
-            # The best checkpoint of all evaluations, including the last one, becomes the model. Hosts other than the
-            # chief wait until it is recorded.
-            self.distribution.barrier()
-            self._require_best()
-            best = best_checkpoint.best(self.checkpoint_directory)
-            if best is not None and checkpoint is not None and best.step != checkpoint.step:
-                print_status(f"Best checkpoint by {best.metric}: step {best.step}, which becomes the model")
-                checkpoint = self._restore_model(best.step)
+            # The best checkpoint of all evaluations, including the last one, becomes the model.
+            best_step = decided_by_chief(self.distribution, self._best_step)
+            if checkpoint is not None and best_step not in (None, checkpoint.step):
+                print_status(
+                    f"Best checkpoint by {self.loop_config.best_metric}: step {best_step}, which becomes the model"
+                )
+                checkpoint = self._restore_model(best_step)
                 results = self._score(checkpoint)
         files = self._predict() if config.do_predict else []
         if self.distribution.is_chief:
@@ -162,7 +164,7 @@ class FinetuningRun:
                 write_model(self.plan, checkpoint.step, results)
             write_report(self.output)
             require_outputs(self.plan, checkpoint, results, files, has_trained=self.has_trained)
-            print_summary(self.plan, checkpoint, results, files)
+            print_summary(self.plan, checkpoint, results, files, self.monitor.goodput if self.monitor else None)
         return 0
 
     def logits(self, rows: Rows) -> Logits:
@@ -223,7 +225,8 @@ class FinetuningRun:
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         # The evaluation of an earlier checkpoint was logged when it was the last one.
         if checkpoint is not None and last == [checkpoint]:
-            with self._monitor(step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
+            state = checkpoint_manager.state_of(checkpoint, MonitorState)
+            with self.monitor or self._monitor(step, state) as monitor:
                 monitor.record_evaluation(step, metrics)
             if self.config.do_train:
                 self._require_best()
@@ -250,18 +253,31 @@ class FinetuningRun:
         Return None where there is no checkpoint and the weights are those of --init_checkpoint.
         """
         self._scored = {}
-        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
-        if not saved:
+        restored_step = decided_by_chief(self.distribution, lambda: self._step_to_restore(step))
+        if restored_step is None:
             if self.plan.initial is None:
                 raise TrainingError(f"{self.output} contains no checkpoint: train the model with --do_train")
             self._load_initial()
             return None
+        checkpoint = Checkpoint(restored_step, self.checkpoint_directory / f"model.ckpt-{restored_step}")
+        restore(self.distribution, checkpoint, self.variables, self.task.vocab_size)
+        return checkpoint
+
+    def _step_to_restore(self, step: int | None) -> int | None:
+        """Return the step of the checkpoint that `_restore_model` restores; None where there is no checkpoint."""
+        steps = [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(self.checkpoint_directory)]
         if step is None and not self.config.do_train:
             record = native.load(self.output)
             step = None if record is None else record.steps
-        checkpoint = next((one for one in saved if one.step == step), saved[-1])
-        checkpoint_manager.restore(checkpoint.prefix, self.variables, self.task.vocab_size)
-        return checkpoint
+        if step in steps:
+            return step
+        return steps[-1] if steps else None
+
+    def _best_step(self) -> int | None:
+        """Return the step of the best checkpoint; None without a record of it."""
+        self._require_best()
+        best = best_checkpoint.best(self.checkpoint_directory)
+        return None if best is None else best.step
 
     def _load_initial(self) -> LoadedWeights:
         assert self.plan.initial is not None
@@ -273,11 +289,9 @@ class FinetuningRun:
         config, plan = self.config, self.plan
         if self.distribution.is_chief:
             self._write_run_files()
-        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
-        if saved and saved[-1].step >= plan.num_train_steps:
-            print_status(
-                f"{self.output} is already trained to step {saved[-1].step}; raise --num_train_epochs to continue"
-            )
+        saved = last_checkpoint(self.distribution, self.checkpoint_directory)
+        if saved is not None and saved.step >= plan.num_train_steps:
+            print_status(f"{self.output} is already trained to step {saved.step}; raise --num_train_epochs to continue")
             return None
         self.has_trained = True
         trainer = active_backend().make_trainer(
@@ -287,7 +301,8 @@ class FinetuningRun:
         if state is None:
             self._initialize_weights()
         evaluate = self.evaluate if plan.task.eval_splits and self.loop_config.eval_steps else None
-        with self._monitor(step, state or {}) as monitor:
+        self.monitor = self._monitor(step, state or {}, plan.start)
+        with self.monitor as monitor:
             stopped = train(
                 trainer,
                 step,
@@ -330,13 +345,13 @@ class FinetuningRun:
 
         return TrainData(self.task, batches, work)
 
-    def _monitor(self, step: int, state: Mapping) -> TrainingMonitor:
+    def _monitor(self, step: int, state: Mapping, start: float | None = None) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
         last = self.plan.num_train_steps or step
         peak = peak_flops_of(self.config, self.distribution)
         best_metric = self.loop_config.best_metric
         shown = SHOWN_METRICS | {best_metric: best_metric}
-        return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak)
+        return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak, start=start)
 
     def _write_record(self) -> None:
         """Write run.json, which marks the directory as one of this command, where no run has written it."""

@@ -12,6 +12,7 @@ from trainers.finetuning.finetuning_task import TRAIN
 from trainers.finetuning.plan import FinetuningPlan
 from trainers.finetuning.text_pairs import HEADS, pairs_in
 from trainers.metrics.chance_levels import is_level, with_level
+from trainers.monitoring.goodput import GoodputSeconds, summary
 from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
@@ -89,9 +90,13 @@ def require_outputs(
 
 
 def print_summary(
-    plan: FinetuningPlan, checkpoint: Checkpoint | None, results: Mapping[str, float] | None, files: list[Path]
+    plan: FinetuningPlan,
+    checkpoint: Checkpoint | None,
+    results: Mapping[str, float] | None,
+    files: list[Path],
+    goodput: GoodputSeconds | None,
 ) -> None:
-    """Print the paths of the results, and an example command."""
+    """Print the paths of the results and an example command, and after training the goodput."""
     output = plan.output
     if checkpoint is not None:
         print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
@@ -103,6 +108,8 @@ def print_summary(
             warn(line)
     for file in files:
         print_status(f"Predictions  {file}")
+    if goodput is not None:
+        print_status(f"Goodput      {summary(goodput)}")
     print_status(f"Report       {output / 'report.html'}")
     if checkpoint is not None:
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())

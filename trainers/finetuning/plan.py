@@ -33,6 +33,7 @@ class FinetuningPlan(NamedTuple):
         output: output directory.
         initial: initial checkpoint of a new run or of an evaluation; None for the run's own checkpoint.
         keeps_head: whether the head of `initial` is that of the task.
+        start: monotonic time at which the command started, in seconds.
     """
 
     config: FinetuneConfig
@@ -49,6 +50,7 @@ class FinetuningPlan(NamedTuple):
     output: Path
     initial: OpenCheckpoint | None
     keeps_head: bool
+    start: float
 
     @property
     def num_train_steps(self) -> int:

@@ -5,13 +5,15 @@ TensorFlow is imported after the options and the files are validated, so that er
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from bert_model.checkpoints import native
+from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.path_contents import contents_of, has_other_files
 from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints.reader import find_files, open_checkpoint
+from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.tokenizer import Tokenizer
@@ -49,13 +51,14 @@ def run_once(config: FinetuneConfig) -> int:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: the run is not
             possible; the message is one line for the user.
     """
+    start = time.monotonic()
     output = Path(config.output)
     # Checked before the lock is written, and again under the lock, when no other process writes.
     _require_own(output)
     # Which process locks the directory depends on the backend.
     config = dataclasses.replace(config, backend=choose_backend(config.backend))
     with run_lock(output, config):
-        return _run(config, output)
+        return _run(config, output, start)
 
 
 def _require_own(output: Path) -> None:
@@ -63,8 +66,8 @@ def _require_own(output: Path) -> None:
     require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
 
 
-def _run(config: FinetuneConfig, output: Path) -> int:
-    """Run as configured, with the lock of --output held."""
+def _run(config: FinetuneConfig, output: Path, start: float) -> int:
+    """Run as configured, with the lock of --output held; `start` is the monotonic time at which the command started."""
     check_task_options(config)
     require_data_directory(config)
     if config.model and config.init_checkpoint:
@@ -131,6 +134,7 @@ def _run(config: FinetuneConfig, output: Path) -> int:
             output=output,
             initial=None if trained else origin,
             keeps_head=origin is not None and _same_head(origin, task),
+            start=start,
         )
         _check_old_run(plan, old if trained else None)
         start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)

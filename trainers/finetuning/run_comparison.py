@@ -31,7 +31,7 @@ _FREE = frozenset(
 _ROUNDING = frozenset(
     {
         *("backend", "strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing"),
-        "deterministic_ops",
+        *("shard_optimizer_state", "deterministic_ops"),
     }
 )
 # Options that are paths: the content is compared, not the path.

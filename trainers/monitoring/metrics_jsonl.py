@@ -20,6 +20,7 @@ from beambert_common.atomic_files import write_atomic
 from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
 from trainers.errors import StorageError, TrainingError
+from trainers.monitoring.goodput import GOODPUT, GoodputSeconds
 
 FILE_NAME = "metrics.jsonl"
 # Fields that depend on the machine.
@@ -31,6 +32,8 @@ TIMING_FIELDS = frozenset(
         "model_flops_utilization",
         "data_wait_fraction",
         "corrupt_records",
+        GOODPUT,
+        *GoodputSeconds._fields,
     }
 )
 # Fields and metrics that older runs have under other names.
@@ -75,6 +78,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 class MetricsLog:
     """Append to a log, after truncating it to the step that a run resumes from.
 
+    The first line or the first `sync` truncates it: until then the times in the later lines are recorded nowhere else.
+
     Args:
         path: path of the file; its directory must exist.
         step: lines of later steps and an incomplete last line are removed.
@@ -82,8 +87,11 @@ class MetricsLog:
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
-        kept_lines = [line for line in read(path) if line["step"] <= step]
-        self._rewrite(kept_lines)
+        self.step = step
+        lines = read(path)
+        self.has_later_lines = any(line["step"] > step for line in lines)
+        _write_lines(path, lines)
+        self._open(lines)
 
     def write(self, split: str, step: int, fields: Mapping[str, Any]) -> None:
         """Append a line, or replace the line of the same split and step.
@@ -94,14 +102,20 @@ class MetricsLog:
             fields: numbers and texts by name; non-finite numbers are written as null.
         """
         line = {"split": split, "step": step, **{name: _finite(value) for name, value in fields.items()}}
-        if (split, step) in self.written:
-            lines = [other for other in read(self.path) if (other["split"], other["step"]) != (split, step)]
-            self.file.close()
-            self._rewrite(lines)
+        if self.has_later_lines or (split, step) in self.written:
+            self._replace([*(other for other in self._kept() if _key(other) != (split, step)), line])
+            self.has_later_lines = False
+            return
         with file_errors.writing(self.path):
             self.file.write(_text(line))
             self.file.flush()
         self.written.add((split, step))
+
+    def update_last(self, fields: Mapping[str, Any]) -> None:
+        """Replace fields of the last line, if there is a line."""
+        lines = read(self.path)
+        if lines:
+            self._replace([*lines[:-1], {**lines[-1], **fields}])
 
     def sync(self) -> None:
         """Flush the lines to disk, so that they are durable before the checkpoint is.
@@ -111,7 +125,18 @@ class MetricsLog:
         """
         with file_errors.writing(self.path):
             os.fsync(self.file.fileno())
-        # Later writes would go to an unlinked file, or to a file that was moved.
+        self._require_file()
+        if self.has_later_lines:
+            self._replace(self._kept())
+            self.has_later_lines = False
+
+    def close(self) -> None:
+        """Close the file. Errors of earlier writes were already reported."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+
+    def _require_file(self) -> None:
+        """Raise StorageError if the file was removed, moved or replaced: writes would go to another file."""
         try:
             is_there = os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
         except OSError:
@@ -122,18 +147,33 @@ class MetricsLog:
                 f"{vanished} was removed, moved or replaced while the command ran; run the same command again"
             )
 
-    def close(self) -> None:
-        """Close the file. Errors of earlier writes were already reported."""
-        with contextlib.suppress(OSError):
-            self.file.close()
+    def _kept(self) -> list[dict[str, Any]]:
+        """Return the lines without those that truncation removes."""
+        lines = read(self.path)
+        return [line for line in lines if line["step"] <= self.step] if self.has_later_lines else lines
 
-    def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Replace the lines of the file atomically, and open it for appending."""
-        content = "".join(map(_text, lines)).encode()
-        if not self.path.exists() or self.path.read_bytes() != content:
-            write_atomic(self.path, content)
-        self.written = {(line["split"], line["step"]) for line in lines}
+    def _replace(self, lines: list[dict[str, Any]]) -> None:
+        """Replace the lines of the file atomically."""
+        self._require_file()
+        _write_lines(self.path, lines)
+        self.close()
+        self._open(lines)
+
+    def _open(self, lines: list[dict[str, Any]]) -> None:
+        """Open the file, which has these lines, for appending."""
+        self.written = set(map(_key, lines))
         self.file: TextIO = self.path.open("a", encoding="utf-8")
+
+
+def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Write a log atomically, unless the file has these lines already."""
+    content = "".join(map(_text, lines)).encode()
+    if not path.exists() or path.read_bytes() != content:
+        write_atomic(path, content)
+
+
+def _key(line: Mapping[str, Any]) -> tuple[str, int]:
+    return line["split"], line["step"]
 
 
 def _text(line: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 This file imports neither Keras nor TensorFlow.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -64,6 +65,31 @@ def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], labe
     return StepCost(batch_size, batch_size * tokens, batch_size * flops / total, label)
 
 
+class TimedSteps(NamedTuple):
+    """The work and the time of steps: total seconds and seconds spent waiting for data."""
+
+    steps: int
+    sequences: float
+    tokens: float
+    flops: float
+    seconds: float
+    wait_seconds: float
+
+
+def rates_of(timed: Sequence[TimedSteps], peak_flops: float | None) -> dict[str, float]:
+    """Return the rates over timed steps, by their names in `metrics.jsonl`; empty without timed steps."""
+    seconds = math.fsum(steps.seconds for steps in timed)
+    if not seconds > 0:
+        return {}
+    rates = {
+        "sequences_per_second": sum(steps.sequences for steps in timed) / seconds,
+        "tokens_per_second": sum(steps.tokens for steps in timed) / seconds,
+    }
+    if peak_flops:
+        rates["model_flops_utilization"] = sum(steps.flops for steps in timed) / seconds / peak_flops
+    return rates | {"data_wait_fraction": math.fsum(steps.wait_seconds for steps in timed) / seconds}
+
+
 class _Peak(NamedTuple):
     """Peak TFLOP/s of one device as TensorFlow and JAX count devices, without sparsity.
 
@@ -80,7 +106,8 @@ class _Peak(NamedTuple):
 
 
 # NVIDIA's data sheets list tensor core rates with sparsity since Ampere; the rates without sparsity are half of them.
-# Cloud TPU: "Peak compute per chip" of the system architecture pages, https://cloud.google.com/tpu/docs/v2 to /v6e.
+# Cloud TPU: "Peak compute per chip" of the system architecture pages, https://cloud.google.com/tpu/docs/v2 to /v6e and
+# /tpu7x.
 # The first match applies, so a name comes before its substrings.
 _PEAKS = (
     _Peak(r"\bv100s", 130.0, 16.4),  # V100 data sheet: PCIe 112 and 14, SXM2 125 and 15.7, V100S 130 and 16.4.
@@ -96,13 +123,14 @@ _PEAKS = (
     _Peak(r"\bh[12]00 nvl", 835.5, 417.5),  # SXM 1,979 and 989 with sparsity; H200's are the H100's.
     _Peak(r"\bh[12]00|\bgh200", 989.5, 494.5),
     _Peak(r"\bg?b200", 2250.0, 1125.0),  # B200 in HGX and DGX, data sheet: 4,500 and 2,250 with sparsity.
-    # A v2 or v3 chip is two devices, one per core (45 and 123 TFLOP/s per chip); later chips are one device.
+    # A v2, v3 or TPU7x chip is two devices, one per core (45, 123 and 2,307 TFLOP/s per chip); others are one device.
     _Peak(r"\bv2\b", 22.5, None),
     _Peak(r"\bv3\b", 61.5, None),
     _Peak(r"\bv4\b(?! lite)", 275.0, None),
     _Peak(r"\bv5( ?lite|litepod|e\b)", 197.0, None),
     _Peak(r"\bv5p?\b", 459.0, None),
     _Peak(r"\bv6( ?lite|e\b)|\btrillium", 918.0, None),
+    _Peak(r"\btpu7x?\b", 1153.5, None),
 )
 
 

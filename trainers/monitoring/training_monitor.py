@@ -1,21 +1,23 @@
 """Monitor training: print the progress line, and write `metrics.jsonl` and TensorBoard events."""
 
 import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from beambert_common.durations import format_duration
 from beambert_common.typed_json import Count, NonNegative, Number
 from pipelines.dataset import SPLITS
+from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import with_level
+from trainers.monitoring import metrics_jsonl
+from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, resumed_seconds
 from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
 from trainers.monitoring.tensorboard import EventLog
-from trainers.monitoring.throughput import StepCost
+from trainers.monitoring.throughput import StepCost, TimedSteps, rates_of
 from trainers.monitoring.training_progress import ProgressLine, print_status, steps_a_report
 
 LOGS_NAME = "logs"
@@ -23,18 +25,19 @@ LOGS_NAME = "logs"
 MetricSums = Mapping[str, tuple[float, float]]
 
 
-class _Timed(NamedTuple):
-    """The work and the time of steps: total seconds and seconds spent waiting for data."""
+class _GoodputState(TypedDict, total=False):
+    """The fields of `GoodputSeconds`, which older files do not have."""
 
-    steps: int
-    sequences: float
-    tokens: float
-    flops: float
-    seconds: float
-    wait_seconds: float
+    step_seconds: NonNegative
+    start_seconds: NonNegative
+    compile_seconds: NonNegative
+    input_seconds: NonNegative
+    checkpoint_seconds: NonNegative
+    evaluation_seconds: NonNegative
+    lost_seconds: NonNegative
 
 
-class MonitorState(TypedDict):
+class MonitorState(_GoodputState):
     """The result of `TrainingMonitor.state`."""
 
     examples: Count
@@ -50,11 +53,13 @@ class TrainingMonitor:
         with TrainingMonitor(output, last_step, shown, state, step=step) as monitor:
             monitor.begin_stage(work)
             monitor.update(step, metric_sums, wait_seconds)   # after every call of the loop
-            with monitor.pause():                        # everything but training: evaluation, saving
+            with monitor.pause("evaluation_seconds"):         # everything but training: evaluation, saving
                 monitor.record_evaluation(step, metrics, samples)
+            with monitor.pause("checkpoint_seconds"):
                 save(..., state=monitor.state())
 
-    Evaluate before saving, so that a run that resumes from the checkpoint has the lines of both.
+    Evaluate before saving, so that a run that resumes from the checkpoint has the lines of both. After training, the
+    monitor may be entered again, to record the evaluation of the last checkpoint.
 
     Args:
         output: the run directory, for `metrics.jsonl` and `logs/`; None writes and prints nothing, as on all machines
@@ -65,6 +70,8 @@ class TrainingMonitor:
         step: number of completed steps.
         peak_flops: peak of all devices together in FLOP/s; None if unknown.
         clock: monotonic clock in seconds.
+        start: time of the clock at which the command started, which begins the wall time of the goodput; None for the
+            first stage. Without a stage, as in an evaluation alone, no time is counted.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class TrainingMonitor:
         step: int = 0,
         peak_flops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        start: float | None = None,
     ) -> None:
         self.output = output
         self.last_step = last_step
@@ -92,13 +100,15 @@ class TrainingMonitor:
         self.seconds = float(state.get("seconds", 0.0))
         # Metric sums since the last line of the log.
         self.sums = {name: (float(top), float(bottom)) for name, (top, bottom) in state.get("metric_sums", {}).items()}
-        self.timed: list[_Timed] = []
+        self.timed: list[TimedSteps] = []
         # The last steps, for the progress line: metrics of a single step are noisy.
-        self.recent: deque[tuple[MetricSums, _Timed | None]] = deque()
+        self.recent: deque[tuple[MetricSums, TimedSteps | None]] = deque()
         self.work = StepCost(0, 0.0, 0.0)
         self.stage_end, self.later_flops = last_step, 0.0
         self.is_compiling = True
         self.since = clock()
+        lines = [] if output is None else metrics_jsonl.read(output / FILE_NAME)
+        self.timer = GoodputTimer(resumed_seconds(state, lines), clock, start)
         self.log: MetricsLog | None = None
         self.events: dict[str, EventLog] = {}
         self.progress: ProgressLine | None = None
@@ -118,7 +128,17 @@ class TrainingMonitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.timer.switch("evaluation_seconds")
+        if self.log is not None and (fields := self.timer.fields()):
+            # The last checkpoint was saved after the last line. Errors of earlier writes were already reported.
+            with contextlib.suppress(OSError, TrainingError):
+                self.log.update_last(fields)
         self.resources.close()
+
+    @property
+    def goodput(self) -> GoodputSeconds:
+        """Return the run's wall time so far, by cause."""
+        return self.timer.seconds
 
     def begin_stage(self, work: StepCost, end_step: int | None = None, later_flops: float = 0.0) -> None:
         """Set the cost of the following steps.
@@ -134,14 +154,21 @@ class TrainingMonitor:
         # New shapes are compiled, and their metrics differ from those of earlier shapes.
         self.is_compiling = True
         self.recent.clear()
+        self.timer.switch("step_seconds")
 
     @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
-        """Exclude the time of the body from all rates."""
-        start = self.clock()
+    def pause(self, cause: str) -> Iterator[None]:
+        """Exclude the time of the body from all rates.
+
+        Args:
+            cause: the field of `GoodputSeconds` for this time.
+        """
+        start, previous = self.clock(), self.timer.cause
+        self.timer.switch(cause)
         try:
             yield
         finally:
+            self.timer.switch(previous)
             self.since += self.clock() - start
 
     def next_report(self, step: int) -> int:
@@ -149,7 +176,13 @@ class TrainingMonitor:
         return min((step // self.report_steps + 1) * self.report_steps, max(self.last_step, step + 1))
 
     def update(
-        self, step: int, metric_sums: MetricSums, wait_seconds: float, skipped: int = 0, corrupt_records: int = 0
+        self,
+        step: int,
+        metric_sums: MetricSums,
+        wait_seconds: float,
+        skipped: int = 0,
+        corrupt_records: int = 0,
+        compile_seconds: float = 0.0,
     ) -> None:
         """Count the steps up to `step`, print the progress line, and write a line to the log if one is due.
 
@@ -162,8 +195,10 @@ class TrainingMonitor:
             wait_seconds: time that these steps waited for data, in seconds.
             skipped: number of these steps that were skipped because of a non-finite loss or gradient.
             corrupt_records: number of corrupt records that this process has skipped so far.
+            compile_seconds: time that these steps were compiled, in seconds.
         """
         now = self.clock()
+        self.timer.count(waiting=wait_seconds, compiling=compile_seconds)
         seconds, steps = now - self.since, step - self.step
         self.since = now
         self.seconds += seconds
@@ -176,7 +211,7 @@ class TrainingMonitor:
             self.is_compiling = False
         else:
             work = (steps * self.work.sequences, steps * self.work.tokens, steps * self.work.flops)
-            timed = _Timed(steps, *work, seconds, wait_seconds)
+            timed = TimedSteps(steps, *work, seconds, wait_seconds)
             self.timed.append(timed)
         self.sums = _added(self.sums, metric_sums)
         self._remember(metric_sums, timed, steps)
@@ -197,7 +232,8 @@ class TrainingMonitor:
         """
         if self.log is None:
             return
-        fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3)}
+        self.timer.count()
+        fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3), **self.timer.fields()}
         self.log.write("validation", step, fields | ({"mlm_samples": list(samples)} if samples else {}))
         self.events["validation"].write(step, metrics, {"mlm_samples": samples} if samples else {})
         print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
@@ -217,6 +253,7 @@ class TrainingMonitor:
             "tokens": self.tokens,
             "skipped_steps": self.skipped,
             "seconds": self.seconds,
+            **self.goodput._asdict(),
             "metric_sums": {name: list(pair) for name, pair in self.sums.items()},
         }
 
@@ -225,18 +262,19 @@ class TrainingMonitor:
         return counts | ({"skipped_steps": self.skipped} if self.skipped else {})
 
     def _write_line(self) -> None:
-        metrics, rates = _metric_values(self.sums), _rates(self.timed, self.peak_flops)
+        metrics, rates = _metric_values(self.sums), rates_of(self.timed, self.peak_flops)
         self.sums, self.timed = {}, []
         if self.log is None:
             return
         timing = {"seconds": round(self.seconds, 3), **{name: float(f"{rate:.4g}") for name, rate in rates.items()}}
+        timing |= self.timer.fields()
         if self.corrupt:
             timing["corrupt_records"] = self.corrupt
         assert timing.keys() <= TIMING_FIELDS
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
-        self.events["train"].write(self.step, {**metrics, **rates})
+        self.events["train"].write(self.step, {**metrics, **rates, GOODPUT: self.goodput.goodput})
 
-    def _remember(self, metric_sums: MetricSums, timed: _Timed | None, steps: int) -> None:
+    def _remember(self, metric_sums: MetricSums, timed: TimedSteps | None, steps: int) -> None:
         """Keep the last steps, as many as between two lines of the log."""
         self.recent.append((metric_sums, timed))
         while len(self.recent) > max(1, self.report_steps // max(1, steps)):
@@ -248,7 +286,7 @@ class TrainingMonitor:
         for metric_sums, _ in self.recent:
             sums = _added(sums, metric_sums)
         metrics, timed = _metric_values(sums), [timed for _, timed in self.recent if timed is not None]
-        rates = _rates(timed, self.peak_flops)
+        rates = rates_of(timed, self.peak_flops)
         parts = [f"step {self.step}/{self.last_step}"]
         if rates:
             parts.append(f"ETA {format_duration(self._seconds_left(timed))}")
@@ -257,7 +295,7 @@ class TrainingMonitor:
             parts += [f"{_short(rates['sequences_per_second'])} seq/s", f"{_short(rates['tokens_per_second'])} tok/s"]
             if "model_flops_utilization" in rates:
                 parts.append(f"MFU {rates['model_flops_utilization']:.1%}")
-            parts.append(f"data wait {rates['data_wait_fraction']:.0%}")
+            parts += [f"data wait {rates['data_wait_fraction']:.0%}", f"goodput {self.goodput.goodput:.0%}"]
         if "learning_rate" in metrics:
             parts.append(f"lr {metrics['learning_rate']:.2e}")
         if "gradient_norm" in metrics:
@@ -277,7 +315,7 @@ class TrainingMonitor:
             if name in metrics
         ]
 
-    def _seconds_left(self, timed: Sequence[_Timed]) -> float:
+    def _seconds_left(self, timed: Sequence[TimedSteps]) -> float:
         """Return the remaining seconds, at the rate of the last steps."""
         seconds, flops = sum(interval.seconds for interval in timed), sum(interval.flops for interval in timed)
         steps = self.stage_end - self.step
@@ -297,20 +335,6 @@ def _added(first: MetricSums, second: MetricSums) -> dict[str, tuple[float, floa
 def _metric_values(sums: MetricSums) -> dict[str, float]:
     """Return the metrics, without those of denominator 0."""
     return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
-
-
-def _rates(timed: Sequence[_Timed], peak_flops: float | None) -> dict[str, float]:
-    """Return the rates over timed steps, by their names in `metrics.jsonl`; empty without timed steps."""
-    seconds = math.fsum(steps.seconds for steps in timed)
-    if not seconds > 0:
-        return {}
-    rates = {
-        "sequences_per_second": sum(steps.sequences for steps in timed) / seconds,
-        "tokens_per_second": sum(steps.tokens for steps in timed) / seconds,
-    }
-    if peak_flops:
-        rates["model_flops_utilization"] = sum(steps.flops for steps in timed) / seconds / peak_flops
-    return rates | {"data_wait_fraction": math.fsum(steps.wait_seconds for steps in timed) / seconds}
 
 
 def _short(number: float) -> str:

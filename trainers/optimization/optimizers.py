@@ -75,14 +75,23 @@ def clip_by_global_norm(
         The gradients, scaled by a common factor of at most 1, and their norm before clipping, a float32 scalar. With a
         non-finite norm, all clipped gradients are NaN.
     """
-    # One sum over all variables: TensorFlow's optimizer of graphs reorders a chain of additions from run to run.
-    squares = ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients if gradient is not None])
-    norm = ops.sqrt(ops.sum(squares))
+    norm = ops.sqrt(sum_of_squares([gradient for gradient in gradients if gradient is not None]))
+    return clip_by_norm(gradients, norm, clip_norm), norm
+
+
+def clip_by_norm(gradients: Sequence[Tensor | None], norm: Tensor, clip_norm: float | None) -> list[Tensor | None]:
+    """Return the gradients of `clip_by_global_norm` where their global norm is known."""
     if not clip_norm:
-        return list(gradients), norm
+        return list(gradients)
     # An infinite norm would scale finite gradients to 0.
     factor = ops.where(ops.isfinite(norm), clip_norm / ops.maximum(norm, clip_norm), np.float32("nan"))
-    return [None if gradient is None else gradient * factor for gradient in gradients], norm
+    return [None if gradient is None else gradient * factor for gradient in gradients]
+
+
+def sum_of_squares(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the sum of squares over all elements of at least one gradient, float32 scalar."""
+    # One sum over all variables: TensorFlow's optimizer of graphs reorders a chain of additions from run to run.
+    return ops.sum(ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients]))
 
 
 class Optimizer:

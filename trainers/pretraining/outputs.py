@@ -11,6 +11,7 @@ from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.metrics.chance_levels import with_level
+from trainers.monitoring.goodput import GoodputSeconds, summary
 from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.pretraining.plan import PretrainingPlan
@@ -58,8 +59,10 @@ def require_outputs(
     require_files(plan.output, contents, checkpoint.prefix)
 
 
-def print_summary(output: Path, checkpoint: Checkpoint, results: Mapping[str, float] | None) -> None:
-    """Print the output files of a run and the next commands."""
+def print_summary(
+    output: Path, checkpoint: Checkpoint, results: Mapping[str, float] | None, goodput: GoodputSeconds | None
+) -> None:
+    """Print the output files of a run and the next commands, and after training its goodput."""
     print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
     print_status(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
     if results:
@@ -73,6 +76,8 @@ def print_summary(output: Path, checkpoint: Checkpoint, results: Mapping[str, fl
         print_status(f"Evaluation   {output / 'eval_results.txt'}: {scores}")
         for line in score_warnings(results, {}):
             warn(line)
+    if goodput is not None:
+        print_status(f"Goodput      {summary(goodput)}")
     print_status(f"Report       {output / 'report.html'}")
     print_status(f"TensorBoard  tensorboard --logdir {output / 'logs'}")
     print_status(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")

@@ -26,6 +26,7 @@ class PretrainingPlan(NamedTuple):
         record: content of the new `run.json`.
         output: the run directory.
         initial: checkpoint with the initial weights of a new run, or None.
+        start: monotonic time at which the command started, in seconds.
     """
 
     config: PretrainConfig
@@ -38,3 +39,4 @@ class PretrainingPlan(NamedTuple):
     record: RunRecord
     output: Path
     initial: OpenCheckpoint | None
+    start: float

@@ -5,12 +5,14 @@ TensorFlow is imported after the options are validated, so that errors are repor
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from bert_model.checkpoints import native
+from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints.reader import find_files, open_checkpoint
+from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.config import BertConfig, ConfigError, resolve
 from pipelines import dataset as manifest
 from pipelines.dataset import Dataset
@@ -42,17 +44,18 @@ def run_pretraining(config: PretrainConfig) -> int:
     Raises:
         CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
+    start = time.monotonic()
     output = Path(config.output)
     # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     # Which process locks the directory depends on the backend.
     config = dataclasses.replace(config, backend=choose_backend(config.backend))
     with run_lock(output, config):
-        return _run(config, output)
+        return _run(config, output, start)
 
 
-def _run(config: PretrainConfig, output: Path) -> int:
-    """Train and evaluate under the lock of --output."""
+def _run(config: PretrainConfig, output: Path, start: float) -> int:
+    """Train and evaluate under the lock of --output; `start` is the monotonic time at which the command started."""
     config = dataclasses.replace(
         config,
         do_train=config.do_train or not config.do_eval,
@@ -106,6 +109,7 @@ def _run(config: PretrainConfig, output: Path) -> int:
             record=record,
             output=output,
             initial=initial,
+            start=start,
         )
         _check_model(plan)
         _check_old_run(plan, old)

@@ -81,8 +81,8 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--init_checkpoint",
         type=LOCAL_PATH,
         metavar="PATH",
-        help="Initial weights: a run or converted model, a TF1 checkpoint or zip archive of the released BERT, or a "
-        "Hugging Face directory (default: random weights)",
+        help="Initial weights: a run or converted model, a checkpoint, zip archive or SavedModel of the released BERT, "
+        "or a model of Hugging Face or KerasHub (default: random weights)",
     )
     group.add_argument(
         "--no_next_sentence",

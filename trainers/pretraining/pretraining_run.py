@@ -31,6 +31,7 @@ from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
+from trainers.training.chief_checkpoints import last_checkpoint, restore
 from trainers.training.loop import TrainData, record_evaluation, train
 from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
@@ -96,6 +97,8 @@ class PretrainingRun:
         )
         self.loop_config = loop_config_of(config, distribution)
         self.has_trained = False
+        # Of a run that trains; it also records the last evaluation.
+        self.monitor: TrainingMonitor | None = None
         # By data index.
         self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
@@ -123,7 +126,7 @@ class PretrainingRun:
                 write_model(self.plan, trained_model(model, checkpoint, results))
             write_report(self.output)
             require_outputs(self.plan, checkpoint, results, has_trained=self.has_trained)
-            print_summary(self.output, checkpoint, results)
+            print_summary(self.output, checkpoint, results, self.monitor.goodput if self.monitor else None)
         return 0
 
     def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
@@ -203,11 +206,9 @@ class PretrainingRun:
     def _train(self) -> int | None:
         """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
         config, plan = self.config, self.plan
-        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
-        if saved and saved[-1].step >= config.num_train_steps:
-            print_status(
-                f"{self.output} is already trained to step {saved[-1].step}; raise --num_train_steps to continue"
-            )
+        saved = last_checkpoint(self.distribution, self.checkpoint_directory)
+        if saved is not None and saved.step >= config.num_train_steps:
+            print_status(f"{self.output} is already trained to step {saved.step}; raise --num_train_steps to continue")
             return None
         self.has_trained = True
         trainer = active_backend().make_trainer(
@@ -226,7 +227,8 @@ class PretrainingRun:
         )
         if shortage and self.distribution.is_chief:
             warn(shortage)
-        with self._monitor(step, state or {}) as monitor:
+        self.monitor = self._monitor(step, state or {}, plan.start)
+        with self.monitor as monitor:
             stopped = train(
                 trainer, step, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
             )
@@ -280,7 +282,7 @@ class PretrainingRun:
 
         return TrainData(self.tasks[index], batches, work, self.corrupt_records.num_replaced_before)
 
-    def _monitor(self, step: int, state: Mapping) -> TrainingMonitor:
+    def _monitor(self, step: int, state: Mapping, start: float | None = None) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
         return TrainingMonitor(
             output,
@@ -289,25 +291,18 @@ class PretrainingRun:
             state,
             step=step,
             peak_flops=peak_flops_of(self.config, self.distribution),
+            start=start,
         )
 
     def _last_checkpoint(self) -> Checkpoint:
-        if self._weights_are_shared():
-            step = self.plan.stages[-1].end_step
-            return Checkpoint(step, self.checkpoint_directory / f"model.ckpt-{step}")
-        saved = checkpoint_manager.checkpoints(self.checkpoint_directory)
-        if not saved:
+        saved = last_checkpoint(self.distribution, self.checkpoint_directory)
+        if saved is None:
             raise TrainingError(f"--output {self.output} contains no checkpoint to evaluate; train with --do_train")
-        return saved[-1]
-
-    def _weights_are_shared(self) -> bool:
-        """Return whether several processes trained to the end: all have the weights, the chief alone the files."""
-        return self.has_trained and self.distribution.several_processes
+        return saved
 
     def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
         """Evaluate a checkpoint and write the result files; return None without validation examples."""
-        if not self._weights_are_shared():
-            checkpoint_manager.restore(checkpoint.prefix, self.task.variables, self.task.vocab_size)
+        restore(self.distribution, checkpoint, self.task.variables, self.task.vocab_size)
         stage = self.plan.stages[-1]
         metrics, lines = self.evaluate(stage)
         if not metrics:
@@ -318,7 +313,8 @@ class PretrainingRun:
             return None
         if not self.distribution.is_chief:
             return metrics
-        with self._monitor(checkpoint.step, checkpoint_manager.state_of(checkpoint, MonitorState)) as monitor:
+        state = checkpoint_manager.state_of(checkpoint, MonitorState)
+        with self.monitor or self._monitor(checkpoint.step, state) as monitor:
             monitor.record_evaluation(checkpoint.step, metrics, lines)
         if self.config.do_train:
             record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics)

@@ -19,6 +19,7 @@ from bert_model.size import parameter_counts
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
+from trainers.monitoring.goodput import LABELS, latest_seconds
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from trainers.monitoring.mlm_samples import FILLED
 from trainers.run_report import task_sections
@@ -77,6 +78,7 @@ def render(run: Run) -> str:
         *task_sections.sections(run.evaluation, run.results),
         ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
         ("speed", "Throughput", _curves(run, _SPEEDS)),
+        ("goodput", "Goodput", _goodput(run)),
         ("evaluation", "Evaluation", _evaluation(run)),
         ("masks", "Masked-LM samples", _masks(run)),
         ("checkpoints", "Checkpoints", _checkpoint_table(run)),
@@ -160,6 +162,22 @@ def _curves(run: Run, names: Sequence[str]) -> str:
 
 def _series(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
     return [(line["step"], line[name]) for line in lines if isinstance(line.get(name), int | float)]
+
+
+def _goodput(run: Run) -> str:
+    """Return a table of the wall time by cause; "" for runs that did not record it."""
+    seconds = latest_seconds((*run.train, *run.validation))
+    if not seconds.total > 0:
+        return ""
+    rows = [
+        (LABELS[name], format_duration(part), percent(seconds.shares[name]))
+        for name, part in seconds._asdict().items()
+        if part
+    ]
+    return (
+        "<p>Wall time of all the run's processes. The goodput is the share of training steps whose results were "
+        "kept.</p>" + table(("", "time", "share"), [*rows, ("total", format_duration(seconds.total), percent(1.0))])
+    )
 
 
 def _evaluation(run: Run) -> str:

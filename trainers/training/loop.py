@@ -22,6 +22,7 @@ from trainers.monitoring.training_monitor import TrainingMonitor
 from trainers.monitoring.training_progress import print_status
 from trainers.objective import NOT_FINITE, Objective
 from trainers.optimization.schedule import Stage, stage_at
+from trainers.training.chief_checkpoints import decided_by_chief
 from trainers.training.preemption import preemption_signals
 
 # Number of consecutive skipped steps after which training is considered diverged and stops.
@@ -120,7 +121,7 @@ def train(
                     metrics, skipped = run.finite_metrics(results, step, end)
                     step = end
                     replaced = source.num_replaced_before(step)
-                    monitor.update(step, metrics, results.seconds_waiting, skipped, replaced)
+                    monitor.update(step, metrics, results.seconds_waiting, skipped, replaced, results.seconds_compiling)
                     stop = step < run.num_train_steps and run.is_preempted(results, interruption.signal_number)
                     evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
                     if stop or evaluation is not None or run.checkpoint_due(step):
@@ -181,7 +182,7 @@ class _Run:
     def evaluate(self, step: int, stage: Stage) -> Mapping[str, float]:
         """Evaluate the model, print the metrics and return them."""
         assert self.evaluate_model is not None
-        with self.monitor.pause():
+        with self.monitor.pause("evaluation_seconds"):
             metrics, lines = self.evaluate_model(stage)
         self.monitor.record_evaluation(step, metrics, lines)
         return metrics
@@ -195,8 +196,12 @@ class _Run:
 
     def out_of_patience(self, step: int) -> bool:
         """Return whether early stopping applies: `patience` evaluations without improvement."""
-        record = best(self.checkpoint_directory) if self.config.patience else None
-        return record is not None and step - record.step >= self.config.patience * self.config.eval_steps
+
+        def is_out() -> bool:
+            record = best(self.checkpoint_directory)
+            return record is not None and step - record.step >= self.config.patience * self.config.eval_steps
+
+        return self.config.patience > 0 and decided_by_chief(self.trainer.distribution, is_out)
 
     def checkpoint_due(self, step: int) -> bool:
         """Return whether to save after a step."""
@@ -205,10 +210,12 @@ class _Run:
     def save(self, step: int, evaluation: Mapping[str, float] | None) -> Path:
         """Save a checkpoint, or wait for the chief to save it, and return its path without `.index`."""
         trainer, directory = self.trainer, self.checkpoint_directory
-        with self.monitor.pause():
+        with self.monitor.pause("checkpoint_seconds"):
+            # The chief has only parts of values that are sharded over processes.
+            values = trainer.checkpoint_values()
             if trainer.distribution.is_chief:
                 state = self.monitor.state()
-                checkpoint_manager.save(directory, step, trainer.saved_variables, trainer.task.vocab_size, state)
+                checkpoint_manager.save(directory, step, values, trainer.task.vocab_size, state)
                 if evaluation is not None:
                     record_evaluation(directory, step, self.config, evaluation)
                 else:

@@ -61,6 +61,7 @@ _NUMERICS = (
     "strategy",
     "cpu_devices",
     "gradient_accumulation_steps",
+    "shard_optimizer_state",
     "precision",
     "xla",
     "activation_checkpointing",
@@ -225,8 +226,8 @@ def changes(old: RunRecord, new: RunRecord) -> list[str]:
     training = _changed(old.options, new.options, _TRAINING)
     if training:
         lines.append(f"Changed training options: {', '.join(training)}")
-    # Records of the time before there were several backends do not have the option.
-    old_options = {"backend": "tensorflow", **old.options}
+    # Older records do not have these options.
+    old_options = {"backend": "tensorflow", "shard_optimizer_state": False, **old.options}
     numerics = _changed(old_options, new.options, _NUMERICS) + _changed(
         old.versions, new.versions, sorted(old.versions.keys() & new.versions.keys())
     )

@@ -18,6 +18,7 @@ from trainers.config.run_config import RunConfig
 from trainers.monitoring.throughput import peak_flops
 from trainers.monitoring.training_monitor import MonitorState
 from trainers.monitoring.training_progress import print_status, warn
+from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
 from trainers.training.loop import LoopConfig
 
 RESULTS_TEXT_NAME = "eval_results.txt"
@@ -62,6 +63,7 @@ def train_config_of(config: RunConfig, distribution: Distribution) -> TrainConfi
         clip_per_replica=optimizer.clip == "per_shard",
         skip_nonfinite=config.on_nonfinite == "skip",
         xla=uses_xla(config, distribution),
+        shard_optimizer_state=config.shard_optimizer_state,
         optimizer=optimizer,
     )
 
@@ -91,16 +93,17 @@ def resume(trainer: Trainer, output: Path, loop: LoopConfig) -> tuple[int, dict[
         a checkpoint.
     """
     directory = output / native.CHECKPOINTS_NAME
-    saved = checkpoint_manager.checkpoints(directory)
+    distribution = trainer.distribution
+    saved = last_checkpoint(distribution, directory)
     vocab_size = trainer.task.vocab_size
     shortage = checkpoint_manager.space_warning(directory, trainer.saved_variables, vocab_size, loop.retention)
-    if shortage and trainer.distribution.is_chief:
+    if shortage and distribution.is_chief:
         warn(shortage)
-    if not saved:
+    if saved is None:
         return 0, None
-    checkpoint_manager.restore(saved[-1].prefix, trainer.saved_variables, vocab_size)
-    print_status(f"Resuming {output} from step {saved[-1].step} of {trainer.config.num_train_steps}")
-    return saved[-1].step, checkpoint_manager.state_of(saved[-1], MonitorState)
+    restore(distribution, saved, trainer.saved_variables, vocab_size)
+    print_status(f"Resuming {output} from step {saved.step} of {trainer.config.num_train_steps}")
+    return saved.step, decided_by_chief(distribution, lambda: checkpoint_manager.state_of(saved, MonitorState))
 
 
 def eval_batch_size_of(config: RunConfig, distribution: Distribution) -> int:

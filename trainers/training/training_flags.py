@@ -85,6 +85,12 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         help="Number of micro-batches per step, computed in sequence to save memory; the result of a step stays the "
         "same (default: %(default)s)",
     )
+    group.add_argument(
+        "--shard_optimizer_state",
+        action="store_true",
+        help="Shard the optimizer state over the devices, with --backend jax: each device stores a part of it, which "
+        "saves memory; checkpoints stay the same",
+    )
     flag = group.add_argument(
         "--activation_checkpointing",
         choices=ACTIVATION_CHECKPOINTING,

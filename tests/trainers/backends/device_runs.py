@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,13 @@ import numpy as np
 
 PROGRAM = Path(__file__).with_name("updates_on_devices.py")
 PLAIN = {"batch_size": 32, "steps": 3}
+
+
+def free_address() -> str:
+    """Return an address of this machine with a free port."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return f"localhost:{probe.getsockname()[1]}"
 
 
 def start(backend: str, devices: int, replicas: int, output: Path, cases: Any, **options: Any) -> subprocess.Popen:

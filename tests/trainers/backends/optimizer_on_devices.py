@@ -2,7 +2,7 @@
 """Makes some steps on four logical CPU devices, and the same ones on one device.
 
 The gradients of the devices are whole numbers, so that their sum is the same in every order.
-Run it as a program. Arguments: the backend.
+Run it as a program. Arguments: the backend, and "sharded" to shard the optimizer state over the four devices.
 """
 
 import sys
@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from trainers.backends.startup import start_backend
 
 DEVICES = 4
-BACKEND = sys.argv[1]
+BACKEND, SHARDED = sys.argv[1], sys.argv[2:] == ["sharded"]
 start_backend(BACKEND, cpu_devices=DEVICES)
 
 import keras
@@ -27,6 +27,12 @@ from trainers.backends.backend import Distribution, TrainConfig, Trainer
 from trainers.data.batches import Batches, InputShard
 from trainers.objective import Features, Objective, Sums, Tensor
 from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+
+if SHARDED:
+    from trainers.backends.jax import optimizer_sharding
+
+    # Along both axes, and of vectors; one variable has no axis that four divides.
+    optimizer_sharding.LEAST_ELEMENTS = 1
 
 STEPS = 6
 # Not finite on one device alone, the third, and therefore skipped.
@@ -71,7 +77,9 @@ def objective(variables: dict[str, keras.Variable]) -> Objective:
 
 
 def copies(variable: keras.Variable) -> list[np.ndarray]:
-    """The values on every device."""
+    """The values on every device; the whole of a sharded variable."""
+    if BACKEND == "jax" and not variable.value.is_fully_replicated:
+        return [np.array(variable.value)]
     if BACKEND == "jax":
         return [np.array(shard.data) for shard in variable.value.addressable_shards]
     return [copy.numpy() for copy in getattr(variable.value, "values", [variable.value])]
@@ -89,7 +97,8 @@ def bits_of_steps(optimizer: str, distribution: Distribution) -> list[dict[str, 
     """The bits before the first step and after every step."""
     with distribution.scope():
         variables = {name: keras.Variable(value) for name, value in initial_weights().items()}
-    config = TrainConfig(10, 0, 0.01, seed=1, skip_nonfinite=True, optimizer=OptimizerOptions(name=optimizer))
+    options = OptimizerOptions(name=optimizer)
+    config = TrainConfig(10, 0, 0.01, seed=1, skip_nonfinite=True, shard_optimizer_state=SHARDED, optimizer=options)
     trainer = backend.load(BACKEND).make_trainer(objective(variables), config, distribution)
     for variable in trainer.saved_variables.values():
         values = copies(variable)[0].copy()
@@ -100,6 +109,9 @@ def bits_of_steps(optimizer: str, distribution: Distribution) -> list[dict[str, 
         for step in range(STEPS):
             assert run(step, 1, 0).first_nonfinite == (step if step in SKIPPED else -1)
             found.append(bits(trainer))
+    is_sharded = [len(copies(slot)) < distribution.replicas for slot in trainer.optimizer.slots.values()]
+    assert any(is_sharded) == (SHARDED and distribution.replicas > 1)
+    assert not all(is_sharded)
     return found
 
 

@@ -15,20 +15,8 @@ import tensorflow as tf
 
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import assert_same_update, made, results, start
+from tests.trainers.backends.pretraining_cluster import SLOW_DISK
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
-
-# The command on a disk so slow that nobody who does not wait for a checkpoint finds it.
-SLOW_DISK = """
-import sys, time
-import beambert
-from trainers.checkpoints import checkpoint_manager as checkpointing
-save = checkpointing.save
-def slowly(*arguments, **named):
-    time.sleep(2)
-    return save(*arguments, **named)
-checkpointing.save = slowly
-sys.exit(beambert.main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +63,10 @@ def test_the_same_seed_gives_the_same_bits(one_device):
 
 def test_four_devices_make_the_update_of_one(tmp_path, one_device):
     # The masked tokens of the parts differ in number, so that a mean of means would be another update.
-    plain, accumulated, lamb, per_replica = made(
-        tmp_path, "tensorflow", 4, {}, {"accumulation": 2}, {"optimizer": "lamb"}, {"clip_per_replica": True}
+    accumulated, per_replica = made(
+        tmp_path, "tensorflow", 4, {"accumulation": 2, "optimizer": "lamb"}, {"clip_per_replica": True}
     )
-    assert_same_update(one_device[0], plain)
-    assert_same_update(one_device[0], accumulated)
-    assert_same_update(one_device[3], lamb)
+    assert_same_update(one_device[3], accumulated)
     name = "bert/encoder/layer_0/intermediate/dense/kernel"
     assert np.abs(per_replica[name] - one_device[4][name]).max() > 1e-3
     # Each of the four gradients is clipped to 1 and then added, as the released code does on a TPU's cores.
@@ -110,11 +96,13 @@ def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
         assert_same_update(one_device[0], made_there)
 
 
+@pytest.mark.slow
 def test_two_machines_stop_together_and_go_on(tmp_path):
     write_dataset(tmp_path / "data")
     (tmp_path / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
     command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
-    command += ["--num_train_steps", "200", "--train_batch_size", "4", "--eval_batch_size", "4"]
+    command += ["--num_train_steps", "80", "--train_batch_size", "4", "--eval_batch_size", "4"]
+    command += ["--save_checkpoints_steps", "40"]
 
     def begin(output, *flags, **environment):
         log = (tmp_path / f"{len(list(tmp_path.iterdir()))}.log").open("w+")
@@ -128,7 +116,7 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
     # The second evaluates the checkpoint that the first has written.
     runs = [begin("short", "--num_train_steps", "3", TF_CONFIG=config) for config in clusters(2)]
     for process, log in runs:
-        assert process.wait(120) == 0, said(log)
+        assert process.wait(300) == 0, said(log)
 
     runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
     (first, first_log), (second, _) = runs
@@ -136,18 +124,18 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
         time.sleep(0.05)
     # The one that was told to stop does not leave the other waiting.
     second.send_signal(signal.SIGTERM)
-    assert [process.wait(120) for process, _ in runs] == [128 + signal.SIGTERM] * 2, said(first_log)
+    assert [process.wait(300) for process, _ in runs] == [128 + signal.SIGTERM] * 2, said(first_log)
     runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
     for process, log in runs:
-        assert process.wait(120) == 0, said(log)
+        assert process.wait(300) == 0, said(log)
         assert "Resuming together from step" in said(log)
 
     process, log = begin("mirrored", "--cpu_devices", "2")
-    assert process.wait(120) == 0, said(log)
+    assert process.wait(300) == 0, said(log)
     results_of = [(tmp_path / output / "eval_results.txt").read_text() for output in ("together", "mirrored")]
     assert results_of[0] == results_of[1]
     one, other = (
-        tf.train.load_checkpoint(str(tmp_path / output / "checkpoints/model.ckpt-200"))
+        tf.train.load_checkpoint(str(tmp_path / output / "checkpoints/model.ckpt-80"))
         for output in ("together", "mirrored")
     )
     for name in one.get_variable_to_shape_map():

@@ -44,11 +44,13 @@ def test_twenty_steps_equal_those_of_tensorflow(both, name):
         if key.startswith(("metric/", "evaluation/")):
             np.testing.assert_allclose(jax[key], value, rtol=1e-4, atol=1e-4, err_msg=key)
         elif not key.endswith(("adam_m", "adam_v")):
-            difference = np.linalg.norm(jax[key] - value) / np.linalg.norm(value)
-            # The gradients of some biases are 0 in theory and noise in both: those of keys, and of spans for all
-            # positions together.
-            is_noise = f"{key}/adam_v" in tensorflow and tensorflow[f"{key}/adam_v"].max() < 1e-12
-            assert difference < (1e-3 if is_noise else 1e-5), (key, difference)
+            difference = np.abs(jax[key] - value)
+            # The gradients of some biases are 0 in theory and noise in both: those of keys, and those that add the same
+            # to the scores of all choices or positions. The bound is 1/200 of what 20 steps may change.
+            if f"{key}/adam_v" in tensorflow and tensorflow[f"{key}/adam_v"].max() < 1e-12:
+                assert difference.max() < 1e-4, key
+            else:
+                assert np.linalg.norm(difference) / np.linalg.norm(value) < 1e-5, key
     assert jax["metric/loss"][1] == 20
 
 

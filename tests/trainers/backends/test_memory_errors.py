@@ -2,7 +2,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from trainers.backends.jax.memory_errors import memory_error  # noqa: E402
+from trainers.backends.jax.memory_errors import exceeded_memory, memory_error  # noqa: E402
 
 # Messages of the TPU compiler and of a GPU at run time.
 TPU = (
@@ -20,6 +20,14 @@ def test_message_names_the_flags(text, sizes):
         f"the step does not fit into the memory of a device{sizes}: raise --gradient_accumulation_steps, use "
         "--activation_checkpointing or lower --train_batch_size"
     )
+
+
+def test_sizes_of_a_tpu_program_are_read():
+    sizes = exceeded_memory(jax.errors.JaxRuntimeError(TPU))
+    assert sizes == (round(41.12 * 2**30), round(15.75 * 2**30))
+    megabytes = "RESOURCE_EXHAUSTED: temporaries (1.5T) exceeds available HBM (512.00M)."
+    assert exceeded_memory(jax.errors.JaxRuntimeError(megabytes)) == (1.5 * 2**40, 2**29)
+    assert exceeded_memory(jax.errors.JaxRuntimeError(GPU)) is None
 
 
 def test_other_errors_have_no_message():

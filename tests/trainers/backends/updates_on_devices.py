@@ -1,12 +1,13 @@
 # ruff: noqa: E402 (the backend is started before anything that needs it is imported)
 """Program: run steps of a small model on devices, and save weights, slots and metrics.
 
-Run by test_distribution.py, test_jax_parity.py and test_jax_distribution.py in processes of their own, since the number
-of devices is fixed when a backend starts. Arguments: a JSON object of `backend`, `devices` (logical CPU devices),
-`replicas` (those of all processes), `output` (an .npz file), for several processes of JAX `processes` (address, number,
-index), and the cases. A case is an object of `batch_size` and `steps`, and optionally of `accumulation`,
-`clip_per_replica`, `xla`, `dropout`, `optimizer`, `precision`, `packed`, `dynamic` (masks), `no_next_sentence`,
-`checkpointing` (of activations), `head` and `multi_label` (for fine-tuning).
+Run by tests of this directory in processes of their own, since the number of devices is fixed when a backend starts.
+Arguments: a JSON object of `backend`, `devices` (logical CPU devices), `replicas` (those of all processes), `output`
+(an .npz file), for several processes of JAX `processes` (address, number, index), and the cases. A case is an object
+of `batch_size` and `steps`, and optionally of `accumulation`, `clip_per_replica`, `xla`, `dropout`, `optimizer`,
+`precision`, `packed`, `dynamic` (masks), `no_next_sentence`, `checkpointing` (of activations), `padded` (vocabulary),
+`shard_optimizer_state`, `head` and `multi_label` (for fine-tuning). With `shard_optimizer_state`,
+true or false, `slot_bytes` is the memory of the slots on a device.
 """
 
 import json
@@ -75,8 +76,10 @@ def objective_of(case: dict) -> Objective:
         frozen = "bert/" if head == "token_classification_bilstm" else None
         task = finetuning_objective(model, multi_label=case.get("multi_label", False), frozen_prefix=frozen)
     else:
-        config = BertConfig(len(VOCABULARY), **shape, max_position_embeddings=LENGTH, **rates)
-        model = BertForPretraining(config)
+        # With padding, devices have rows of tokens, rows of both kinds, and rows of padding.
+        vocab_size = 50 if case.get("padded") else len(VOCABULARY)
+        config = BertConfig(vocab_size, **shape, max_position_embeddings=LENGTH, **rates)
+        model = BertForPretraining(config, pad_vocabulary=case.get("padded", False))
         task = pretraining_task(model, next_sentence=not case.get("no_next_sentence", False))
     set_activation_checkpointing(model.encoder, case.get("checkpointing", "none"))
     generator = np.random.default_rng(1)
@@ -99,6 +102,7 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
         gradient_accumulation_steps=case.get("accumulation", 1),
         clip_per_replica=case.get("clip_per_replica", False),
         xla=case.get("xla", False),
+        shard_optimizer_state=case.get("shard_optimizer_state", False),
         optimizer=OptimizerOptions(name=case.get("optimizer", "bert_adam")),
     )
     trainer = BACKEND.make_trainer(task, config, distribution)
@@ -122,7 +126,14 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
         results = run_steps(0, steps, 0)
     assert results.first_nonfinite == -1
     assert results.seconds_waiting >= 0
-    result = {name: variable.numpy() for name, variable in trainer.saved_variables.items()}
+    values = trainer.checkpoint_values()
+    if case.get("shard_optimizer_state") and not distribution.is_chief:
+        # Only the chief has the whole of values that are sharded over processes.
+        values = task.variables
+    result = {name: value if isinstance(value, np.ndarray) else value.numpy() for name, value in values.items()}
+    if "shard_optimizer_state" in case:
+        slots = [slot.value.addressable_data(0) for slot in trainer.optimizer.slots.values()]
+        result["slot_bytes"] = np.array(sum(slot.nbytes for slot in slots))
     result |= {f"metric/{name}": np.array(ratio) for name, ratio in results.sums.items()}
     for name, value in BACKEND.evaluation_of(task, distribution)(batches).items():
         result[f"evaluation/{name}"] = np.array(value)

@@ -40,6 +40,8 @@ from trainers.monitoring.throughput import Rows, cost_of_step, peak_flops, rows_
         ("v5p-8", 459, None),
         ("TPU v6 lite", 918, None),
         ("v6e-8", 918, None),
+        ("TPU7x", 1153.5, None),
+        ("tpu7x-8", 1153.5, None),
         ("AMD EPYC 9B45", None, None),
         ("NVIDIA GeForce RTX 4090", None, None),
         ("", None, None),

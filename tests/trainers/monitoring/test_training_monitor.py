@@ -52,7 +52,7 @@ def run(output: Path, last_step: int, stops: list[tuple[int, int]], eval_steps: 
                 clock.now += 0.5 + 0.1 * (step % 3)
                 monitor.update(step, ratios(step, step % 4 == 0), 0.1, skipped=int(step % 17 == 0))
                 if step % eval_steps == 0 or step == last_step:
-                    with monitor.pause():
+                    with monitor.pause("evaluation_seconds"):
                         clock.now += 100
                         monitor.record_evaluation(step, {"masked_lm_loss": 1 / step}, [f"at {step}"])
                 if step == saved:
@@ -112,6 +112,14 @@ def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
         "tokens": 240 * 32,
         "skipped_steps": 3,
         "seconds": pytest.approx(sum(0.5 + 0.1 * (step % 3) for step in range(1, 61)), abs=1e-3),
+        "goodput": pytest.approx(30 / 236, abs=1e-4),
+        "step_seconds": pytest.approx(30),
+        "start_seconds": 0,
+        "compile_seconds": 0,
+        "input_seconds": pytest.approx(6),
+        "checkpoint_seconds": 0,
+        "evaluation_seconds": 200,
+        "lost_seconds": 0,
         "mlm_samples": ["at 60"],
     }
 
@@ -126,11 +134,11 @@ def test_rates_leave_out_compilation_and_pauses(tmp_path):
             if step == 21:
                 monitor.begin_stage(SECOND)
                 clock.now += 30
-            with monitor.pause():
+            with monitor.pause("evaluation_seconds"):
                 clock.now += 7
             clock.now += 0.25
             monitor.update(step, {}, 0.05)
-            with monitor.pause():
+            with monitor.pause("checkpoint_seconds"):
                 clock.now += 9
             monitor.state()
     first, *_ = found = lines(tmp_path, timing=True)
@@ -280,7 +288,7 @@ def shown(monkeypatch, tmp_path, width: int | None) -> None:
 
 WHOLE = (
     r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s  MFU 500.0%  "
-    r"data wait 5%  lr 1.00e-04  grad norm 2.50"
+    r"data wait 5%  goodput 95%  lr 1.00e-04  grad norm 2.50"
 )
 
 

@@ -193,13 +193,13 @@ def test_a_norm_that_is_not_finite_shows(bad, clip_norm):
     assert not np.isfinite(norm.numpy())
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-def test_on_several_devices_each_copy_is_updated_alike(backend):
+@pytest.mark.parametrize("arguments", [["tensorflow"], ["jax"], ["jax", "sharded"]], ids=" ".join)
+def test_on_several_devices_each_copy_is_updated_alike(arguments):
     """In a process of its own, as devices are made when the backend starts."""
     script = ROOT / "tests" / "trainers" / "backends" / "optimizer_on_devices.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     del environment["KERAS_BACKEND"]
-    command = [sys.executable, script, backend]
+    command = [sys.executable, script, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == list(OPTIMIZERS)

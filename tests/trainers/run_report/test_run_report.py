@@ -99,6 +99,30 @@ def test_the_page_is_whole_and_says_what_the_files_say(tmp_path):
     assert "No warnings." in page
 
 
+def test_the_wall_time_is_a_table_by_cause(tmp_path):
+    found = lines(1000, 50, 500)
+    # The last record of a run that was resumed from step 500 has the longest wall time.
+    causes = {"step_seconds": 5400.0, "start_seconds": 180.0, "compile_seconds": 300.0, "input_seconds": 0.0}
+    causes |= {"checkpoint_seconds": 60.0, "evaluation_seconds": 60.0, "lost_seconds": 1200.0}
+    for line in found:
+        line |= {name: seconds * line["step"] / 1000 for name, seconds in causes.items()}
+    write_run(tmp_path, found)
+    page = page_of(tmp_path)
+    assert_harmless(page)
+    assert "goodput" in parsed(page).ids
+    table = page.partition('id="goodput"')[2].partition("</table>")[0]
+    rows = re.findall(r"<td>([a-z ]+)</td><td[^>]*>([^<]+)</td><td[^>]*>([^<]+)</td>", table)
+    assert rows == [
+        ("training steps", "1.5 h", "75.0%"),
+        ("start", "3 min", "2.5%"),
+        ("compilation", "5 min", "4.2%"),
+        ("checkpoints", "1 min", "0.83%"),
+        ("evaluation", "1 min", "0.83%"),
+        ("lost work", "20 min", "16.7%"),
+        ("total", "2.0 h", "100.0%"),
+    ]
+
+
 def test_markup_in_any_string_is_shown_not_run(tmp_path):
     found = lines(1000, 100, 500)
     for line in found:

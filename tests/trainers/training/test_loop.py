@@ -70,6 +70,7 @@ def test_tensorboard_has_the_metrics(tmp_path):
         "sequences_per_second",
         "tokens_per_second",
         "data_wait_fraction",
+        "goodput",
     }
     # The mean over steps 0, 1, 2 of a decay from 0.1 at step 0 to 0 at step 60.
     assert scalars["learning_rate", 3] == pytest.approx(0.1 * (1 - 1 / 60))

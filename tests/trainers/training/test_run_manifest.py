@@ -174,6 +174,18 @@ def test_another_backend_is_named_and_its_version_is_not_compared(tmp_path):
     assert changes(old, record("--backend", "tensorflow", versions=old.versions)) == []
 
 
+def test_a_record_without_sharded_optimizer_state_had_none(tmp_path):
+    sharded = record("--shard_optimizer_state", "--backend", "jax")
+    assert sharded.options["shard_optimizer_state"] is True
+    old = record("--backend", "jax")
+    del old.options["shard_optimizer_state"]
+    assert changes(old, record("--backend", "jax")) == []
+    assert changes(old, sharded) == [
+        "Results are not bit-identical to an uninterrupted run: shard_optimizer_state False to True"
+    ]
+    assert refused(tmp_path, 50, old, sharded) is None
+
+
 def test_every_option_is_ruled_on():
     """An option that is added must be put among those that may or may not change."""
     free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}

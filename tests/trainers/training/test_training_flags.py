@@ -38,6 +38,7 @@ def test_another_command_has_its_own_metric():
         ["--strategy", "tpu", "--tpu_name", "t", "--tpu_zone", "z", "--gcp_project", "p"],
         ["--tpu_name", "t"],
         ["--strategy", "mirrored", "--cpu_devices", "4"],
+        ["--shard_optimizer_state", "--backend", "jax"],
     ],
 )
 def test_devices_that_go_together(flags):
@@ -50,6 +51,10 @@ def test_devices_that_go_together(flags):
         (["--strategy", "single", "--tpu_name", "t"], "invalid --tpu_name with --strategy single"),
         (["--strategy", "tpu", "--tpu_zone", "z"], "invalid --tpu_zone without --tpu_name"),
         (["--gcp_project", "p"], "invalid --gcp_project without --tpu_name"),
+        (
+            ["--shard_optimizer_state", "--backend", "tensorflow"],
+            "invalid --shard_optimizer_state with --backend tensorflow: it requires --backend jax",
+        ),
     ],
 )
 def test_devices_that_contradict_each_other(flags, message):

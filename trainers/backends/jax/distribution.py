@@ -25,7 +25,7 @@ DATA = "data"
 
 
 class Distribution:
-    """The devices of a run. Each device has a copy of every variable and gets an equal part of every batch.
+    """The devices of a run. Each device has a copy of every weight and gets an equal part of every batch.
 
     Args:
         devices: the devices, those of a process consecutive; None for all devices of all processes.
@@ -68,12 +68,22 @@ class Distribution:
             name: jax.make_array_from_process_local_data(self.by_example, values) for name, values in features.items()
         }
 
-    def on_all_devices(self, value: Any) -> jax.Array:
-        """Return a value that is equal in all processes as an array with a copy on every device."""
-        if isinstance(value, jax.Array) and value.sharding == self.replicated:
+    def on_devices(self, value: Any, spec: PartitionSpec) -> jax.Array:
+        """Return a value that is equal in all processes as an array that is distributed over all devices.
+
+        Args:
+            value: an array, or the result of an earlier call.
+            spec: the axis sharded over the devices; empty for a copy on every device.
+        """
+        sharding = NamedSharding(self.mesh, spec)
+        if isinstance(value, jax.Array) and value.sharding == sharding:
             return value
         values = np.asarray(value)
-        return jax.make_array_from_callback(values.shape, self.replicated, lambda index: values[index])
+        return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+    def on_host(self, value: jax.Array) -> np.ndarray:
+        """Return an array that is sharded over the processes, all of which must call this."""
+        return np.asarray(multihost_utils.process_allgather(value, tiled=True))
 
     def shard_map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         """Return a function of global arrays that calls `function` on every device with the device's parts."""
@@ -87,6 +97,10 @@ class Distribution:
     def gathered(self, values: np.ndarray) -> np.ndarray:
         """Return the values of every process, [processes, ...], equal in all processes."""
         return np.asarray(multihost_utils.process_allgather(values)).reshape(jax.process_count(), *values.shape)
+
+    def from_chief(self, values: np.ndarray) -> np.ndarray:
+        """Return the chief's values, int32 or uint8, in all processes, where `values` have the same shape and dtype."""
+        return np.asarray(multihost_utils.broadcast_one_to_all(values))
 
     def barrier(self) -> None:
         """Wait until every process has called this, so that each sees the files that others wrote before."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import keras
+from jax.sharding import PartitionSpec
 
 from trainers.backends.jax.distribution import Distribution
 
@@ -14,9 +15,18 @@ def with_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> k
     return keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True)))
 
 
-def place(variables: Sequence[keras.Variable], distribution: Distribution) -> list[jax.Array]:
-    """Return the values of variables with a copy on every device, where they stay."""
-    values = [distribution.on_all_devices(variable.value) for variable in variables]
+def place(
+    variables: Sequence[keras.Variable], distribution: Distribution, specs: Sequence[PartitionSpec] | None = None
+) -> list[jax.Array]:
+    """Return the values of variables on the devices, where they stay.
+
+    Args:
+        variables: the variables.
+        distribution: the devices.
+        specs: how each variable is distributed; None for a copy on every device.
+    """
+    specs = specs or [PartitionSpec()] * len(variables)
+    values = [distribution.on_devices(variable.value, spec) for variable, spec in zip(variables, specs, strict=True)]
     assign(variables, values)
     return values
 

@@ -19,10 +19,25 @@ from bert_model.jax_dropout import example_seeds
 from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
 from trainers.backends.jax.distribution import DATA, Distribution
 from trainers.backends.jax.evaluation import on_host
+from trainers.backends.jax.optimizer_sharding import (
+    global_norm,
+    norm_of_whole,
+    own_part,
+    sharded_axes,
+    state_spec,
+    sum_over_devices,
+    with_all_parts,
+)
 from trainers.backends.jax.state import assign, place, with_values
 from trainers.backends.jax.used_arguments import used_arguments
 from trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, sums_of_step
-from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+from trainers.optimization.optimizers import (
+    Optimizer,
+    OptimizerState,
+    clip_by_global_norm,
+    clip_by_norm,
+    learning_rate_at,
+)
 
 # Weights and slots of every trained variable, by TF1 name.
 TrainState = dict[str, OptimizerState]
@@ -44,36 +59,57 @@ class Trainer:
         self.config = config
         self.distribution = distribution or Distribution()
         self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        shapes = {name: tuple(variable.shape) for name, variable in task.variables.items()}
+        # Axes along which slots are sharded, of variables that have one.
+        self.slot_axes = sharded_axes(shapes, self.distribution.replicas) if config.shard_optimizer_state else {}
 
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
         """Return weights and optimizer slots, by their names in checkpoints."""
         return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
 
+    def checkpoint_values(self) -> dict[str, keras.Variable | np.ndarray]:
+        """Return the content of a checkpoint; the chief gets copies in host memory of slots sharded over processes."""
+        values: dict[str, keras.Variable | np.ndarray] = dict(self.saved_variables)
+        for name, slot in self.optimizer.slots.items():
+            if not slot.value.is_fully_addressable and not slot.value.is_fully_replicated:
+                whole = self.distribution.on_host(slot.value)
+                if self.distribution.is_chief:
+                    values[name] = whole
+        return values
+
     @contextlib.contextmanager
     def make_steps(self, make: MakeBatches) -> Iterator[RunSteps]:
         """Return a context with a function that runs the next steps on the batches of `make`, in order."""
         compiled_step = self.compiled_step()
+        compiled_shapes: set[tuple[tuple[int, ...], ...]] = set()
         with self.distribution.batches(make) as batches:
 
             def run(first_step: int, count: int, stop_vote: int) -> StepResults:
                 state = self.state()
                 frozen = place(list(self.task.frozen.values()), self.distribution)
                 metrics: list[dict[str, jax.Array]] = []
-                seconds = 0.0
+                waiting = compiling = 0.0
                 for step in range(first_step, first_step + count):
                     if len(metrics) > _STEPS_AHEAD:
                         jax.block_until_ready(metrics[-1 - _STEPS_AHEAD])
                     begin = time.perf_counter()
                     features = next(batches)
-                    seconds += time.perf_counter() - begin
+                    ready = time.perf_counter()
+                    waiting += ready - begin
                     state, of_step = compiled_step(state, frozen, np.int32(step), features)
+                    shapes = tuple(values.shape for values in features.values())
+                    if shapes not in compiled_shapes:
+                        # The call compiles new shapes, and returns before the devices have computed the step.
+                        compiled_shapes.add(shapes)
+                        compiling += time.perf_counter() - ready
                     metrics.append(of_step)
                 self._assign(state)
                 sums = [on_host(of_step) for of_step in jax.device_get(metrics)]
                 nonfinite = [step for step, of_step in enumerate(sums, first_step) if of_step[NOT_FINITE][0]]
+                first_nonfinite = nonfinite[0] if nonfinite else -1
                 return StepResults(
-                    summed(sums), nonfinite[0] if nonfinite else -1, seconds, self.distribution.votes(stop_vote)
+                    summed(sums), first_nonfinite, waiting, compiling, self.distribution.votes(stop_vote)
                 )
 
             yield run
@@ -87,7 +123,8 @@ class Trainer:
             numerator and denominator, float32 [2].
         """
         everywhere, by_example = PartitionSpec(), PartitionSpec(DATA)
-        step = self.distribution.shard_map(self._step, (everywhere, everywhere, everywhere, by_example), everywhere)
+        state = {name: state_spec(self.slot_axes.get(name)) for name in self.task.variables}
+        step = self.distribution.shard_map(self._step, (state, everywhere, everywhere, by_example), (state, everywhere))
         return jax.jit(step, donate_argnums=0)
 
     def _step(
@@ -103,21 +140,29 @@ class Trainer:
         if config.clip_per_replica:
             clipped, _ = clip_by_global_norm(list(gradients.values()), config.optimizer.clip_norm)
             gradients = dict(zip(gradients, clipped, strict=True))
-        loss, sums, gradients = jax.lax.psum((loss, sums, gradients), DATA)
+        gradients, loss, sums = sum_over_devices(gradients, self.slot_axes, loss, sums)
         if config.clip_per_replica:
             loss /= replicas
+        norm = global_norm(gradients, self.slot_axes)
         clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
-        clipped, norm = clip_by_global_norm(list(gradients.values()), clip_norm)
+        clipped = clip_by_norm(list(gradients.values()), norm, clip_norm)
         rate = learning_rate_at(
             step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
         )
         sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0)
         new_state = dict(state)
         for name, gradient in zip(gradients, clipped, strict=True):
-            updated = self.optimizer.updated(name, state[name], gradient, rate, step)
+            axis = self.slot_axes.get(name)
+            old, whole_norm = state[name], None
+            if axis is not None:
+                old = old._replace(weight=own_part(old.weight, axis))
+                whole_norm = norm_of_whole(name, axis, self.task.vocab_size)
+            updated = self.optimizer.updated(name, old, gradient, rate, step, whole_norm)
             if config.skip_nonfinite:
-                pairs = zip(updated, state[name], strict=True)
-                updated = OptimizerState(*(jax.numpy.where(is_finite, new, old) for new, old in pairs))
+                pairs = zip(updated, old, strict=True)
+                updated = OptimizerState(*(jax.numpy.where(is_finite, *pair) for pair in pairs))
+            if axis is not None:
+                updated = updated._replace(weight=with_all_parts(updated.weight, axis))
             new_state[name] = updated
         return new_state, {name: jax.numpy.stack(ratio) for name, ratio in sums.items()}
 
@@ -167,11 +212,12 @@ class Trainer:
         return totals
 
     def state(self) -> TrainState:
-        """Return the values of weights and slots with a copy on every device."""
-        return {
-            name: OptimizerState(*place([variable, *self.optimizer.slots_of(name)], self.distribution))
-            for name, variable in self.task.variables.items()
-        }
+        """Return the values of weights and slots on the devices: copies, or parts of sharded slots."""
+        state = {}
+        for name, variable in self.task.variables.items():
+            variables = [variable, *self.optimizer.slots_of(name)]
+            state[name] = OptimizerState(*place(variables, self.distribution, state_spec(self.slot_axes.get(name))))
+        return state
 
     def _assign(self, state: TrainState) -> None:
         for name, values in state.items():

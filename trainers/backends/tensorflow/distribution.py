@@ -127,6 +127,11 @@ class Distribution:
         of_replicas = tf.function(lambda: self.gather(self.run(lambda: tf.identity(row))))().numpy()
         return of_replicas[:: len(self._strategy.extended.worker_devices)].astype(values.dtype)
 
+    def from_chief(self, values: np.ndarray) -> np.ndarray:
+        """Return the chief's values, int32 or uint8, in all processes, where `values` have the same shape and dtype."""
+        received: np.ndarray = self.gathered(values)[0]
+        return received
+
     def barrier(self) -> None:
         """Wait until every process has called this, so that each sees the files that others wrote before."""
         if self.several_processes:

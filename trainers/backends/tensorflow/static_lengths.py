@@ -30,7 +30,7 @@ def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
 
     def sums(features: Features, seed: tf.Tensor | None) -> Sums:
         def sums_at(row_length: int, predictions: int) -> Sums:
-            lengths = feature_lengths(dataset, row_length, predictions)
+            lengths = feature_lengths(dataset.instances_per_row, row_length, predictions)
             shaped = {
                 name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) if name in lengths else value
                 for name, value in features.items()

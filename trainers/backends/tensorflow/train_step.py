@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -29,6 +29,20 @@ def dropout_seed(
     return folded
 
 
+class _Totals(NamedTuple):
+    """Totals over steps, in the graph.
+
+    Attributes:
+        sums: metric sums over all replicas.
+        first_nonfinite: int64 scalar, first step with a non-finite loss or gradient; -1 for none.
+        seconds_waiting: float64 scalar, seconds spent waiting for batches.
+    """
+
+    sums: Sums
+    first_nonfinite: tf.Tensor
+    seconds_waiting: tf.Tensor
+
+
 class Trainer:
     """An objective with its optimizer, the content of a checkpoint; see `trainers.backends.backend.Trainer`.
 
@@ -51,6 +65,10 @@ class Trainer:
     def saved_variables(self) -> dict[str, keras.Variable]:
         """Return weights and optimizer slots, by their names in checkpoints."""
         return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
+
+    def checkpoint_values(self) -> dict[str, keras.Variable]:
+        """Return the content of a checkpoint: `saved_variables`, of which every worker has a copy."""
+        return self.saved_variables
 
     def step(self, backward: Callable[..., Any], step: tf.Tensor, features: Features) -> Sums:
         """Run one step; call on every replica (`Distribution.run`), in a graph.
@@ -154,26 +172,43 @@ class Trainer:
         """Return a context with a function that runs the next steps on the batches of `make`, in order."""
         with self.distribution.batches(make) as batches:
             iterator = iter(batches)
-            several_steps = self._several_steps(iterator)
+            begin = time.perf_counter()
+            several_steps, zeros = self._several_steps(iterator)
+            seconds_tracing = time.perf_counter() - begin
+            is_compiled = False
 
             def run(first_step: int, count: int, stop_vote: int) -> StepResults:
-                sums, first_bad, seconds, votes = several_steps(
-                    iterator, tf.constant(first_step, tf.int64), tf.constant(count, tf.int64), tf.constant(stop_vote)
+                nonlocal is_compiled
+                totals, done, seconds_compiling = zeros, 0, 0.0
+                if not is_compiled:
+                    # The first call compiles; its single step is counted as compilation too, and added to the others.
+                    begin = time.perf_counter()
+                    totals, votes = several_steps(iterator, totals, *_scalars(first_step, 1, stop_vote))
+                    waiting = float(totals.seconds_waiting.numpy())
+                    seconds_compiling = seconds_tracing + time.perf_counter() - begin - waiting
+                    is_compiled, done = True, 1
+                if done < count:
+                    scalars = _scalars(first_step + done, count - done, stop_vote)
+                    totals, votes = several_steps(iterator, totals, *scalars)
+                return StepResults(
+                    on_host(totals.sums),
+                    int(totals.first_nonfinite.numpy()),
+                    float(totals.seconds_waiting.numpy()),
+                    seconds_compiling,
+                    int(votes.numpy()),
                 )
-                return StepResults(on_host(sums), int(first_bad.numpy()), float(seconds.numpy()), int(votes.numpy()))
 
             yield run
 
-    def _several_steps(self, iterator: Any) -> Callable[..., tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Return a compiled function that runs several steps.
+    def _several_steps(self, iterator: Any) -> tuple[Callable[..., tuple[_Totals, tf.Tensor]], _Totals]:
+        """Return a compiled function that runs several steps, and the totals before the first step.
 
         Args:
             iterator: iterator of `Distribution.batches`.
 
         Returns:
-            A function of the iterator, the first step and the number of steps, int64, and the stop vote of this
-            process, int32. It returns the metric sums over the steps, the first step with a non-finite loss or gradient
-            (-1 if none), the seconds spent waiting for batches, and the number of stop votes.
+            A function of the iterator, the totals of earlier steps, the first step and the number of steps, int64, and
+            the stop vote of this process, int32. It returns the totals and the number of stop votes.
         """
         distribution = self.distribution
         # TPU programs are always compiled with XLA.
@@ -192,13 +227,17 @@ class Trainer:
         zero = tf.constant(0, tf.int64)
         structure, _ = one_step.get_concrete_function(iterator, zero).structured_outputs
 
+        zeros = _Totals(
+            tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), structure),
+            tf.constant(-1, tf.int64),
+            tf.constant(0.0, tf.float64),
+        )
+
         @tf.function
         def several_steps(
-            iterator: Any, first_step: tf.Tensor, count: tf.Tensor, stop_vote: tf.Tensor
-        ) -> tuple[Sums, tf.Tensor, tf.Tensor, tf.Tensor]:
-            sums = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), structure)
-            first_bad = tf.constant(-1, tf.int64)
-            seconds = tf.constant(0.0, tf.float64)
+            iterator: Any, totals: _Totals, first_step: tf.Tensor, count: tf.Tensor, stop_vote: tf.Tensor
+        ) -> tuple[_Totals, tf.Tensor]:
+            sums, first_bad, seconds = totals
             for index in tf.range(count):
                 added, waited = one_step(iterator, first_step + index)
                 bad = added[NOT_FINITE][0] > 0
@@ -207,9 +246,14 @@ class Trainer:
                 seconds += waited
             # All machines must leave the loop at the same step, after a signal to any of them.
             stop_votes = distribution.sum(distribution.run(lambda: tf.identity(stop_vote)))
-            return sums, first_bad, seconds, stop_votes
+            return _Totals(sums, first_bad, seconds), stop_votes
 
-        return several_steps
+        return several_steps, zeros
+
+
+def _scalars(first_step: int, count: int, stop_vote: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the numbers of a call of `several_steps` as tensors, which do not compile it again."""
+    return tf.constant(first_step, tf.int64), tf.constant(count, tf.int64), tf.constant(stop_vote)
 
 
 def on_host(sums: Sums) -> Ratios:

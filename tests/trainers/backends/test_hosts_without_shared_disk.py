@@ -1,0 +1,166 @@
+"""Processes with directories of their own train, resume, evaluate and predict together: the chief has the files."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bert_model.checkpoints.stored_tensors import CheckpointError
+from tests.conftest import ROOT
+from tests.trainers.backends.device_runs import free_address
+from tests.trainers.backends.pretraining_cluster import COMPILATION_CACHE, variables
+from tests.trainers.finetuning.task_files import write_pairs
+from tests.trainers.pretraining_shards import SMALLEST, write_dataset
+from tests.trainers.random_models import write_model
+from trainers.errors import StorageError, TrainingError
+from trainers.training.chief_checkpoints import decided_by_chief
+
+PRETRAIN = ["pretrain", "--backend", "jax", "--data", "data", "--model", "model.json", "--output", "run"]
+PRETRAIN += ["--num_train_steps", "60", "--train_batch_size", "8", "--save_checkpoints_steps", "30"]
+PRETRAIN += ["--eval_batch_size", "4", "--eval_steps", "20"]
+FINETUNE = ["finetune", "rte", "--backend", "jax", "--data_dir", "rte", "--init_checkpoint", "pretrained"]
+FINETUNE += ["--output", "model", "--max_seq_length", "60", "--train_batch_size", "4", "--num_train_epochs", "2"]
+FINETUNE += ["--eval_steps", "4", "--early_stopping", "2", "--do_train", "--do_eval", "--do_predict"]
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    """Directories of two hosts with the same inputs."""
+    first, second = (tmp_path_factory.mktemp(f"host{number}") for number in range(2))
+    write_dataset(first / "data")
+    (first / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
+    write_model(first / "pretrained")
+    (first / "rte").mkdir()
+    write_pairs(first / "rte", ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
+    shutil.copytree(first, second, dirs_exist_ok=True)
+    return first, second
+
+
+def start(hosts, command):
+    """Start a command on every host; return the processes and their logs."""
+    address = free_address()
+    environment = {**os.environ, **COMPILATION_CACHE, "PYTHONPATH": str(ROOT)}
+    environment["JAX_COMPILATION_CACHE_DIR"] = str(hosts[0] / "compiled")
+    logs = [host / f"{command[0]}-{time.time_ns()}.log" for host in hosts]
+    processes = []
+    for index, (host, path) in enumerate(zip(hosts, logs, strict=True)):
+        group = ["--coordinator_address", address, "--num_processes", str(len(hosts)), "--process_id", str(index)]
+        with path.open("w") as log:
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "beambert", *command, *group],
+                    cwd=host,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                )
+            )
+    return processes, logs
+
+
+def run(hosts, command):
+    """Run a command on every host; return the logs of a success."""
+    processes, logs = start(hosts, command)
+    assert [process.wait(300) for process in processes] == [0, 0], [log.read_text() for log in logs]
+    return [log.read_text() for log in logs]
+
+
+def test_pretraining_resumes_and_evaluates_with_the_files_of_the_chief(hosts):
+    run(hosts, PRETRAIN)
+    assert not (hosts[1] / "run/checkpoints").exists()
+    expected = variables(hosts[0] / "run", 60)
+    scores = (hosts[0] / "run/eval_results.txt").read_text()
+    shutil.rmtree(hosts[0] / "run")
+
+    processes, logs = start(hosts, PRETRAIN)
+    while not (hosts[0] / "run/checkpoints/model.ckpt-20.index").exists():
+        assert processes[0].poll() is None, logs[0].read_text()
+        time.sleep(0.02)
+    processes[1].send_signal(signal.SIGTERM)
+    assert [process.wait(300) for process in processes] == [128 + signal.SIGTERM] * 2, logs[0].read_text()
+    printed = run(hosts, PRETRAIN)
+    assert all("Resuming run from step" in text for text in printed)
+    resumed = variables(hosts[0] / "run", 60)
+    for name, value in expected.items():
+        assert resumed[name].tobytes() == value.tobytes(), name
+    assert (hosts[0] / "run/eval_results.txt").read_text() == scores
+
+    (hosts[0] / "run/eval_results.txt").unlink()
+    run(hosts, PRETRAIN)  # Trained already: evaluates only.
+    assert (hosts[0] / "run/eval_results.txt").read_text() == scores
+
+
+def test_fine_tuning_ends_with_the_best_checkpoint_of_the_chief(hosts):
+    run(hosts, FINETUNE)
+    assert not (hosts[1] / "model/checkpoints").exists()
+    assert not list((hosts[1] / "model").glob("*.tsv"))
+    results = json.loads((hosts[0] / "model/eval_results.json").read_text())
+    single = [flag if flag != "model" else "single" for flag in FINETUNE]
+    log = subprocess.run(
+        [sys.executable, "-m", "beambert", *single],
+        cwd=hosts[0],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert log.returncode == 0, log.stderr
+    expected = json.loads((hosts[0] / "single/eval_results.json").read_text())
+    assert results["global_step"] == expected["global_step"]
+    assert results["eval_loss"] == pytest.approx(expected["eval_loss"], rel=1e-3)
+    predictions = [(hosts[0] / name / "RTE.tsv").read_text().splitlines() for name in ("model", "single")]
+    assert len(predictions[0]) == len(predictions[1]) > 10
+    step = results["global_step"]
+    first, second = (variables(hosts[0] / name, step) for name in ("model", "single"))
+    for name, value in second.items():
+        np.testing.assert_allclose(first[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+class Process:
+    """The chief, or another process that receives what the chief sent."""
+
+    several_processes = True
+
+    def __init__(self, sent=None):
+        self.is_chief = sent is None
+        self.sent = [] if sent is None else list(sent)
+
+    def from_chief(self, values):
+        if self.is_chief:
+            self.sent.append(values)
+            return values
+        received = self.sent.pop(0)
+        assert (values.shape, values.dtype) == (received.shape, received.dtype)
+        return received
+
+
+@pytest.mark.parametrize("value", [None, 7, {"step": 3, "seconds": 0.1}, "\u00e9" * 70_000, True])
+def test_all_processes_get_the_value_of_the_chief(value):
+    chief = Process()
+    assert decided_by_chief(chief, lambda: value) == value
+    assert decided_by_chief(Process(chief.sent), lambda: pytest.fail("called")) == value
+
+
+@pytest.mark.parametrize("kind", [TrainingError, StorageError, CheckpointError])
+def test_an_error_of_the_chief_is_raised_everywhere(kind):
+    def fail():
+        raise kind("checkpoint x cannot be read")
+
+    chief = Process()
+    with pytest.raises(kind, match=r"^checkpoint x cannot be read$"):
+        decided_by_chief(chief, fail)
+    with pytest.raises(TrainingError, match=r"^checkpoint x cannot be read$"):
+        decided_by_chief(Process(chief.sent), fail)
+
+
+def test_a_single_process_decides_itself():
+    process = Process()
+    process.several_processes = False
+    assert decided_by_chief(process, lambda: 5) == 5
+    assert process.sent == []

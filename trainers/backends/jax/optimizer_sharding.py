@@ -1,0 +1,113 @@
+"""Shard the optimizer state over the devices: each stores an equal part of the slots of every large variable.
+
+This is stage 1 of ZeRO (Rajbhandari et al. 2020). Weights stay replicated. Of a sharded variable a device gets its part
+of the summed gradient (reduce-scatter), updates its part of the weight, and gets the parts of the others (all-gather).
+Functions of tensors are called on every device (`Distribution.shard_map`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from bert_model.vocabulary_padding import is_padded, without_padding
+from trainers.backends.jax.distribution import DATA
+from trainers.objective import Tensor
+from trainers.optimization.optimizers import OptimizerState, sum_of_squares
+
+# Smaller variables stay replicated: parts of them would save little memory and cost two collective operations each.
+LEAST_ELEMENTS = 1024
+
+
+def sharded_axes(shapes: Mapping[str, Sequence[int]], devices: int) -> dict[str, int]:
+    """Return the axis along which the slots of each variable are sharded: the first with a size that devices divide.
+
+    Args:
+        shapes: shape of each variable by name.
+        devices: number of devices.
+
+    Returns:
+        Axis by name, without the variables that stay replicated: those with fewer than `LEAST_ELEMENTS` elements or
+        without such an axis, and all variables on a single device.
+    """
+    divisible = {
+        name: [axis for axis, size in enumerate(shape) if size % devices == 0]
+        for name, shape in shapes.items()
+        if devices > 1 and math.prod(shape) >= LEAST_ELEMENTS
+    }
+    return {name: axes[0] for name, axes in divisible.items() if axes}
+
+
+def slot_spec(axis: int | None) -> PartitionSpec:
+    """Return how the slots of a variable are distributed; None for a copy on every device."""
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, DATA)
+
+
+def state_spec(axis: int | None) -> OptimizerState:
+    """Return how a variable and its slots are distributed."""
+    return OptimizerState(PartitionSpec(), slot_spec(axis), slot_spec(axis))
+
+
+def sum_over_devices(gradients: dict[str, Tensor], axes: Mapping[str, int], *others: Any) -> tuple[Any, ...]:
+    """Return the sums over devices.
+
+    Args:
+        gradients: gradient of each variable, by name, of its shape.
+        axes: axes of the sharded variables.
+        others: structures of tensors to sum as well.
+
+    Returns:
+        The summed gradients, of which those of sharded variables are the part of this device, and the sums of `others`.
+    """
+    replicated = {name: gradient for name, gradient in gradients.items() if name not in axes}
+    replicated, *others = jax.lax.psum((replicated, *others), DATA)
+    scattered = {
+        name: jax.lax.psum_scatter(gradients[name], DATA, scatter_dimension=axis, tiled=True)
+        for name, axis in axes.items()
+        if name in gradients
+    }
+    summed = {**replicated, **scattered}
+    return {name: summed[name] for name in gradients}, *others
+
+
+def global_norm(gradients: Mapping[str, Tensor], axes: Mapping[str, int]) -> Tensor:
+    """Return the norm of summed gradients, of which those of sharded variables are parts; float32 scalar."""
+    replicated = [gradient for name, gradient in gradients.items() if name not in axes]
+    parts = [gradient for name, gradient in gradients.items() if name in axes]
+    squares = sum_of_squares(replicated) if replicated else 0.0
+    if parts:
+        squares += jax.lax.psum(sum_of_squares(parts), DATA)
+    return jax.numpy.sqrt(squares)
+
+
+def own_part(value: Tensor, axis: int) -> Tensor:
+    """Return this device's part of a replicated value."""
+    size = value.shape[axis] // jax.lax.axis_size(DATA)
+    return jax.lax.dynamic_slice_in_dim(value, jax.lax.axis_index(DATA) * size, size, axis)
+
+
+def with_all_parts(value: Tensor, axis: int) -> Tensor:
+    """Return the replicated value of which each device has a part."""
+    return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
+
+
+def norm_of_whole(name: str, axis: int, vocab_size: int | None) -> Callable[[Tensor], Tensor]:
+    """Return a function from a part to the Euclidean norm of the whole value, without vocabulary padding.
+
+    Args:
+        name: TF1 name of the variable.
+        axis: its sharded axis.
+        vocab_size: vocabulary size if variables are padded beyond it; None without padding.
+    """
+
+    def norm(part: Tensor) -> Tensor:
+        if axis != 0:
+            part = without_padding(name, part, vocab_size)
+        elif vocab_size is not None and is_padded(name):
+            rows = jax.lax.axis_index(DATA) * len(part) + jax.numpy.arange(len(part))
+            part = jax.numpy.where(rows.reshape(-1, *[1] * (part.ndim - 1)) < vocab_size, part, 0.0)
+        return jax.numpy.sqrt(jax.lax.psum(jax.numpy.sum(jax.numpy.square(part)), DATA))
+
+    return norm
