@@ -12,6 +12,7 @@ from pipelines.errors import SubmitError
 
 # The default engine of `beambert submit tpu`, and Google Kubernetes Engine.
 CLOUD_TPU, GKE = "cloud-tpu", "gke"
+ANY_ENGINE = "any"
 _CHIPS_PER_HOST = 4
 # Chips and hosts of v5e and v6e slices, with their topologies.
 _FLAT = {
@@ -58,7 +59,8 @@ GENERATIONS = {
     "v6e": Generation(1, 0, "v2-alpha-tpuv6e", "tpu-v6e-slice", "ct6e-standard"),
     "tpu7x": Generation(2, 96, "", "tpu7x", "tpu7x-standard"),
 }
-_ALIASES = {"v5e": "v5litepod", "v7x": "tpu7x", "tpu7": "tpu7x"}
+# Other names of generations, which the Cloud TPU API does not know.
+ALIASES = {"v5e": "v5litepod", "v7x": "tpu7x", "tpu7": "tpu7x"}
 
 
 class TpuType(NamedTuple):
@@ -88,43 +90,44 @@ class TpuType(NamedTuple):
         return f"{self.generation.machine}-{self.chips_per_host}t"
 
 
-def tpu_type(name: str, engine: str = CLOUD_TPU) -> TpuType:
+def tpu_type(name: str, engine: str = CLOUD_TPU, flag: str = "--accelerator_type") -> TpuType:
     """Return the slice of an accelerator type.
 
     Args:
-        name: value of --accelerator_type.
-        engine: `CLOUD_TPU` or `GKE`.
+        name: value of the flag.
+        engine: `CLOUD_TPU`, `GKE`, or `ANY_ENGINE` for the slices of both.
+        flag: flag of the command, for messages.
 
     Raises:
         SubmitError: the type does not exist, or the engine does not offer it.
     """
     prefix, _, size = name.rpartition("-")
-    if prefix in _ALIASES and size.isdigit():
-        raise SubmitError(f"unknown --accelerator_type {name}: use {_ALIASES[prefix]}-{size}")
+    if prefix in ALIASES and size.isdigit():
+        raise SubmitError(f"unknown {flag} {name}: use {ALIASES[prefix]}-{size}")
     generation = GENERATIONS.get(prefix)
     if generation is None or not re.fullmatch(r"[1-9]\d{0,5}", size):
         offered = (f"{prefix}-N" for prefix, generation in GENERATIONS.items() if _is_offered(generation, engine))
-        raise SubmitError(f"unknown --accelerator_type {name}: use one of {', '.join(offered)}, such as v5litepod-16")
+        raise SubmitError(f"unknown {flag} {name}: use one of {', '.join(offered)}, such as v5litepod-16")
     if not _is_offered(generation, engine):
         other = GKE if engine == CLOUD_TPU else CLOUD_TPU
-        raise SubmitError(f"--accelerator_type {name} is not available with --engine {engine}: use --engine {other}")
+        raise SubmitError(f"{flag} {name} is not available with --engine {engine}: use --engine {other}")
     slices = _slices(generation)
     chips = int(size) / generation.units_per_chip
     if chips not in slices:
         sizes = [f"{prefix}-{count * generation.units_per_chip}" for count in sorted(slices)]
         near = sorted(sizes, key=lambda other: abs(int(other.rpartition("-")[2]) - int(size)))[:3]
         raise SubmitError(
-            f"--accelerator_type {name} does not exist, or has several hosts, which {prefix} does not support here: "
-            f"use {sizes[0]}"
+            f"{flag} {name} does not exist, or has several hosts, which {prefix} does not support here: use {sizes[0]}"
             if generation.single_host_only
-            else f"--accelerator_type {name} does not exist: use one of {', '.join(sorted(near, key=sizes.index))}"
+            else f"{flag} {name} does not exist: use one of {', '.join(sorted(near, key=sizes.index))}"
         )
     hosts, topology = slices[int(chips)]
     return TpuType(name, generation, int(chips), hosts, topology)
 
 
 def _is_offered(generation: Generation, engine: str) -> bool:
-    return bool(generation.runtime_version if engine == CLOUD_TPU else generation.gke_accelerator)
+    offered = {CLOUD_TPU: generation.runtime_version, GKE: generation.gke_accelerator}
+    return engine == ANY_ENGINE or bool(offered[engine])
 
 
 def _slices(generation: Generation) -> dict[int, tuple[int, str]]:

@@ -18,9 +18,10 @@ from deploy.tpu.accelerators import GKE, TpuType, tpu_type
 from deploy.tpu.access import require_access, require_ssh_key
 from deploy.tpu.flags import TpuConfig
 from deploy.tpu.gke import write_manifest
+from deploy.tpu.interrupts import print_line
 from deploy.tpu.job import Job, build_wheel, job_content, job_of, python_of, training_config, write_package
 from deploy.tpu.service import FOLDER, Tpu
-from deploy.tpu.session import SessionConfig, print_status, run_session
+from deploy.tpu.session import SessionConfig, run_session
 from pipelines.errors import SubmitError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def run(config: TpuConfig, command: "Command") -> int:
             "the flag to use JAX"
         )
     if accelerator.hosts * config.num_slices > 1:
-        _require_training_only(command, _description(config))
+        _require_single_run(command, _description(config))
     if config.engine == GKE:
         return write_manifest(config, accelerator, job)
     strategy = training_config(command).strategy
@@ -96,7 +97,7 @@ def run(config: TpuConfig, command: "Command") -> int:
     runtime = config.runtime_version or accelerator.generation.runtime_version
     create = tpu.create_command(accelerator.name, runtime, config.request_flags)
     if job.backend == "tensorflow" and strategy not in ("auto", "tpu"):
-        print_status(f"warning: --strategy {strategy} does not use the TPU; use auto or tpu")
+        print_line(f"warning: --strategy {strategy} does not use the TPU; use auto or tpu")
     if config.dry_run:
         _print_plan(tpu, accelerator, create, job)
         return 0
@@ -136,39 +137,33 @@ def run(config: TpuConfig, command: "Command") -> int:
             return folders
 
         if accelerator.hosts * config.num_slices > 1:
-            print_status(f"Logs of the hosts: {logs}/")
+            print_line(f"Logs of the hosts: {logs}/")
         return run_session(session, tpu, packages)
 
 
-def _require_training_only(command: "Command", description: str) -> None:
-    """Check that a command needs no checkpoint on hosts other than the chief, whose disk alone has them.
+def _require_single_run(command: "Command", description: str) -> None:
+    """Check that a command trains a single model.
 
     Raises:
-        SubmitError: the command evaluates or predicts.
+        SubmitError: the command trains several models.
     """
-    config = training_config(command)
-    if command.name != "pretrain":
+    if command.name == "tune" or getattr(training_config(command), "seeds", 1) > 1:
         raise SubmitError(
-            f"{command.name} does not run on {description}, which has several hosts: it evaluates checkpoints, which "
-            "only the first host has; use a type of one host"
-        )
-    if config.do_eval or not config.do_train:
-        raise SubmitError(
-            f"{description} has several hosts, of which only the first has the checkpoints to evaluate: give "
-            "--do_train without --do_eval, and evaluate the output with --do_eval on one host"
+            f"tune and finetune --seeds do not run on {description}, which has several hosts: use a type of one host, "
+            "or submit each run on its own"
         )
 
 
 def _print_plan(tpu: Tpu, accelerator: TpuType, create: list[str], job: Job) -> None:
     """Print the request and the remote command."""
-    print_status(shlex.join(create))
+    print_line(shlex.join(create))
     hosts = len(tpu.nodes) * accelerator.hosts
     if hosts > 1:
         chips = len(tpu.nodes) * accelerator.chips
-        print_status(f"{counted(len(tpu.nodes), 'slice')}, {hosts} hosts, {chips} chips")
-    print_status(f"on {'the TPU VM' if hosts == 1 else 'every host'}: {shlex.join(['beambert', *job.argv])}")
+        print_line(f"{counted(len(tpu.nodes), 'slice')}, {hosts} hosts, {chips} chips")
+    print_line(f"on {'the TPU VM' if hosts == 1 else 'every host'}: {shlex.join(['beambert', *job.argv])}")
     for bucket_path, local_path in [*job.inputs, job.output]:
-        print_status(f"  {bucket_path} maps to {local_path}")
+        print_line(f"  {bucket_path} maps to {local_path}")
 
 
 def _description(config: TpuConfig) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from deploy.tpu.interrupts import print_line
 from pipelines.errors import SubmitError
 
 # Time limit of a call that does not stream a log.
@@ -108,7 +109,7 @@ def run_together(commands: Mapping[str, list[str]], show: bool) -> dict[str, Res
                 if line is not None:
                     outputs[name].append(line)
                     if show and "\t" not in line:
-                        print(line, flush=True)
+                        print_line(line)
     finally:
         for lines in running.values():
             lines.close()

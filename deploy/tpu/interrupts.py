@@ -44,6 +44,15 @@ class Signals:
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         before, self._last = self._last, time.monotonic()
         if self._ignored_message is not None:
-            print(self._ignored_message, flush=True)
+            print_line(self._ignored_message)
         elif self._last - before >= REPEAT_SECONDS:
             raise Interrupted(number)
+
+
+def print_line(line: str) -> None:
+    """Print a line and its newline at once.
+
+    `print` writes them one after the other. A signal whose exception is raised in between would leave a line that the
+    next one continues.
+    """
+    print(f"{line}\n", end="", flush=True)

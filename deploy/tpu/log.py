@@ -2,6 +2,7 @@
 
 import time
 
+from deploy.tpu.interrupts import print_line
 from deploy.tpu.job_folder import DIED
 from deploy.tpu.service import Tpu
 from pipelines.errors import SubmitError
@@ -54,6 +55,6 @@ class Log:
         if number == "end":
             return int(text)
         if number.isdigit() and int(number) > self._seen:
-            print(text, flush=True)
+            print_line(text)
             self._seen = int(number)
         return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.tpu.gcloud import Lines, Result, call, reason_of, run_together
+from deploy.tpu.interrupts import print_line
 from deploy.tpu.worker import DONE, SCRIPT
 from pipelines.errors import SubmitError
 
@@ -276,7 +277,7 @@ class Tpu:
             if code == 0 or "NOT_FOUND" in errors:
                 self.may_exist = self.created = False
                 return True
-            print(f"Deleting {self.name} failed: {reason_of(errors)}", flush=True)
+            print_line(f"Deleting {self.name} failed: {reason_of(errors)}")
             if left:
                 time.sleep(pause_seconds)
         return False
@@ -342,7 +343,7 @@ class Tpu:
                 raise SubmitError(f"{name} was deleted by another process; no new TPU is requested")
             if time.monotonic() >= end:
                 raise SubmitError(f"the state of {what} {name} cannot be read: {reason_of(errors)}")
-            print(f"The state of {what} {name} cannot be read; retrying: {reason_of(errors)}", flush=True)
+            print_line(f"The state of {what} {name} cannot be read; retrying: {reason_of(errors)}")
             # The network of this machine may be down, while the run on the TPU continues.
             time.sleep(pause)
             pause = min(60.0, 2 * pause)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deploy.tpu.interrupts import Interrupted, Signals
+from deploy.tpu.interrupts import Interrupted, Signals, print_line
 from deploy.tpu.job_folder import DIED
 from deploy.tpu.log import Log
 from deploy.tpu.service import Preempted, Tpu
@@ -68,7 +68,7 @@ def run_session(config: SessionConfig, tpu: Tpu, packages: Packages) -> int:
             if tpu.may_exist and not config.keep:
                 # The signal arrived just before the deletion.
                 _delete(tpu, config.poll_seconds, signals)
-            print_status(f"Interrupted; run the same command to resume from {config.output}")
+            print_line(f"Interrupted; run the same command to resume from {config.output}")
     return code or int(tpu.may_exist and not config.keep)
 
 
@@ -78,8 +78,8 @@ def _start_until_done(config: SessionConfig, tpu: Tpu, packages: Packages, signa
         try:
             with _requested_tpu(config, tpu, signals):
                 for state in tpu.wait(config.timeout, config.poll_seconds):
-                    print_status(f"{tpu.name}: {state}")
-                print_status(f"{tpu.name} is ready; installing beambert{_on_hosts(tpu)}")
+                    print_line(f"{tpu.name}: {state}")
+                print_line(f"{tpu.name} is ready; installing beambert{_on_hosts(tpu)}")
                 tpu.copy(packages(start, tpu.address() if len(tpu.nodes) * tpu.hosts > 1 else ""))
                 tpu.remote("install")
                 return _run_remotely(tpu, config.poll_seconds)
@@ -93,7 +93,7 @@ def _start_until_done(config: SessionConfig, tpu: Tpu, packages: Packages, signa
                     f"{preempted}, after --max_restarts {config.max_restarts} restarts; run the same command to resume "
                     f"from {config.output}"
                 ) from None
-            print_status(f"{preempted}; requesting another TPU, restart {start + 1} of {config.max_restarts}")
+            print_line(f"{preempted}; requesting another TPU, restart {start + 1} of {config.max_restarts}")
     raise AssertionError
 
 
@@ -111,8 +111,8 @@ def _requested_tpu(config: SessionConfig, tpu: Tpu, signals: Signals) -> Iterato
     """
     preempted = False
     try:
-        print_status(f"Requesting {config.description} in {tpu.zone} as {tpu.name}. Command to delete it by hand:")
-        print_status(f"  {shlex.join(tpu.delete_command)}")
+        print_line(f"Requesting {config.description} in {tpu.zone} as {tpu.name}. Command to delete it by hand:")
+        print_line(f"  {shlex.join(tpu.delete_command)}")
         tpu.create(config.create)
         yield
     except Preempted:
@@ -122,7 +122,7 @@ def _requested_tpu(config: SessionConfig, tpu: Tpu, signals: Signals) -> Iterato
         if tpu.may_exist:
             # A rejected or interrupted request is not worth keeping.
             if config.keep and not preempted and tpu.created:
-                print_status(f"{tpu.name} is kept and billed until it is deleted: {shlex.join(tpu.delete_command)}")
+                print_line(f"{tpu.name} is kept and billed until it is deleted: {shlex.join(tpu.delete_command)}")
             else:
                 _delete(tpu, config.poll_seconds, signals)
 
@@ -130,16 +130,16 @@ def _requested_tpu(config: SessionConfig, tpu: Tpu, signals: Signals) -> Iterato
 def _delete(tpu: Tpu, pause_seconds: float, signals: Signals) -> None:
     """Delete the TPU, or print prominently that it still exists or may exist."""
     with signals.ignored(f"{tpu.name} is being deleted; wait, or it continues to be billed"):
-        print_status(f"Deleting {tpu.name}")
+        print_line(f"Deleting {tpu.name}")
         if tpu.delete(pause_seconds):
             return
     if not tpu.created:
-        print_status(f"It is unknown whether {tpu.name} was created. Check, and delete it if it exists:")
-        print_status(f"  {shlex.join(tpu.describe_command)}\n  {shlex.join(tpu.delete_command)}")
+        print_line(f"It is unknown whether {tpu.name} was created. Check, and delete it if it exists:")
+        print_line(f"  {shlex.join(tpu.describe_command)}\n  {shlex.join(tpu.delete_command)}")
         return
     line = "!" * 100
-    print_status(f"{line}\n{tpu.name} COULD NOT BE DELETED AND IS STILL BILLED. Delete it by hand:")
-    print_status(f"  {shlex.join(tpu.delete_command)}\n{line}")
+    print_line(f"{line}\n{tpu.name} COULD NOT BE DELETED AND IS STILL BILLED. Delete it by hand:")
+    print_line(f"  {shlex.join(tpu.delete_command)}\n{line}")
 
 
 def _run_remotely(tpu: Tpu, poll_seconds: float) -> int:
@@ -154,7 +154,7 @@ def _run_remotely(tpu: Tpu, poll_seconds: float) -> int:
     try:
         code = log.follow()
     except Interrupted:
-        print_status("Stopping after saving a checkpoint and copying it to the bucket; a second signal skips this")
+        print_line("Stopping after saving a checkpoint and copying it to the bucket; a second signal skips this")
         tpu.remote("stop")
         log.follow(time.monotonic() + _STOP_SECONDS)
         raise
@@ -197,11 +197,6 @@ def _check_hosts(tpu: Tpu, code: int) -> None:
 
 
 def _print_failure(node: str, status: dict[str, Any]) -> None:
-    print_status(f"The first host that failed is worker {status['worker']} of {node}. The end of its log:")
+    print_line(f"The first host that failed is worker {status['worker']} of {node}. The end of its log:")
     for line in status["last"]:
-        print_status(f"  {line}")
-
-
-def print_status(line: str) -> None:
-    """Print a line for the user."""
-    print(line, flush=True)
+        print_line(f"  {line}")

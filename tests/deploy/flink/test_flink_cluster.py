@@ -95,6 +95,7 @@ def test_the_same_bytes_on_a_cluster(cluster, reference, shared_data, tmp_path):
     assert digests(output) == digests(reference)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, reference, shared_data, tmp_path):
     output = tmp_path / "data"
     argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", output, *FLAGS]

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from deploy.tpu.job import build_wheel
-from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+from tests.deploy.tpu.tpu_cloud import NAME, until
 
 PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
 DELETE = f"gcloud compute tpus queued-resources delete {NAME} --force --project=p --zone=us-west4-a --quiet"
@@ -58,18 +57,10 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
 @pytest.fixture
-def cloud(tmp_path, wheel):
-    cloud = Cloud(tmp_path, wheel)
-    cloud.command(SHOW)
-    (cloud.bucket("gs://bucket/data")).mkdir(parents=True)
-    (cloud.bucket("gs://bucket/data") / "dataset.json").write_text("{}")
-    return cloud
+def cloud(cloud_with_data):
+    cloud_with_data.command(SHOW)
+    return cloud_with_data
 
 
 def test_a_straight_run_creates_installs_runs_shows_the_log_and_deletes(cloud):

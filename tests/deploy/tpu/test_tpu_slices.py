@@ -9,8 +9,7 @@ import signal
 import pytest
 
 import beambert
-from deploy.tpu.job import build_wheel
-from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+from tests.deploy.tpu.tpu_cloud import NAME, until
 
 SLICES = ("--accelerator_type=v5p-16", "--num_slices=2")
 NODES = (f"{NAME}-0", f"{NAME}-1")
@@ -69,18 +68,10 @@ while step < steps:
 RUN = LOCKSTEP.replace("WAIT", "20")
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
 @pytest.fixture
-def cloud(tmp_path, wheel):
-    cloud = Cloud(tmp_path, wheel)
-    cloud.command(RUN)
-    (cloud.bucket("gs://bucket/data")).mkdir(parents=True)
-    (cloud.bucket("gs://bucket/data") / "dataset.json").write_text("{}")
-    return cloud
+def cloud(cloud_with_data):
+    cloud_with_data.command(RUN)
+    return cloud_with_data
 
 
 def logs(cloud, start=0):
@@ -207,15 +198,14 @@ def test_a_host_that_ssh_does_not_reach_is_named_in_one_line(cloud):
     assert cloud.left == []
 
 
+FINETUNE = ("mrpc", "--data_dir=gs://b/d", "--init_checkpoint=gs://b/m", "--output=gs://b/r")
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("pretrain", "--data=gs://b/d", "--output=gs://b/r"), "give --do_train without --do_eval"),
-        (("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train", "--do_eval"), "give --do_train without"),
-        (
-            ("finetune", "mrpc", "--data_dir=gs://b/d", "--init_checkpoint=gs://b/m", "--output=gs://b/r"),
-            "finetune does not run on v5p-16, which has several hosts",
-        ),
+        (("tune", *FINETUNE), "tune and finetune --seeds do not run on v5p-16, which has several hosts"),
+        (("finetune", *FINETUNE, "--seeds=2"), "tune and finetune --seeds do not run on v5p-16"),
         ((*PRETRAIN, "--backend=tensorflow"), "--backend tensorflow does not run on --accelerator_type v5p-16"),
     ],
 )
@@ -224,3 +214,10 @@ def test_what_several_hosts_cannot_run_is_one_line(command, message, engine, cap
     assert beambert.main(["submit", "tpu", *engine, "--accelerator_type=v5p-16", "--dry_run", *command]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_evaluation_and_fine_tuning_run_on_several_hosts(capsys):
+    request = ["submit", "tpu", "--project=p", "--zone=us-west4-a", "--accelerator_type=v5p-16", "--dry_run"]
+    for command in (("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_eval"), ("finetune", *FINETUNE)):
+        assert beambert.main([*request, *command]) == 0
+        assert "2 hosts" in capsys.readouterr().out

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from deploy.tpu.job import build_wheel
 from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 
 SHAPE = {
     "vocab_size": 2000,
@@ -24,7 +24,7 @@ FLAGS = (
 
 
 @pytest.fixture
-def cloud(tmp_path, built):
+def cloud(tmp_path, built, wheel):
     def make(name):
         cloud = Cloud(tmp_path / name, wheel)
         cloud.bucket("gs://bucket").mkdir()
@@ -32,7 +32,6 @@ def cloud(tmp_path, built):
         (cloud.bucket("gs://bucket") / "shape.json").write_text(json.dumps(SHAPE))
         return cloud
 
-    wheel = build_wheel(tmp_path)
     return make
 
 
@@ -45,15 +44,8 @@ def lasting(run):
             continue
         content = path.read_bytes()
         if name == "metrics.jsonl":
-            timing = (
-                "seconds",
-                "sequences_per_second",
-                "tokens_per_second",
-                "model_flops_utilization",
-                "data_wait_fraction",
-            )
             lines = [json.loads(line) for line in content.splitlines()]
-            content = [{key: value for key, value in line.items() if key not in timing} for line in lines]
+            content = [{key: value for key, value in line.items() if key not in TIMING_FIELDS} for line in lines]
         elif name.endswith(".state.json"):
             content = None
         found[name] = content
@@ -63,11 +55,10 @@ def lasting(run):
 @pytest.mark.parametrize(
     ("flags", "taken", "command"),
     [
-        ((), None, FLAGS),
+        pytest.param((), None, FLAGS, id="one host", marks=pytest.mark.slow),
         # Two hosts. The evaluation of the last checkpoint needs a directory that all hosts share.
-        (("--accelerator_type=v5p-16",), (NAME, 1), (*FLAGS, "--do_train")),
+        pytest.param(("--accelerator_type=v5p-16",), (NAME, 1), (*FLAGS, "--do_train"), id="two hosts"),
     ],
-    ids=["one host", "two hosts"],
 )
 def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(cloud, flags, taken, command):
     straight = cloud("straight")
