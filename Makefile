@@ -12,10 +12,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
-	@echo "make test    lint, type-check and run all tests"
-	@echo "make test-slow     pretrain and fine-tune a mini on real text in $(DATA) (under 20 minutes)"
+	@echo "make test    lint, type-check and run all tests but the slow ones (about 35 minutes)"
+	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (under 30 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
-	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 3 minutes)"
+	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 10 minutes)"
 	@echo "make report-tpu-compile   memory and collectives of complete steps on six TPU topologies (about 40 minutes)"
 	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
 	@echo "make flink-up   start a Flink cluster on this machine (needs Java 17, downloads 290 MB once); make flink-down stops it"
@@ -55,10 +55,11 @@ demo: setup
 
 # Two processes; tests of one file share fixtures and run in one process.
 test: setup check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
-# All steps on real text; too slow for every change.
+# Too slow for every change: the tests marked slow, and all steps on real text.
 test-slow: setup
+	$(BIN)/python -m pytest -n 2 -m slow
 	$(BIN)/python -m pytest -s tests/slow
 
 # CASES and SEED select the cases; a failed case is printed with its directory.
@@ -97,7 +98,7 @@ test-parity: .venv-parity/.installed
 
 # The TPU compiler needs no TPU. ARGS="--models base --steps train" selects rows of the report.
 test-tpu-compile: .venv-tpu/.installed
-	PYTHONPATH=. .venv-tpu/bin/python -m pytest tests/tpu_compile
+	PYTHONPATH=. .venv-tpu/bin/python -m pytest tests/tpu_compile $(ARGS)
 
 report-tpu-compile: .venv-tpu/.installed
 	PYTHONPATH=. .venv-tpu/bin/python -m tests.tpu_compile.report $(ARGS)

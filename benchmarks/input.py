@@ -52,7 +52,7 @@ def plain(directory: Path, dataset: Dataset, batch_size: int, updates: int) -> t
     """Read the records with TensorFlow alone."""
     paths = [str(directory / shard.name) for shard in dataset.shards_of("train")]
     records = tf.data.TFRecordDataset(paths, "GZIP" if dataset.compression == "gzip" else "").repeat()
-    lengths = feature_lengths(dataset, dataset.max_seq_length, dataset.max_predictions_per_seq)
+    lengths = feature_lengths(dataset.instances_per_row, dataset.max_seq_length, dataset.max_predictions_per_seq)
     dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in dataset.features}
     spec = {
         in_file: tf.io.RaggedFeature(dtypes[name])

@@ -12,6 +12,7 @@ same run. Positions that beambert's last layer does not compute are not counted 
 
     PYTHONPATH=. python benchmarks/training.py mini small base
     PYTHONPATH=. python benchmarks/training.py --precision bfloat16 --rounds 9 small
+    PYTHONPATH=. python benchmarks/training.py --only "beambert, JAX" -- tiny mini small base
 """
 
 import argparse
@@ -30,6 +31,8 @@ from benchmarks.random_rows import random_features
 VOCAB_SIZE, BATCH_SIZE, LENGTH, PREDICTIONS = ROWS = 30_522, 32, 128, 20
 MATRIX = 2048
 Step = Callable[[], object]
+# Contexts that stay open until the process ends.
+OPEN = contextlib.ExitStack()
 
 
 def start_tensorflow(threads: int) -> None:
@@ -41,29 +44,42 @@ def start_tensorflow(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def our_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
-    """Return a step of `beambert pretrain`, with metrics and input pipeline."""
+def tensorflow_step(size: str, threads: int, precision: str, xla: bool = False) -> Step:
+    """Return a step of `beambert pretrain` with TensorFlow, with metrics and input pipeline."""
     start_tensorflow(threads)
-    import keras
     import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+    return our_step(size, precision, xla)
+
+
+def jax_step(size: str, threads: int, precision: str) -> Step:
+    """Return a step of `beambert pretrain` with JAX, which takes the number of threads from the processors."""
+    os.environ["KERAS_BACKEND"] = "jax"
+    if threads != len(os.sched_getaffinity(0)):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    return our_step(size, precision)
+
+
+def our_step(size: str, precision: str, xla: bool = False) -> Step:
+    """Return a step of `beambert pretrain` with the backend that was started."""
+    import keras
 
     from bert_model.config import BertConfig
     from bert_model.pretraining import BertForPretraining
-    from trainers.backends.backend import TrainConfig
-    from trainers.backends.tensorflow.train_step import Trainer
+    from trainers.backends.backend import TrainConfig, active_backend
     from trainers.data.batches import Batches
     from trainers.pretraining.pretraining_objective import pretraining_task
 
-    tf.config.experimental.enable_op_determinism()
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
-    keras.utils.set_random_seed(0)
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
     config = TrainConfig(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
-    trainer = Trainer(pretraining_task(model), config)
+    backend = active_backend()
+    trainer = backend.make_trainer(pretraining_task(model), config, backend.open_distribution("auto"))
     features = random_features(*ROWS)
     shapes = {name: (values.shape, values.dtype) for name, values in features.items()}
     batches = Batches(1 << 30, shapes, lambda _: itertools.repeat(features))
-    run = trainer.make_steps(lambda _: batches).__enter__()  # Open until the process ends.
+    run = OPEN.enter_context(trainer.make_steps(lambda _: batches))
     return lambda: run(0, 1, 0).sums["loss"][0]
 
 
@@ -159,8 +175,9 @@ def torch_product(_: str, threads: int, precision: str) -> Step:
 
 
 WORKERS: dict[str, Callable[..., Step]] = {
-    "beambert": our_step,
-    "beambert, XLA": lambda *arguments: our_step(*arguments, xla=True),
+    "beambert": tensorflow_step,
+    "beambert, XLA": lambda *arguments: tensorflow_step(*arguments, xla=True),
+    "beambert, JAX": jax_step,
     "KerasHub": keras_hub_step,
     "KerasHub, XLA": lambda *arguments: keras_hub_step(*arguments, xla=True),
     "Hugging Face": hugging_face_step,

@@ -18,8 +18,9 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o027], ids=oct)
-@pytest.mark.parametrize("command", sorted({*RESUMED, *MORE}))
+@pytest.mark.parametrize(
+    ("command", "umask"), [*((command, 0o027) for command in sorted({*RESUMED, *MORE})), ("build", 0o022)]
+)
 def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):  # noqa: F811
     name, flags = MORE.get(command, (command, []))
     test = outputs / "inputs/RTE/test.tsv"

@@ -35,7 +35,7 @@ OLD_FIELDS = {
 }
 
 # Options that the stored records do not have.
-NEWER_OPTIONS = {"backend", "coordinator_address", "num_processes", "process_id"}
+NEWER_OPTIONS = {"backend", "coordinator_address", "num_processes", "process_id", "shard_optimizer_state"}
 
 
 def stored(name: str) -> Any:

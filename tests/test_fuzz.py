@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.slow
 def test_hostile_inputs_and_flags_end_in_one_line(tmp_path):
     command = [sys.executable, "-m", "tests.fuzz", "--cases", "300", "--seed", "0", "--folder", str(tmp_path / "fuzz")]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)

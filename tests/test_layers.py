@@ -11,6 +11,7 @@ LAYERS = """
 beambert
 deploy.__init__ deploy.images
 deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
+deploy.tpu.accelerators
 trainers.__init__
 trainers.commands
 trainers.inference

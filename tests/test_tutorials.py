@@ -6,6 +6,8 @@ from tests.conftest import ROOT
 from tests.tutorials import TutorialError, blocks, compare, needed_data, run_page, updated
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+# Tutorials of which each takes most of a minute of processor time.
+SLOW = ("domain-adaptation", "fine-tune-and-serve", "gpu-or-tpu")
 PRINTED = """warning: The text is small
 Pretraining data: 2 shards, 11 copies
 shards      data/shards/  11 files, 10,509 training examples, loss 6.388
@@ -50,7 +52,10 @@ from Python
 """
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in TUTORIALS],
+)
 def test_tutorial_runs_as_written(page, tmp_path, request):
     data = request.getfixturevalue("shared_data") if needed_data(page.read_text(encoding="utf-8")) else None
     run_page(page, tmp_path, data)

@@ -10,6 +10,7 @@ import pytest
 from pipelines import dataset
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_wikipedia_to_a_pretrained_encoder(shared_data, tmp_path):
     source = shared_data / "wiki-extracted" / "enwiki-2015-00.bz2"
     for command in (

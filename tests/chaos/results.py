@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+
 from .commands import FOREIGN_FILE, FOREIGN_HIDDEN_NAME, FOREIGN_TEXT, Command
 
-_TIMES = ("seconds", "sequences_per_second", "tokens_per_second", "examples_per_second", "data_wait_fraction")
+_TIMES = TIMING_FIELDS | {"examples_per_second"}
 
 
 def _without_times(content: bytes) -> bytes:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -19,13 +20,13 @@ from pipelines.runner import pipeline_runner
 
 @pytest.fixture(scope="module")
 def long_input(tmp_path_factory) -> Path:
-    """Enough text for the build to be stopped in the middle: 200,000 lines of numbered words."""
+    """Enough text for the build to be stopped in the middle: 200,000 sentences of invented words."""
+    random = Random(1)
+    words = ["".join(random.choices("aeiou", k=2) + random.choices("bdklmnrst", k=3)) for _ in range(3000)]
     path = tmp_path_factory.mktemp("long") / "a.jsonl"
     with path.open("w") as file:
-        for document in range(2000):
-            text = "\n".join(
-                f"Line {line} of {document} has the word w{line * document % 9973}." for line in range(100)
-            )
+        for _ in range(4000):
+            text = "\n".join(f"The {' '.join(random.choices(words, k=9))} was." for _ in range(50))
             file.write(json.dumps({"text": text}) + "\n")
     return path
 
@@ -71,7 +72,8 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, w
 
 def test_a_killed_worker_is_one_line(long_input, tmp_path):
     process = start(long_input, tmp_path / "out", 2)
-    wait_for("out/corpus/*", tmp_path, process)
+    # What the workers of the first pipeline write first, seconds before its end.
+    wait_for("out/unfinished/*/*", tmp_path, process)
     children = subprocess.run(
         ["pgrep", "-s", str(process.pid), "-f", "sdk_worker_main"], capture_output=True, text=True, check=False
     ).stdout.split()
