@@ -108,14 +108,13 @@ def files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoin
             labels=None,
         )
     if saved_model.is_saved_model(location):
-        model = saved_model.describe(location)
         return CheckpointFiles(
             kind="saved_model",
             path=path,
             home=location,
-            prefix=model.prefix,
-            config=config or model.config,
-            vocab_file=model.vocab_file,
+            prefix=saved_model.prefix_of(location),
+            config=_config(location, config) or saved_model.config_of_shapes(location),
+            vocab_file=saved_model.vocabulary_file(location),
             record=None,
             task=None,
             labels=None,
@@ -137,11 +136,7 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
     home = directory
     if directory.name == native.CHECKPOINTS_NAME and (directory.parent / native.CONFIG_FILE_NAME).is_file():
         home = directory.parent
-    config_file = home / native.CONFIG_FILE_NAME
-    if config_file.is_file():
-        config = BertConfig.load(config_file)
-    if config is None:
-        config = _config_of_shapes(path, prefix)
+    config = _config(home, config) or _config_of_shapes(path, prefix)
     if config is None:
         raise CheckpointError(
             f"{path} has no {native.CONFIG_FILE_NAME} in its directory; copy the one it was trained with"
@@ -159,6 +154,12 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
         task=record.task if record else None,
         labels=record.labels if record else None,
     )
+
+
+def _config(home: Path, given: BertConfig | None) -> BertConfig | None:
+    """Return the configuration in a directory, or else the given one."""
+    path = home / native.CONFIG_FILE_NAME
+    return BertConfig.load(path) if path.is_file() else given
 
 
 def _config_of_shapes(path: Path, prefix: Path) -> BertConfig | None:

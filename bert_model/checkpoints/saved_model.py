@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from bert_model.checkpoints import model_garden, tf1
 from bert_model.checkpoints.inferred_config import infer_config
-from bert_model.checkpoints.native import CONFIG_FILE_NAME
 from bert_model.checkpoints.stored_tensors import StoredTensor
 from bert_model.config import BertConfig
 
@@ -14,41 +12,31 @@ FILE_NAME = "saved_model.pb"
 _WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 
-class SavedModel(NamedTuple):
-    """The content of a SavedModel of BERT.
-
-    Attributes:
-        prefix: path of the variables, without `.index`.
-        config: configuration: that of `bert_config.json` if someone has added it, else by the shapes of the variables.
-        vocab_file: path of the vocabulary; None where it is missing.
-    """
-
-    prefix: Path
-    config: BertConfig
-    vocab_file: Path | None
-
-
 def is_saved_model(directory: Path) -> bool:
     """Return whether a directory contains a SavedModel with variables."""
-    return (directory / FILE_NAME).is_file() and _prefix(directory).with_suffix(".index").is_file()
+    return (directory / FILE_NAME).is_file() and prefix_of(directory).with_suffix(".index").is_file()
 
 
-def describe(directory: Path) -> SavedModel:
-    """Return the parts of a SavedModel, without reading weights.
+def prefix_of(directory: Path) -> Path:
+    """Return the path of the variables, without `.index`."""
+    return directory / "variables" / "variables"
+
+
+def vocabulary_file(directory: Path) -> Path | None:
+    """Return the path of the vocabulary; None where it is missing."""
+    path = directory / "assets" / "vocab.txt"
+    return path if path.is_file() else None
+
+
+def config_of_shapes(directory: Path) -> BertConfig:
+    """Return the configuration that the shapes of the variables imply.
 
     Raises:
-        CheckpointError, ConfigError: the files cannot be read, or the variables are not those of BERT.
+        CheckpointError, ConfigError: as `infer_config`, or the index cannot be read.
     """
-    prefix = _prefix(directory)
-    vocab_file = directory / "assets" / "vocab.txt"
-    config_file = directory / CONFIG_FILE_NAME
-    if config_file.is_file():
-        config = BertConfig.load(config_file)
-    else:
-        variables = tf1.read_variables(prefix)
-        tensors = without_scope(model_garden.by_tf1_name(variables))
-        config = infer_config(directory, tensors, model_garden.num_attention_heads(variables))
-    return SavedModel(prefix, config, vocab_file if vocab_file.is_file() else None)
+    variables = tf1.read_variables(prefix_of(directory))
+    tensors = without_scope(model_garden.by_tf1_name(variables))
+    return infer_config(directory, tensors, model_garden.num_attention_heads(variables))
 
 
 def pop_do_lower_case(tensors: dict[str, StoredTensor]) -> bool | None:
@@ -61,7 +49,3 @@ def without_scope(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor
     """Return tensors without the scope of a module, such as `module/`, in front of their names."""
     scope = next((name.removesuffix(_WORD_EMBEDDINGS) for name in tensors if name.endswith(_WORD_EMBEDDINGS)), "")
     return {name.removeprefix(scope): tensor for name, tensor in tensors.items()}
-
-
-def _prefix(directory: Path) -> Path:
-    return directory / "variables" / "variables"

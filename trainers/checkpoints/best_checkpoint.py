@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict
 
 from beambert_common.atomic_files import write_atomic
 from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, read
+from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.errors import TrainingError
 
 FILE_NAME = "best.json"
@@ -66,7 +67,7 @@ def best(directory: Path) -> BestCheckpoint | None:
     except JsonError as error:
         raise TrainingError(f"{path}: {error}; remove it, and the next evaluation writes it again") from error
     record = BestCheckpoint(content["step"], content["metric"], float(content["value"]))
-    return record if (directory / f"model.ckpt-{record.step}.index").exists() else None
+    return record if Checkpoint.of_step(directory, record.step).index_file.exists() else None
 
 
 def record_if_improved(directory: Path, step: int, metric: str, value: float) -> bool:

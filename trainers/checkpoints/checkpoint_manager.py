@@ -56,6 +56,11 @@ class Checkpoint(NamedTuple):
     step: int
     prefix: Path
 
+    @classmethod
+    def of_step(cls, directory: Path, step: int) -> "Checkpoint":
+        """Return the checkpoint of a step, whether or not its files exist."""
+        return cls(step, directory / f"model.ckpt-{step}")
+
     @property
     def index_file(self) -> Path:
         """Return the file whose presence makes the checkpoint complete."""
@@ -112,7 +117,7 @@ def save(
     Raises:
         StorageError: the checkpoint cannot be written.
     """
-    final = Checkpoint(step, directory / f"model.ckpt-{step}")
+    final = Checkpoint.of_step(directory, step)
     unfinished = directory / _UNFINISHED
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -259,7 +259,7 @@ class FinetuningRun:
                 raise TrainingError(f"{self.output} contains no checkpoint: train the model with --do_train")
             self._load_initial()
             return None
-        checkpoint = Checkpoint(restored_step, self.checkpoint_directory / f"model.ckpt-{restored_step}")
+        checkpoint = Checkpoint.of_step(self.checkpoint_directory, restored_step)
         restore(self.distribution, checkpoint, self.variables, self.task.vocab_size)
         return checkpoint
 

@@ -50,7 +50,7 @@ def last_checkpoint(distribution: Distribution, directory: Path) -> Checkpoint |
         return saved[-1].step if saved else None
 
     step = decided_by_chief(distribution, last_step)
-    return None if step is None else Checkpoint(step, directory / f"model.ckpt-{step}")
+    return None if step is None else Checkpoint.of_step(directory, step)
 
 
 def restore(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from trainers.backends.backend import StepResults, Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best, record_if_improved
-from trainers.checkpoints.checkpoint_manager import RetentionPolicy
+from trainers.checkpoints.checkpoint_manager import Checkpoint, RetentionPolicy
 from trainers.data.batches import Batches, InputShard
 from trainers.errors import TrainingError
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
@@ -221,7 +221,7 @@ class _Run:
                 else:
                     _remove_old(directory, self.config)
             trainer.distribution.barrier()
-        return directory / f"model.ckpt-{step}"
+        return Checkpoint.of_step(directory, step).prefix
 
 
 def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float]) -> None:

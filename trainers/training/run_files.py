@@ -15,6 +15,7 @@ from bert_model.config import BertConfig
 from pipelines.io.output_directory import entries_of
 from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoints import best_checkpoint
+from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.errors import StorageError
 from trainers.training import run_manifest
 from trainers.training.run_manifest import RunRecord
@@ -131,9 +132,9 @@ def require_checkpoint(directory: Path, step: int) -> None:
     Raises:
         StorageError: the checkpoint was removed.
     """
-    prefix = directory / f"model.ckpt-{step}"
-    if not Path(f"{prefix}.index").exists():
-        raise StorageError(f"checkpoint {prefix} was removed while the command ran; {AGAIN}")
+    checkpoint = Checkpoint.of_step(directory, step)
+    if not checkpoint.index_file.exists():
+        raise StorageError(f"checkpoint {checkpoint.prefix} was removed while the command ran; {AGAIN}")
 
 
 def stale_best(directory: Path) -> bytes | None:

@@ -1,5 +1,6 @@
 """SavedModels, TensorFlow Hub modules, Model Garden checkpoints and KerasHub presets, as their libraries write them."""
 
+import dataclasses
 import json
 import shutil
 
@@ -126,9 +127,13 @@ def test_heads_of_a_hub_module_are_not_guessed(tmp_path):
     (directory / "saved_model.pb").touch()
     with pytest.raises(CheckpointError, match=r"number of attention heads.*add bert_config.json to its directory"):
         open_checkpoint(directory).__enter__()
-    shutil.copy(tmp_path / "release" / "bert_config.json", directory)
-    with open_checkpoint(directory) as checkpoint:
+    # A given configuration, and one in the directory, which takes precedence as for every other layout.
+    with open_checkpoint(directory, config=CONFIG) as checkpoint:
         assert checkpoint.config == CONFIG
+    shutil.copy(tmp_path / "release" / "bert_config.json", directory)
+    for config in (None, dataclasses.replace(CONFIG, num_attention_heads=1)):
+        with open_checkpoint(directory, config=config) as checkpoint:
+            assert checkpoint.config == CONFIG
 
 
 @pytest.mark.parametrize(
