@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 MAX_CHARACTERS = 400
 # Maximum lengths of a word; the first one that makes the line short enough is used.
@@ -95,6 +96,22 @@ class _Stream(io.TextIOWrapper):
         self.flush()
 
 
+class _LossyStream(io.TextIOBase):
+    """A stream without the write errors of another one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
 def open_streams() -> None:
     """Open closed standard streams, and wrap the others so that their errors contain their name.
 
@@ -110,6 +127,13 @@ def open_streams() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
         elif number and type(stream) is io.TextIOWrapper and stream is getattr(sys, f"__{name}__"):
             setattr(sys, name, _Stream(stream, _LABELS[name]))
+
+
+@contextlib.contextmanager
+def lossy_stdout() -> Iterator[None]:
+    """Ignore write errors of stdout during the body, for work that must be done even if its output has no reader."""
+    with contextlib.redirect_stdout(_LossyStream(sys.stdout)):
+        yield
 
 
 def failed_stream(error: OSError) -> str:

@@ -273,7 +273,10 @@ class Tpu:
     def delete(self, pause_seconds: float) -> bool:
         """Delete the queued resource and the TPU VMs, with retries; return whether they are deleted."""
         for left in reversed(range(_DELETE_TRIES)):
-            code, _, errors = call(self.delete_command)
+            try:
+                code, _, errors = call(self.delete_command)
+            except SubmitError as error:
+                code, errors = 1, str(error)
             if code == 0 or "NOT_FOUND" in errors:
                 self.may_exist = self.created = False
                 return True

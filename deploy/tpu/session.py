@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from beambert_common import terminal
 from deploy.tpu.interrupts import Interrupted, Signals, print_line
 from deploy.tpu.job_folder import DIED
 from deploy.tpu.log import Log
@@ -57,7 +58,9 @@ def run_session(config: SessionConfig, tpu: Tpu, packages: Packages) -> int:
         The command's exit code; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP; 1 where the TPU could not be deleted.
 
     Raises:
-        SubmitError: the request is rejected, or a host is unreachable.
+        SubmitError: the request is rejected, a host is unreachable, or neither the output could be written nor the TPU
+            be deleted.
+        OSError: the output could not be written; the TPU is deleted.
     """
     signals = Signals()
     with signals.as_interrupts():
@@ -69,6 +72,13 @@ def run_session(config: SessionConfig, tpu: Tpu, packages: Packages) -> int:
                 # The signal arrived just before the deletion.
                 _delete(tpu, config.poll_seconds, signals)
             print_line(f"Interrupted; run the same command to resume from {config.output}")
+        except OSError as error:
+            if tpu.may_exist and not config.keep:
+                raise SubmitError(
+                    f"{tpu.name} could not be deleted and is still billed; delete it by hand: "
+                    f"{shlex.join(tpu.delete_command)}"
+                ) from error
+            raise
     return code or int(tpu.may_exist and not config.keep)
 
 
@@ -129,7 +139,8 @@ def _requested_tpu(config: SessionConfig, tpu: Tpu, signals: Signals) -> Iterato
 
 def _delete(tpu: Tpu, pause_seconds: float, signals: Signals) -> None:
     """Delete the TPU, or print prominently that it still exists or may exist."""
-    with signals.ignored(f"{tpu.name} is being deleted; wait, or it continues to be billed"):
+    message = f"{tpu.name} is being deleted; wait, or it continues to be billed"
+    with signals.ignored(message), terminal.lossy_stdout():
         print_line(f"Deleting {tpu.name}")
         if tpu.delete(pause_seconds):
             return
@@ -153,10 +164,12 @@ def _run_remotely(tpu: Tpu, poll_seconds: float) -> int:
     log = Log(tpu, poll_seconds)
     try:
         code = log.follow()
-    except Interrupted:
-        print_line("Stopping after saving a checkpoint and copying it to the bucket; a second signal skips this")
-        tpu.remote("stop")
-        log.follow(time.monotonic() + _STOP_SECONDS)
+    except (Interrupted, OSError):
+        # An OSError: the log cannot be printed, as in `beambert submit tpu | head` or on a full disk.
+        with terminal.lossy_stdout():
+            print_line("Stopping after saving a checkpoint and copying it to the bucket; a second signal skips this")
+            tpu.remote("stop")
+            log.follow(time.monotonic() + _STOP_SECONDS)
         raise
     if code == _STOPPED:
         raise Preempted("the run was stopped by SIGTERM on a TPU VM, as before a preemption")

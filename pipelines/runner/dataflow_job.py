@@ -16,6 +16,7 @@ from google.auth.exceptions import GoogleAuthError
 
 from beambert_common.durations import format_duration
 from beambert_common.signals import interrupted_by_signals
+from beambert_common.terminal import lossy_stdout
 from pipelines.errors import SubmitError
 
 # Polling starts fast, so that mistakes show early, and slows down for long jobs.
@@ -85,7 +86,9 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions) -> Non
         try:
             _monitor(job)
         except KeyboardInterrupt:
-            _cancel(job)
+            # The terminal may be closed.
+            with lossy_stdout():
+                _cancel(job)
             raise
 
 

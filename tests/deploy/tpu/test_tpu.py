@@ -4,12 +4,15 @@ In place of beambert's training a few lines of Python run on the machine; test_t
 """
 
 import json
+import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
 
+from deploy.tpu.service import Tpu
 from tests.deploy.tpu.tpu_cloud import NAME, until
 
 PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
@@ -252,6 +255,65 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
     )
     if phase == "run":
         assert cloud.bucket("gs://bucket/run/saved").exists()
+
+
+@pytest.mark.parametrize("phase", ["run", "wait", "delete"])
+def test_without_a_reader_of_its_output_it_deletes(cloud, phase):
+    cloud.command(COUNT if phase == "run" else SHOW)
+    plans = {
+        "run": {},
+        # As when a terminal is closed: a signal, and nowhere to print to.
+        "wait": {"states": [["WAITING_FOR_RESOURCES"]]},
+        # The failure of the first try is the first line that cannot be printed.
+        "delete": {"delete_seconds": 2, "refuse_delete": ["UNAVAILABLE: The service is currently unavailable.", None]},
+    }
+    cloud.plan(**plans[phase])
+    process = cloud.begin(command=COUNTING if phase == "run" else PRETRAIN)
+    reached = {
+        "run": lambda: cloud.bucket("gs://bucket/run/count").exists(),
+        "wait": lambda: cloud.calls("describe"),
+        "delete": lambda: cloud.calls("delete"),
+    }
+    until(reached[phase])
+    process.stdout.close()
+    if phase == "wait":
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(300) == (0 if phase == "delete" else 128 + signal.SIGPIPE)
+    assert cloud.left == []
+    if phase == "run":
+        assert cloud.bucket("gs://bucket/run/saved").exists()
+
+
+def test_a_closed_terminal_saves_and_deletes(cloud):
+    cloud.command(COUNT)
+    terminal, output = os.openpty()
+    process = cloud.begin(command=COUNTING, stdout=output)
+    os.close(output)
+    until(lambda: cloud.bucket("gs://bucket/run/count").exists())
+    os.close(terminal)
+    # The test is not the session of the terminal, which would send it.
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(300) == 1
+    assert cloud.left == []
+    assert cloud.bucket("gs://bucket/run/saved").exists()
+
+
+def test_without_a_reader_a_failed_deletion_is_an_error(cloud):
+    cloud.command(COUNT)
+    cloud.plan(refuse_delete="PERMISSION_DENIED: Permission 'tpu.nodes.delete' denied")
+    process = cloud.begin(command=COUNTING, stderr=subprocess.PIPE)
+    until(lambda: cloud.bucket("gs://bucket/run/count").exists())
+    process.stdout.close()
+    assert process.wait(300) == 1
+    assert process.stderr.read() == (
+        f"beambert submit tpu: error: {NAME} could not be deleted and is still billed; delete it by hand: {DELETE}\n"
+    )
+
+
+def test_a_deletion_without_gcloud_fails_in_a_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not Tpu("p", "us-west4-a", NAME).delete(0.0)
+    assert capsys.readouterr().out.splitlines()[0].startswith(f"Deleting {NAME} failed: gcloud is not installed")
 
 
 def test_a_second_signal_does_not_wait_for_the_run(cloud):

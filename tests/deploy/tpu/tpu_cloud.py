@@ -108,13 +108,15 @@ class Cloud:
             code = beambert.main(argv[3:])
         return subprocess.CompletedProcess(argv, code, output.getvalue(), errors.getvalue())
 
-    def begin(self, *flags: str, command: tuple[str, ...]) -> subprocess.Popen[str]:
+    def begin(
+        self, *flags: str, command: tuple[str, ...], stdout: int = subprocess.PIPE, stderr: int = subprocess.STDOUT
+    ) -> subprocess.Popen[str]:
         """Begins it."""
         return subprocess.Popen(
             self.argv(*flags, command=command),
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=stdout,
+            stderr=stderr,
             text=True,
             # The tests may run where signals are ignored, under nohup or in the background.
             preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
