@@ -83,9 +83,14 @@ def clip_by_norm(gradients: Sequence[Tensor | None], norm: Tensor, clip_norm: fl
     """Return the gradients of `clip_by_global_norm` where their global norm is known."""
     if not clip_norm:
         return list(gradients)
-    # An infinite norm would scale finite gradients to 0.
-    factor = ops.where(ops.isfinite(norm), clip_norm / ops.maximum(norm, clip_norm), np.float32("nan"))
+    factor = clip_factor(norm, clip_norm)
     return [None if gradient is None else gradient * factor for gradient in gradients]
+
+
+def clip_factor(norm: Tensor, clip_norm: float) -> Tensor:
+    """Return the factor of at most 1 that scales gradients of a global norm down to a maximum, float32 scalar."""
+    # An infinite norm would scale finite gradients to 0.
+    return ops.where(ops.isfinite(norm), clip_norm / ops.maximum(norm, clip_norm), np.float32("nan"))
 
 
 def sum_of_squares(gradients: Sequence[Tensor]) -> Tensor:

@@ -12,7 +12,14 @@ import tensorflow as tf
 from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
 from trainers.backends.tensorflow.distribution import Distribution, replica_number, sum_over_replicas, update_together
 from trainers.objective import NOT_FINITE, Features, Objective, Ratios, Sums, loss_of, sums_of_step
-from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+from trainers.optimization.optimizers import (
+    Optimizer,
+    OptimizerState,
+    clip_by_global_norm,
+    clip_factor,
+    learning_rate_at,
+    sum_of_squares,
+)
 
 
 def dropout_seed(
@@ -59,7 +66,7 @@ class Trainer:
         with self.distribution.scope():
             self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
         # One compiled loop of XLA reads every value once, as fast as TensorFlow's fused Adam operation.
-        self._updated = tf.function(self.optimizer.updated, autograph=False, jit_compile=True)
+        self._updated = tf.function(self._clipped_update, autograph=False, jit_compile=True)
 
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
@@ -94,7 +101,9 @@ class Trainer:
         *present, loss = sum_over_replicas([*present, loss])
         if config.clip_per_replica:
             loss /= replicas
-        present, norm = clip_by_global_norm(present, None if config.clip_per_replica else config.optimizer.clip_norm)
+        norm = tf.sqrt(sum_of_squares(present))
+        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
+        factor = clip_factor(norm, clip_norm) if clip_norm else tf.constant(1.0)
         rate = learning_rate_at(
             step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
         )
@@ -103,21 +112,28 @@ class Trainer:
         )
         names = [name for name, gradient in zip(self.task.variables, gradients, strict=True) if gradient is not None]
 
-        def update(update_each: Callable[..., None], rate: Any, step: Any, is_finite: Any, *present: Any) -> None:
-            for name, gradient in zip(names, present, strict=True):
+        def update(update_each: Callable[..., None], *tensors: Any) -> None:
+            *scalars, is_finite = tensors[: -len(names)]
+            for name, gradient in zip(names, tensors[-len(names) :], strict=True):
                 slots = [slot.value for slot in self.optimizer.slots_of(name)]
-                arguments = (*slots, gradient, rate, step, is_finite)
+                arguments = (*slots, is_finite, gradient, *scalars)
                 update_each(self.task.variables[name].value, functools.partial(self._update, name), arguments)
 
-        update_together(update, [rate, step, is_finite, *present])
+        update_together(update, [factor, rate, step, is_finite, *present])
         return sums
 
-    def _update(self, name: str, weight: Any, m: Any, v: Any, gradient: Any, rate: Any, step: Any, finite: Any) -> None:
+    def _clipped_update(
+        self, name: str, state: OptimizerState, gradient: Any, factor: Any, rate: Any, step: Any
+    ) -> OptimizerState:
+        """Return the state of a variable after a step whose gradients are scaled by a factor."""
+        return self.optimizer.updated(name, state, gradient * factor, rate, step)
+
+    def _update(self, name: str, weight: Any, m: Any, v: Any, finite: Any, *arguments: Any) -> None:
         """Update a variable and its slots on one device; a variable without a gradient stays unchanged."""
 
         def update() -> tf.Tensor:
             state = OptimizerState(weight.read_value(), m.read_value(), v.read_value())
-            updated = self._updated(self.optimizer.first_alike(name), state, gradient, rate, step)
+            updated = self._updated(self.optimizer.first_alike(name), state, *arguments)
             for variable, value in zip((weight, m, v), updated, strict=True):
                 variable.assign(value)
             return tf.constant(True)
