@@ -81,6 +81,7 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunCon
     max_eval_samples: Positive | None = None
     max_predict_samples: Positive | None = None
     class_weights: str | None = None
+    group_by_length: bool = True
     cache_dir: str | None = None
 
     @property

@@ -29,10 +29,11 @@ RecordedOptions = TypedDict("RecordedOptions", _TYPES, total=False)  # type: ign
 
 
 def with_new_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded options with the renamed values under their new names."""
+    """Return recorded options with the renamed values under their new names, and those of before an option existed."""
     renamed = {
         name: values[options[name]]
         for name, values in RENAMED_VALUES.items()
         if isinstance(options.get(name), str) and options[name] in values
     }
-    return {**options, **renamed}
+    added = {"group_by_length": False} if "task" in options else {}
+    return {**added, **options, **renamed}

@@ -102,6 +102,14 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="balanced|LABEL=W,...",
         help="Loss weight of each class; balanced weights classes inversely to their frequency (default: 1 for each)",
     )
+    group.add_argument(
+        "--group_by_length",
+        type=boolean,
+        default=FinetuneConfig.group_by_length,
+        metavar="true|false",
+        help="Group examples of similar length into batches, which computes less padding; every epoch still has every "
+        "example once (default: true)",
+    )
     group = parser.add_argument_group("evaluation")
     group.add_argument(
         "--early_stopping",

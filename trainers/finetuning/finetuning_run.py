@@ -25,8 +25,8 @@ from trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
 from trainers.data.batches import Batches, InputShard
 from trainers.errors import TrainingError
 from trainers.finetuning.batches import (
+    ACCELERATOR_WIDTH_MULTIPLE,
     STATIC_WIDTH_MULTIPLE,
-    WIDTH_MULTIPLE,
     Width,
     evaluation_batches,
     evaluation_order,
@@ -121,7 +121,8 @@ class FinetuningRun:
         # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
         # CPU, the computation of padding takes longer than the compilation of a few widths.
         is_jax = keras.backend.backend() == "jax"
-        multiple = STATIC_WIDTH_MULTIPLE if is_jax else WIDTH_MULTIPLE
+        multiple = ACCELERATOR_WIDTH_MULTIPLE if distribution.is_accelerated else 1
+        multiple = STATIC_WIDTH_MULTIPLE if is_jax else multiple
         fixed = distribution.is_tpu or (is_jax and distribution.is_accelerated)
         fixed_in_training = fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head == "span"
         self.train_width = Width(plan.max_seq_length, fixed_in_training, multiple)
@@ -335,13 +336,17 @@ class FinetuningRun:
 
     def _source(self) -> TrainData:
         rows, head = self.plan.rows[TRAIN], self.plan.task.head
-        batches = functools.partial(train_batches, rows, head, self.config.seed, width=self.train_width)
-        width = mean_width(rows, self.config.train_batch_size, self.train_width)
+        grouped = self.config.group_by_length
+        batches = functools.partial(
+            train_batches, rows, head, self.config.seed, width=self.train_width, grouped=grouped
+        )
+        width = mean_width(rows, self.config.train_batch_size, self.train_width, grouped=grouped)
 
         def work(stage: Stage) -> StepCost:
             tokens = stage.batch_size * rows.choices * width
             flops = tokens * training_flops_per_token(self.plan.model_config, round(width))
-            return StepCost(stage.batch_size, tokens, flops)
+            unpadded = stage.batch_size * len(rows.ids) / len(rows)
+            return StepCost(stage.batch_size, tokens, flops, unpadded_tokens=unpadded)
 
         return TrainData(self.task, batches, work)
 

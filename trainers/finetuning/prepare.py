@@ -170,14 +170,14 @@ def require_data_directory(config: FinetuneConfig) -> None:
 
 
 def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
-    """Return the configuration with the recorded task options of a run, where no flag overrides them.
+    """Return the configuration with the recorded options of the examples of a run, where no flag overrides them.
 
     Options that select files are used for the same --data_dir only.
     """
     excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
-        for name, default in task_defaults(config.task).items()
+        for name, default in {**task_defaults(config.task), "group_by_length": True}.items()
         if name not in excluded and getattr(config, name) == default and name in old.options
     }
     if config.max_seq_length is None:

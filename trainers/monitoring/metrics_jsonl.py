@@ -29,6 +29,7 @@ TIMING_FIELDS = frozenset(
         "seconds",
         "sequences_per_second",
         "tokens_per_second",
+        "unpadded_tokens_per_second",
         "model_flops_utilization",
         "data_wait_fraction",
         "corrupt_records",

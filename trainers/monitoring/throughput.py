@@ -23,12 +23,14 @@ class StepCost(NamedTuple):
         flops: floating-point operations of the forward and backward pass (`bert_model.size`), without activation
             checkpointing and the optimizer, as usual for MFU; the mean over the data if sequence lengths differ.
         label: label of the stage in the progress line, such as "length 512"; "" with a single data directory.
+        unpadded_tokens: number of tokens in the batch without padding, the mean over the data; 0 if unknown.
     """
 
     sequences: int
     tokens: float
     flops: float
     label: str = ""
+    unpadded_tokens: float = 0.0
 
 
 class Rows(NamedTuple):
@@ -66,7 +68,7 @@ def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], labe
 
 
 class TimedSteps(NamedTuple):
-    """The work and the time of steps: total seconds and seconds spent waiting for data."""
+    """The work of steps, as in `StepCost`, and their time: total seconds and seconds spent waiting for data."""
 
     steps: int
     sequences: float
@@ -74,6 +76,7 @@ class TimedSteps(NamedTuple):
     flops: float
     seconds: float
     wait_seconds: float
+    unpadded_tokens: float = 0.0
 
 
 def rates_of(timed: Sequence[TimedSteps], peak_flops: float | None) -> dict[str, float]:
@@ -85,6 +88,8 @@ def rates_of(timed: Sequence[TimedSteps], peak_flops: float | None) -> dict[str,
         "sequences_per_second": sum(steps.sequences for steps in timed) / seconds,
         "tokens_per_second": sum(steps.tokens for steps in timed) / seconds,
     }
+    if unpadded := sum(steps.unpadded_tokens for steps in timed):
+        rates["unpadded_tokens_per_second"] = unpadded / seconds
     if peak_flops:
         rates["model_flops_utilization"] = sum(steps.flops for steps in timed) / seconds / peak_flops
     return rates | {"data_wait_fraction": math.fsum(steps.wait_seconds for steps in timed) / seconds}

@@ -211,7 +211,7 @@ class TrainingMonitor:
             self.is_compiling = False
         else:
             work = (steps * self.work.sequences, steps * self.work.tokens, steps * self.work.flops)
-            timed = TimedSteps(steps, *work, seconds, wait_seconds)
+            timed = TimedSteps(steps, *work, seconds, wait_seconds, steps * self.work.unpadded_tokens)
             self.timed.append(timed)
         self.sums = _added(self.sums, metric_sums)
         self._remember(metric_sums, timed, steps)
@@ -292,7 +292,10 @@ class TrainingMonitor:
             parts.append(f"ETA {format_duration(self._seconds_left(timed))}")
         parts += self._shown(metrics)
         if rates:
-            parts += [f"{_short(rates['sequences_per_second'])} seq/s", f"{_short(rates['tokens_per_second'])} tok/s"]
+            unpadded = rates.get("unpadded_tokens_per_second")
+            of_text = f" ({_short(unpadded)} unpadded)" if unpadded else ""
+            parts.append(f"{_short(rates['sequences_per_second'])} seq/s")
+            parts.append(f"{_short(rates['tokens_per_second'])} tok/s{of_text}")
             if "model_flops_utilization" in rates:
                 parts.append(f"MFU {rates['model_flops_utilization']:.1%}")
             parts += [f"data wait {rates['data_wait_fraction']:.0%}", f"goodput {self.goodput.goodput:.0%}"]

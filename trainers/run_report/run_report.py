@@ -30,7 +30,13 @@ from trainers.run_report.run_warnings import score_warnings, warnings_of
 from trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
-_SPEEDS = ("sequences_per_second", "tokens_per_second", "model_flops_utilization", "data_wait_fraction")
+_SPEEDS = (
+    "sequences_per_second",
+    "tokens_per_second",
+    "unpadded_tokens_per_second",
+    "model_flops_utilization",
+    "data_wait_fraction",
+)
 # Fields of metrics.jsonl that are not metrics.
 _COUNTS = {"split", "step", "examples", "tokens", "skipped_steps", "mlm_samples", "global_step"} | TIMING_FIELDS
 # Counts of the SQuAD script, which are the same in every evaluation.
@@ -46,6 +52,7 @@ _LABELS = {
     "gradient_norm": "gradient norm before clipping",
     "sequences_per_second": "sequences per second",
     "tokens_per_second": "tokens per second, with padding",
+    "unpadded_tokens_per_second": "tokens per second, without padding",
     "model_flops_utilization": "model FLOPs utilization (MFU)",
     "data_wait_fraction": "fraction of time spent waiting for data",
 }

@@ -33,7 +33,7 @@ FORMAT_VERSION = 4
 _RENAMED = {3: {f"options.{old}": new for old, new in RENAMED_OPTIONS.items()}}
 
 # Options that a resumed run must not change.
-_FIXED = ("task", "seed", "optimizer", "no_next_sentence", "causal_attention")
+_FIXED = ("task", "seed", "group_by_length", "optimizer", "no_next_sentence", "causal_attention")
 # Options that a resumed run may change, which is then printed: those that change the later steps,
 _TRAINING = (
     "num_train_steps",

@@ -73,3 +73,29 @@ def test_a_number_is_a_class_of_its_own_task_alone(table, initial, tmp_path, cap
     capsys.readouterr()
     assert beambert.main([*other, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
     assert "is a model for 0, 1, while wnli is classification" in capsys.readouterr().err
+
+
+def test_a_run_keeps_the_order_that_it_began_with(tmp_path, capsys):
+    write_reviews(tmp_path / "data" / "train.csv", 32, "old")
+    columns = ["--text_column", "review", "--label_column", "stars", "--train_batch_size", "8", "--do_train"]
+    command = ["finetune", "csv", "--data_dir", str(tmp_path / "data"), *columns]
+    command += ["--init_checkpoint", str(write_model(tmp_path / "initial")), "--output"]
+
+    def recorded(output):
+        return json.loads((output / "run.json").read_text())
+
+    older = tmp_path / "older"
+    assert beambert.main([*command, str(older), "--num_train_epochs", "1", "--group_by_length", "false"]) == 0
+    record = recorded(older)
+    # Before there was a choice, the order was random.
+    assert record["options"].pop("group_by_length") is False
+    (older / "run.json").write_text(json.dumps(record))
+    assert beambert.main([*command, str(older), "--num_train_epochs", "2"]) == 0
+    assert recorded(older)["options"]["group_by_length"] is False
+
+    grouped = tmp_path / "grouped"
+    assert beambert.main([*command, str(grouped), "--num_train_epochs", "1"]) == 0
+    assert recorded(grouped)["options"]["group_by_length"] is True
+    capsys.readouterr()
+    assert beambert.main([*command, str(grouped), "--num_train_epochs", "2", "--group_by_length", "false"]) == 1
+    assert "differs in --group_by_length (True before, False now)" in capsys.readouterr().err

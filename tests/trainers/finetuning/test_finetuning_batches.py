@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,16 +9,18 @@ from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random
 from trainers.data.batches import InputShard
 from trainers.finetuning.batches import (
     EpochOrder,
+    Grouping,
     Width,
     evaluation_batches,
     evaluation_order,
     features_of,
     mean_width,
+    order_of,
     train_batches,
 )
 from trainers.optimization.schedule import Stage
 
-DYNAMIC, FIXED = Width(24, False), Width(24, True)
+DYNAMIC, FIXED = Width(24, False, 8), Width(24, True)
 
 
 @given(st.integers(1, 30), st.integers(0, 2**31 - 1), st.integers(1, 50))
@@ -58,23 +62,76 @@ def test_features_are_the_rows_padded(head, multi_label):
 def test_a_batch_is_as_wide_as_its_longest_row_needs():
     rows = random_rows("classification", 40)
     lengths = np.diff(rows.row_splits)
-    for chosen in (np.array([0, 1]), np.array([5]), np.arange(40)):
-        longest = int(lengths[chosen].max())
-        assert DYNAMIC.for_rows(rows, chosen) == min(-(-longest // 8) * 8, 24)
-        assert FIXED.for_rows(rows, chosen) == 24
-    assert Width(21, False).for_rows(rows, np.arange(40)) == 21
-    assert {Width(100, False, 32).for_rows(rows, np.array([row])) for row in range(40)} == {32}
-    assert 4 <= mean_width(rows, 4, DYNAMIC) <= 24
-    assert mean_width(rows, 4, FIXED) == 24
+    for row, length in enumerate(lengths):
+        assert DYNAMIC.of_rows(rows)[row] == min(-(-length // 8) * 8, 24)
+    assert set(FIXED.of_rows(rows)) == {24}
+    assert Width(21, False).of_rows(rows).max() == 21
+    assert set(Width(100, False, 32).of_rows(rows)) == {32}
+    stage = Stage(0, 4, 0, 10, 0)
+    for grouped in (False, True):
+        widths = [
+            batch["input_ids"].shape[1]
+            for batch in train_batches(rows, "classification", 0, stage, 0, InputShard(), DYNAMIC, grouped=grouped)
+        ]
+        order = order_of(rows, 0, 4, DYNAMIC, grouped=grouped)
+        longest = [lengths[order.rows(4 * step, 4)].max() for step in range(10)]
+        assert widths == [min(-(-length // 8) * 8, 24) for length in longest]
+        assert mean_width(rows, 4, DYNAMIC, grouped=grouped) == np.mean(widths)
+    assert mean_width(rows, 4, FIXED, grouped=True) == 24
 
 
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=60),
+    st.integers(0, 2**31 - 1),
+    st.integers(1, 9),
+    st.integers(1, 7),
+)
+def test_grouped_epochs_have_every_row_once_in_batches_of_similar_widths(widths, seed, batch_size, size):
+    grouping = Grouping(batch_size, np.array(widths))
+    count = len(widths)
+    order = EpochOrder(count, seed, grouping)
+    straight = order.rows(0, 4 * count)
+    for first in range(0, 4 * count - size, size):
+        # Any position can be read by itself, as after a restart.
+        assert EpochOrder(count, seed, grouping).rows(first, size).tolist() == straight[first : first + size].tolist()
+    for epoch in range(4):
+        rows = straight[epoch * count : (epoch + 1) * count]
+        assert sorted(rows) == list(range(count))
+        first = -epoch * count % batch_size
+        batches = (count - first) // batch_size
+        if batches < 2:
+            continue
+        whole = np.array(widths)[rows[first : first + batches * batch_size]].reshape(batches, batch_size)
+        # The batches partition the sorted widths: no two of them overlap.
+        ranges = sorted((batch.min(), batch.max()) for batch in whole)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(ranges))
+
+
+def test_grouped_batches_are_shuffled_and_composed_anew():
+    widths = np.repeat([8, 16, 24], 40)
+    order = EpochOrder(120, 7, Grouping(8, widths))
+    epochs = [order.rows(120 * epoch, 120).reshape(15, 8) for epoch in range(6)]
+    of_batches = [tuple(widths[epoch[:, 0]]) for epoch in epochs]
+    assert len(set(of_batches)) == 6
+    assert all(list(lengths) != sorted(lengths) for lengths in of_batches)
+    batches = {tuple(sorted(batch)) for epoch in epochs for batch in epoch}
+    assert len(batches) == 6 * 15
+
+
+def test_grouping_computes_less_padding():
+    rows = random_rows("classification", 400)
+    plain = mean_width(rows, 8, Width(24, False, 1), grouped=False)
+    assert mean_width(rows, 8, Width(24, False, 1), grouped=True) < 0.8 * plain
+
+
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("width", [DYNAMIC, FIXED])
-def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
+def test_replicas_share_an_update_and_reading_can_begin_anywhere(width, grouped):
     rows = random_rows("classification", 7)
     stage = Stage(0, 4, 0, 6, 0)
 
     def read(step, share):
-        return list(train_batches(rows, "classification", 3, stage, step, share, width))
+        return list(train_batches(rows, "classification", 3, stage, step, share, width, grouped=grouped))
 
     whole = read(0, InputShard())
     assert len(whole) == 6
@@ -86,7 +143,7 @@ def test_replicas_share_an_update_and_reading_can_begin_anywhere(width):
             assert np.array_equal(np.concatenate(halves), values)
             assert np.array_equal(both[2 * step][name], halves[0])
             assert np.array_equal(both[2 * step + 1][name], halves[1])
-    batches = train_batches(rows, "classification", 3, stage, 0, InputShard(4, 1, 3), width)
+    batches = train_batches(rows, "classification", 3, stage, 0, InputShard(4, 1, 3), width, grouped=grouped)
     straight = list(batches)
     assert len(straight) == batches.count == 18
     for index in range(19):

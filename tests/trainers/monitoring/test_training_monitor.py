@@ -19,7 +19,7 @@ from trainers.monitoring.training_monitor import TrainingMonitor
 from trainers.monitoring.training_progress import steps_a_report
 
 SHOWN = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
-FIRST, SECOND = StepCost(4, 4 * 32.0, 1e6), StepCost(8, 8 * 64.0, 5e6, "length 64")
+FIRST, SECOND = StepCost(4, 4 * 32.0, 1e6, unpadded_tokens=4 * 20.0), StepCost(8, 8 * 64.0, 5e6, "length 64")
 
 
 class Clock:
@@ -144,6 +144,7 @@ def test_rates_leave_out_compilation_and_pauses(tmp_path):
     first, *_ = found = lines(tmp_path, timing=True)
     assert first["step"] == 2
     expected = {"sequences_per_second": 16, "tokens_per_second": 512, "model_flops_utilization": 0.4}
+    expected["unpadded_tokens_per_second"] = 320
     assert {name: first[name] for name in expected} == pytest.approx(expected)
     assert first["data_wait_fraction"] == pytest.approx(0.2)
     assert first["seconds"] == pytest.approx(60.25)
@@ -287,8 +288,8 @@ def shown(monkeypatch, tmp_path, width: int | None) -> None:
 
 
 WHOLE = (
-    r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s  MFU 500.0%  "
-    r"data wait 5%  goodput 95%  lr 1.00e-04  grad norm 2.50"
+    r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s (4k unpadded)  MFU "
+    r"500.0%  data wait 5%  goodput 95%  lr 1.00e-04  grad norm 2.50"
 )
 
 

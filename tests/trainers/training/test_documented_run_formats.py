@@ -88,7 +88,7 @@ def test_checkpoint_state():
 
 def test_metrics_jsonl(tmp_path):
     with TrainingMonitor(tmp_path, 3, {}, {}, peak_flops=1.0) as monitor:
-        monitor.begin_stage(StepCost(4, 128.0, 1.0))
+        monitor.begin_stage(StepCost(4, 128.0, 1.0, unpadded_tokens=64.0))
         for step in (1, 2, 3):
             monitor.update(step, {}, 0.0, skipped=1, corrupt_records=1)
         monitor.record_evaluation(3, {}, ["a masked sentence"])

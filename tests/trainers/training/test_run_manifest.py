@@ -193,7 +193,7 @@ def test_every_option_is_ruled_on():
     free |= {"coordinator_address", "num_processes", "process_id"}
     free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}
     ruled = {*run_manifest._FIXED, *run_manifest._TRAINING, *run_manifest._NUMERICS}
-    of_fine_tuning = {"task", "class_weights"}
+    of_fine_tuning = {"task", "class_weights", "group_by_length"}
     assert ruled - of_fine_tuning | free == set(record().options)
     assert not ruled & free
 
