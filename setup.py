@@ -20,8 +20,8 @@ GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 # ml-dtypes has bfloat16, which numpy lacks; h5py reads models of KerasHub.
 CONVERT = ["google-crc32c>=1.5", "h5py>=3.11", "ml-dtypes>=0.5", "safetensors>=0.4"]
-# `beambert export --to onnx`.
-ONNX = ["onnx>=1.19", "tf2onnx>=1.17"]
+# `beambert export --to onnx`; onnxruntime quantizes.
+ONNX = ["onnx>=1.19", "onnxruntime>=1.22", "tf2onnx>=1.17"]
 # Training and inference with JAX, without TensorFlow: on the CPU, on Cloud TPU and on NVIDIA GPUs. From 0.8 on, JAX has
 # `jax.shard_map` with check_vma, `jax_num_cpu_devices` and packages for CUDA 13.
 JAX = ["google-crc32c>=1.5", "jax>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
@@ -37,7 +37,6 @@ DEV = [
     "gcp-storage-emulator>=2026.7",
     "hypothesis>=6.100",
     "mypy>=1.11",
-    "onnxruntime>=1.22",
     "pytest>=8",
     "pytest-xdist>=3.6",
     "ruff>=0.6",

@@ -35,6 +35,7 @@ def write_model(
     without: tuple[str, ...] = (),
     causal_attention: bool = False,
     multi_label: bool = False,
+    config: BertConfig = CONFIG,
 ) -> Path:
     """Writes a native model.
 
@@ -44,12 +45,13 @@ def write_model(
         labels: for classes.
         without: starts of the TF1 names of weights to leave out.
         causal_attention, multi_label: as of `ModelRecord`.
+        config: of the model.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)
     num_labels = len(labels) if labels else None
     tensors = {}
-    for name in variable_names(CONFIG, task, num_labels):
+    for name in variable_names(config, task, num_labels):
         value = generator.normal(0, 0.5, name.shape).astype(np.float32)
         if not name.tf1.startswith(without or ("-",)):
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
@@ -62,7 +64,7 @@ def write_model(
         causal_attention=causal_attention,
         multi_label=multi_label,
     )
-    (directory / native.CONFIG_FILE_NAME).write_text(CONFIG.to_json(), encoding="utf-8")
+    (directory / native.CONFIG_FILE_NAME).write_text(config.to_json(), encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
     (directory / native.VOCAB_FILE_NAME).write_bytes(VOCABULARY.to_bytes())
     return directory

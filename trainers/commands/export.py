@@ -29,6 +29,7 @@ EXAMPLE = """beambert export reviews-model served-model
 beambert export reviews-model onnx-model --to onnx --max_seq_length 128"""
 COMMON_FLAGS = ()
 KINDS = ("savedmodel", "onnx", "litert")
+QUANTIZATIONS = ("none", "int8")
 MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
 VOCABULARY_NAME = "vocab.txt"
 LABELS_NAME = "labels.json"
@@ -43,6 +44,7 @@ class ExportConfig(ModelConfig):
     source: str
     destination: str
     to: str = "savedmodel"
+    quantization: str = "none"
     task: str | None = None
     max_seq_length: int | None = None
     top_k: int = 5
@@ -65,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=KINDS,
         default=ExportConfig.to,
         help="Output format; savedmodel takes raw text, onnx and litert take token ids",
+    )
+    group.add_argument(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        default=ExportConfig.quantization,
+        help="Quantization of onnx and litert: int8 stores the weight matrices as 8-bit integers, in a quarter of the "
+        "size, with small changes of the outputs (default: %(default)s)",
     )
     parser.add_argument_group("task").add_argument(
         "--task",
@@ -101,6 +110,8 @@ def run(config: ExportConfig) -> int:
         CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
     destination = Path(config.destination)
+    if config.quantization != "none" and config.to == "savedmodel":
+        raise TrainingError(f"--quantization {config.quantization} requires --to onnx or --to litert")
     check_destination(destination)
     with lock_destination(f"DST {destination}", destination, "another DST"):
         return _export(config, destination)
@@ -130,7 +141,7 @@ def _export(config: ExportConfig, destination: Path) -> int:
             variables = ["variables/variables.index", "variables/variables.data-00000-of-00001"]
             require_files(work_directory, ["saved_model.pb", *variables, *(f"assets/{name}" for name in text_files)])
         else:
-            lines = [save_ids_model(inference_model, work_directory, config.to)]
+            lines = [save_ids_model(inference_model, work_directory, config.to, config.quantization)]
             require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
     print_status(f"Wrote     {destination}: {inference_model.task}, max_seq_length {length}")
     for line in lines:
@@ -145,25 +156,29 @@ def _signature_text(name: str, function: Any) -> str:
     return f"{name}: {', '.join(inputs)} -> {', '.join(function.structured_outputs)}"
 
 
-def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str) -> str:
+def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str, quantization: str = "none") -> str:
     """Write a model that takes token ids for another runtime, with vocab.txt and labels.json.
 
     Args:
         inference_model: the model.
         directory: new directory for model.onnx or model.tflite.
         kind: "onnx" or "litert".
+        quantization: "none", or "int8" for weight matrices of 8-bit integers; activations are quantized at inference
+            ("dynamic quantization" of onnxruntime, "dynamic range quantization" of LiteRT).
 
     Returns:
         A line with the inputs and outputs.
 
     Raises:
-        ImportError: the ONNX converter is not installed.
+        ImportError: the ONNX converter or quantizer is not installed.
     """
     import tensorflow as tf
 
     from trainers.inference.signatures import ids_function, plain_forward
 
     function = ids_function(inference_model, plain_forward(inference_model)).get_concrete_function()
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / MODEL_NAMES[kind]
     if kind == "onnx":
         import tf2onnx
 
@@ -171,18 +186,31 @@ def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str) 
         converted = tf2onnx.convert.from_function(
             ids_function(inference_model, plain_forward(inference_model)), specs, opset=ONNX_OPSET
         )
-        content = converted[0].SerializeToString()
+        path.write_bytes(converted[0].SerializeToString())
+        if quantization == "int8":
+            _quantize_onnx(path)
     else:
         module = tf.Module()
         module.weights = [variable.value for variable in inference_model.model.variables]
         with tempfile.TemporaryDirectory() as folder:
             # Converted from a SavedModel, inputs and outputs keep their names.
             tf.saved_model.save(module, folder, signatures=function)
-            content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / MODEL_NAMES[kind]).write_bytes(content)
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+            if quantization == "int8":
+                converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            path.write_bytes(converter.convert())
     _write_text_files(inference_model, directory)
     return _signature_text(MODEL_NAMES[kind], function)
+
+
+def _quantize_onnx(path: Path) -> None:
+    """Replace an ONNX model by one whose weight matrices are 8-bit integers, one scale per column."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        quantized = Path(folder) / path.name
+        quantize_dynamic(path, quantized, weight_type=QuantType.QInt8, per_channel=True)
+        quantized.replace(path)
 
 
 def _write_text_files(inference_model: InferenceModel, directory: Path) -> None:

@@ -1,5 +1,6 @@
 """SavedModels, loaded by a process that has TensorFlow alone, against the model asked one unpadded text at a time."""
 
+import dataclasses
 import json
 import pickle
 import subprocess
@@ -411,3 +412,38 @@ def test_other_runtimes(folder, tmp_path, task, kind):
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "litert"])
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_weights_of_8_bits(tmp_path, kind):
+    import tensorflow as tf
+
+    if kind == "onnx":
+        pytest.importorskip("tf2onnx")
+        runtime = pytest.importorskip("onnxruntime")
+    # Wide enough that the weight matrices are most of the file; LiteRT does not quantize the smallest.
+    config = dataclasses.replace(CONFIG, hidden_size=128, intermediate_size=512)
+    source = str(write_model(tmp_path / "model", "classification", LABELS, config=config))
+    sizes, answers = [], []
+    for quantization in ("none", "int8"):
+        destination = tmp_path / quantization
+        command = ["export", source, str(destination), "--to", kind, "--quantization", quantization]
+        assert beambert.main(command) == 0
+        (path,) = destination.glob("model.*")
+        assert {file.name for file in destination.iterdir()} == {path.name, "vocab.txt", "labels.json"}
+        sizes.append(path.stat().st_size)
+        inputs = ids_inputs("classification")
+        if kind == "onnx":
+            answers.append(runtime.InferenceSession(path).run(None, inputs)[0])
+        else:
+            answers.append(tf.lite.Interpreter(str(path)).get_signature_runner()(**inputs)["probabilities"])
+    assert sizes[1] < 0.5 * sizes[0]
+    assert 0 < np.abs(answers[1] - answers[0]).max() < 0.02
+
+
+def test_quantization_is_of_the_formats_of_ids(folder, tmp_path, capsys):
+    command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--quantization", "int8"]
+    assert beambert.main(command) == 1
+    assert "--quantization int8 requires --to onnx or --to litert" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
