@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
+	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 8 hours, resumable)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
 setup: $(VENV)/.installed
@@ -92,7 +93,7 @@ test-parity: .venv-parity/.installed
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@rm -rf .venv-parity
 	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[train,convert]' pytest
+	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[train,convert,onnx]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 
@@ -156,6 +157,14 @@ bench-input: setup
 
 bench-scale: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/scale.py $(DATA)
+
+# Rows of fine-tuning per second with and without grouping by length. MODEL is a pretrained model.
+bench-grouping: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/length_grouping.py $(MODEL) cola=$(DATA)/glue/CoLA mrpc=$(DATA)/glue/MRPC
+
+# PARTS="fill-mask-uncased cola-bfloat16" selects parts. The environment of test-parity has PyTorch.
+reproduce: .venv-parity/.installed
+	.venv-parity/bin/python -m benchmarks.reproduction $(DATA) $(or $(RESULTS),reproduction) $(if $(PARTS),--parts $(PARTS))
 
 # MODELS="mini small base"; PRECISION=bfloat16 where the CPU has it.
 bench-train: .venv-bench/.installed

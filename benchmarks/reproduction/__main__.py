@@ -1,0 +1,113 @@
+"""Reproduce published results with the released BERT-base weights, and print a table.
+
+    make reproduce
+    python -m benchmarks.reproduction ../shared/data reproduction
+
+Each part writes its rows to RESULTS/parts/PART.json. A part with results is not run again, and fine-tuning resumes from
+its last checkpoint, so that the command may be stopped at any time. On 2 cores with bfloat16 instructions all parts
+take about eight hours; --parts selects some of them.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from beambert_common.atomic_files import write_atomic
+from benchmarks.reproduction import exports, hidden_states, model_cards, scores
+from benchmarks.reproduction.released_models import released_model
+
+Rows = list[list[str]]
+_HEADER = ["result", "published or compared with", "measured", "remarks"]
+
+
+def parts(data: Path, results: Path) -> dict[str, Callable[[], Rows]]:
+    """Return the function of each part, in the order in which they run."""
+
+    def model(kind: str) -> Path:
+        return released_model(kind, results / "models")
+
+    def finetuning(task: str, precision: str, *flags: str, name: str) -> Callable[[], Rows]:
+        return lambda: scores.run(task, precision, model("uncased"), data, results / name, *flags)
+
+    names = [(task, precision) for precision in ("bfloat16", "float32") for task in scores.TASKS]
+    return {
+        **{
+            f"fill-mask-{kind}": lambda kind=kind: model_cards.run(kind, model(kind))  # type: ignore[misc]
+            for kind in ("uncased", "cased", "multi-cased")
+        },
+        "hidden-states": lambda: hidden_states.run(model("uncased"), data, results / "hidden-states"),
+        **{
+            f"{task}-{precision}": finetuning(task, precision, name=f"{task}-{precision}")
+            for task, precision in names
+            # In float32, SST-2 takes three hours a seed.
+            if (task, precision) != ("sst2", "float32")
+        },
+        "exports": lambda: exports.run(
+            sorted((results / "cola-bfloat16").glob("seed-*"))[0], data, results / "exports"
+        ),
+    }
+
+
+def run_part(name: str, data: Path, results: Path) -> None:
+    """Run a part and write its rows."""
+    begin = time.monotonic()
+    rows = parts(data, results)[name]()
+    content = {
+        "rows": rows,
+        "seconds": round(time.monotonic() - begin),
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+    }
+    directory = results / "parts"
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(directory / f"{name}.json", json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def table(data: Path, results: Path) -> str:
+    """Return the Markdown table of all parts with results."""
+    lines = [_HEADER, ["---"] * len(_HEADER)]
+    seconds = 0
+    for name in parts(data, results):
+        path = results / "parts" / f"{name}.json"
+        if path.is_file():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            lines += content["rows"]
+            seconds += content["seconds"]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{seconds / 60:.0f} minutes in total"
+
+
+def main() -> None:
+    """Run the parts without results, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="data directory, with glue and wiki-extracted")
+    parser.add_argument("results", type=Path, help="directory of models, runs and results; about 12 GB")
+    parser.add_argument("--parts", nargs="+", help="parts to run (default: all)")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    names = list(parts(options.data, options.results))
+    if options.part:
+        run_part(options.part, options.data, options.results)
+        return
+    for name in options.parts or names:
+        if name not in names:
+            parser.error(f"unknown part {name}: choose from {', '.join(names)}")
+        if (options.results / "parts" / f"{name}.json").is_file():
+            print(f"{name}: done before", flush=True)
+            continue
+        print(f"{name}: {datetime.datetime.now(tz=datetime.UTC):%H:%M} UTC", flush=True)
+        # A process for each part: libraries and models of other parts take no memory.
+        command = [sys.executable, "-m", "benchmarks.reproduction", str(options.data), str(options.results)]
+        if subprocess.run([*command, "--part", name], check=False).returncode:
+            sys.exit(f"part {name} failed; run the same command again to resume")
+    print(f"\n{table(options.data, options.results)}")
+
+
+if __name__ == "__main__":
+    main()

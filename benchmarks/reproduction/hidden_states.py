@@ -1,0 +1,72 @@
+"""Compare the hidden states of `beambert features` with those of transformers, on sentences of Wikipedia."""
+
+import bz2
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+SENTENCES = 1000
+LENGTH = 128
+LAYERS = (-1, -2, -3, -4)
+_BATCH_SIZE = 50
+
+
+def sentences(data: Path) -> list[str]:
+    """Return the first sentences of Wikipedia paragraphs of at least 30 characters."""
+    found: list[str] = []
+    for path in sorted(data.glob("wiki-extracted/*.bz2")):
+        for line in bz2.decompress(path.read_bytes()).decode("utf-8").splitlines():
+            if len(line) >= 30 and not line.startswith("<"):
+                found.append(re.split(r"(?<=[a-z][.!?]) ", line)[0])
+            if len(found) == SENTENCES:
+                return found
+    return found
+
+
+def run(model: Path, data: Path, work: Path) -> list[list[str]]:
+    """Return the row of the table; files are written to `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    texts = sentences(data)
+    (work / "sentences.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    beambert = [sys.executable, "-m", "beambert"]
+    converted = work / "huggingface"
+    if not converted.is_dir():
+        subprocess.run([*beambert, "convert", str(model), str(converted), "--to", "huggingface"], check=True)
+    features = [*beambert, "features", "--input_file", str(work / "sentences.txt"), "--init_checkpoint", str(model)]
+    features += ["--output_file", str(work / "features.npz"), "--overwrite", "--max_seq_length", str(LENGTH)]
+    subprocess.run(features, check=True)
+
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(converted)
+    theirs = transformers.BertModel.from_pretrained(converted).eval()
+    with np.load(work / "features.npz") as ours:
+        splits, ids = ours["row_splits"], ours["input_ids"]
+        layers = {layer: ours[f"layer_{layer}"] for layer in LAYERS}
+    largest, largest_value = 0.0, 0.0
+    for first in range(0, len(texts), _BATCH_SIZE):
+        chosen = texts[first : first + _BATCH_SIZE]
+        batch = tokenizer(chosen, truncation=True, max_length=LENGTH, padding=True, return_tensors="pt")
+        with torch.inference_mode():
+            states = theirs(**batch, output_hidden_states=True).hidden_states
+        for index in range(len(chosen)):
+            start, end = splits[first + index], splits[first + index + 1]
+            if batch["input_ids"][index, : end - start].tolist() != ids[start:end].tolist():
+                sys.exit(f"other token ids than transformers: {chosen[index]}")
+            for layer, values in layers.items():
+                difference = np.abs(states[layer][index, : end - start].numpy() - values[start:end]).max()
+                largest = max(largest, float(difference))
+                largest_value = max(largest_value, float(np.abs(values[start:end]).max()))
+    return [
+        [
+            f"hidden states of the last {len(LAYERS)} layers, {len(texts):,} sentences of Wikipedia, "
+            f"{int(splits[-1]):,} tokens",
+            "transformers",
+            f"largest difference {largest:.1e}",
+            f"the same token ids; largest value {largest_value:.1f}",
+        ]
+    ]
