@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
-from benchmarks.reproduction import exports, hidden_states, model_cards, scores
+from benchmarks.reproduction import exports, hidden_states, model_cards, multilingual, scores
 from benchmarks.reproduction.released_models import released_model
 
 Rows = list[list[str]]
@@ -43,6 +43,7 @@ def parts(data: Path, results: Path) -> dict[str, Callable[[], Rows]]:
             for kind in ("uncased", "cased", "multi-cased")
         },
         "hidden-states": lambda: hidden_states.run(model("uncased"), data, results / "hidden-states"),
+        "multilingual": lambda: multilingual.run(model("multi-cased"), results / "multilingual"),
         **{
             f"{task}-{precision}": finetuning(task, precision, name=f"{task}-{precision}")
             for task, precision in names

@@ -1,9 +1,10 @@
-"""Compare the hidden states of `beambert features` with those of transformers, on sentences of Wikipedia."""
+"""Compare the hidden states of `beambert features` with those of transformers after `beambert convert`."""
 
 import bz2
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +29,20 @@ def sentences(data: Path) -> list[str]:
 
 def run(model: Path, data: Path, work: Path) -> list[list[str]]:
     """Return the row of the table; files are written to `work`."""
-    work.mkdir(parents=True, exist_ok=True)
     texts = sentences(data)
-    (work / "sentences.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    name = f"hidden states of the last {len(LAYERS)} layers, {len(texts):,} sentences of Wikipedia"
+    return [row(name, model, texts, work)]
+
+
+def row(name: str, model: Path, texts: Sequence[str], work: Path) -> list[str]:
+    """Compare the hidden states and token ids of texts, and return the row of the table."""
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     beambert = [sys.executable, "-m", "beambert"]
     converted = work / "huggingface"
     if not converted.is_dir():
         subprocess.run([*beambert, "convert", str(model), str(converted), "--to", "huggingface"], check=True)
-    features = [*beambert, "features", "--input_file", str(work / "sentences.txt"), "--init_checkpoint", str(model)]
+    features = [*beambert, "features", "--input_file", str(work / "texts.txt"), "--init_checkpoint", str(model)]
     features += ["--output_file", str(work / "features.npz"), "--overwrite", "--max_seq_length", str(LENGTH)]
     subprocess.run(features, check=True)
 
@@ -62,11 +69,8 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
                 largest = max(largest, float(difference))
                 largest_value = max(largest_value, float(np.abs(values[start:end]).max()))
     return [
-        [
-            f"hidden states of the last {len(LAYERS)} layers, {len(texts):,} sentences of Wikipedia, "
-            f"{int(splits[-1]):,} tokens",
-            "transformers",
-            f"largest difference {largest:.1e}",
-            f"the same token ids; largest value {largest_value:.1f}",
-        ]
+        name,
+        "transformers",
+        f"largest difference {largest:.1e}",
+        f"the same {int(splits[-1]):,} token ids; largest value {largest_value:.1f}",
     ]

@@ -29,8 +29,9 @@ WEIGHTS_FILE_NAMES = (
     "pytorch_model.bin.index.json",
 )
 
-# Classes of transformers without a pooler, for which its weights would be unexpected keys.
-_WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
+# Classes of transformers without a pooler, for which its weights would be unexpected keys. BertForMaskedLM has none
+# either, but a masked-LM model is where fine-tuning starts: BertForSequenceClassification reads the pooler from it.
+_WITHOUT_POOLER = ("BertForQuestionAnswering", "BertForTokenClassification")
 
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
 _DECODER_BIAS = "cls.predictions.decoder.bias"

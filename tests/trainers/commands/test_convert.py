@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import beambert
-from bert_model.checkpoints import writer
+from bert_model.checkpoints import safetensors, writer
 from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
@@ -16,6 +16,7 @@ from bert_model.pretraining import BertForPretraining
 from pipelines.errors import OutputError
 from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
+from tests.trainers import random_models
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
 from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoints.initial_checkpoint import load_weights
@@ -300,3 +301,19 @@ def test_filling_with_a_model_of_hugging_face():
     (fillings,) = fill_masks(FIXTURES / "pretraining_erf", ["a [MASK]"], top_k=40)[0]
     assert sum(filling.probability for filling in fillings) == pytest.approx(1)
     assert len({filling.token for filling in fillings}) == 40
+
+
+def test_a_masked_lm_keeps_its_pooler_for_fine_tuning(tmp_path, capsys):
+    source = random_models.write_model(tmp_path / "model", without=("cls/seq_relationship",))
+    converted, back = tmp_path / "huggingface", tmp_path / "back"
+    _, said, _ = convert(capsys, source, converted, "--to", "huggingface")
+    assert "Left out" not in said
+    assert json.loads((converted / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
+    assert {f"bert.pooler.dense.{name}" for name in ("weight", "bias")} <= set(
+        safetensors.read(converted / "model.safetensors")
+    )
+    convert(capsys, converted, back, "--to", "tf1")
+    with open_checkpoint(source) as before, open_checkpoint(back) as after:
+        assert before.tensors.keys() == after.tensors.keys()
+        for name, tensor in before.tensors.items():
+            np.testing.assert_array_equal(after.tensors[name].read(), tensor.read())
