@@ -93,7 +93,7 @@ test-parity: .venv-parity/.installed
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@rm -rf .venv-parity
 	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[train,convert,onnx]' pytest
+	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[data,train,convert,onnx]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 

@@ -20,7 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
-from benchmarks.reproduction import exports, hidden_states, model_cards, multilingual, scores
+from benchmarks.reproduction import (
+    continued_pretraining,
+    exports,
+    hidden_states,
+    model_cards,
+    multilingual,
+    scores,
+)
 from benchmarks.reproduction.released_models import released_model
 
 Rows = list[list[str]]
@@ -50,6 +57,9 @@ def parts(data: Path, results: Path) -> dict[str, Callable[[], Rows]]:
             # In float32, SST-2 takes three hours a seed.
             if (task, precision) != ("sst2", "float32")
         },
+        "continued-pretraining": lambda: continued_pretraining.run(
+            model("uncased"), data, results / "continued-pretraining"
+        ),
         "exports": lambda: exports.run(
             sorted((results / "cola-bfloat16").glob("seed-*"))[0], data, results / "exports"
         ),

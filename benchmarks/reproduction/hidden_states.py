@@ -15,21 +15,20 @@ LAYERS = (-1, -2, -3, -4)
 _BATCH_SIZE = 50
 
 
-def sentences(data: Path) -> list[str]:
-    """Return the first sentences of Wikipedia paragraphs of at least 30 characters."""
+def paragraphs(data: Path, count: int) -> list[str]:
+    """Return the first Wikipedia paragraphs of at least 30 characters."""
     found: list[str] = []
     for path in sorted(data.glob("wiki-extracted/*.bz2")):
-        for line in bz2.decompress(path.read_bytes()).decode("utf-8").splitlines():
-            if len(line) >= 30 and not line.startswith("<"):
-                found.append(re.split(r"(?<=[a-z][.!?]) ", line)[0])
-            if len(found) == SENTENCES:
-                return found
-    return found
+        lines = bz2.decompress(path.read_bytes()).decode("utf-8").splitlines()
+        found += [line for line in lines if len(line) >= 30 and not line.startswith("<")]
+        if len(found) >= count:
+            break
+    return found[:count]
 
 
 def run(model: Path, data: Path, work: Path) -> list[list[str]]:
     """Return the row of the table; files are written to `work`."""
-    texts = sentences(data)
+    texts = [re.split(r"(?<=[a-z][.!?]) ", paragraph)[0] for paragraph in paragraphs(data, SENTENCES)]
     name = f"hidden states of the last {len(LAYERS)} layers, {len(texts):,} sentences of Wikipedia"
     return [row(name, model, texts, work)]
 

@@ -1,0 +1,92 @@
+"""Continue the pretraining of a released model on novels, and measure what it learns and what it forgets.
+
+The text is of Tolstoy (translated), Doyle, Twain and Jerome. Measured is the masked-LM loss on novels of authors that
+are held out, Austen and Wilde, and on Wikipedia, before and after.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.reproduction.hidden_states import paragraphs
+
+TRAINED = ("1399-0.txt", "pg1661.txt", "pg74.txt", "ttalk10.txt")
+HELD_OUT = ("pg1342.txt", "pg174.txt")
+STEPS = 150
+# Evaluation batches of 32 sequences of 128 tokens.
+EVALUATION_STEPS = 30
+_WIKIPEDIA_PARAGRAPHS = 20_000
+
+
+class Recipe(NamedTuple):
+    """A learning rate and the number of warm-up steps."""
+
+    learning_rate: str
+    warmup: int
+
+
+RECIPES = (Recipe("2e-5", 15), Recipe("5e-5", 15), Recipe("1e-4", 15), Recipe("2e-4", 15), Recipe("1e-4", 0))
+_FLAGS = ("--no_next_sentence", "--precision", "bfloat16", "--train_batch_size", "32", "--keep_checkpoint_max", "1")
+
+
+def run(model: Path, data: Path, work: Path) -> list[list[str]]:
+    """Return a row of the table for each recipe; data, runs and evaluations are kept in `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    vocabulary = ["--vocab_file", str(model / "assets" / "vocab.txt"), "--objective", "mlm", "--max_seq_length", "128"]
+    novels = ["--input_format", "gutenberg", "--document_unit", "chapter"]
+    texts = work / "wikipedia.txt"
+    texts.write_text("\n\n".join(paragraphs(data, _WIKIPEDIA_PARAGRAPHS)) + "\n", encoding="utf-8")
+    inputs = {
+        "train": [*(str(data / "gutenberg" / name) for name in TRAINED), *novels],
+        "held-out": [*(str(data / "gutenberg" / name) for name in HELD_OUT), *novels, "--validation_fraction", "0.9"],
+        "wikipedia": [str(texts), "--input_format", "sentences", "--validation_fraction", "0.9"],
+    }
+    for name, flags in inputs.items():
+        _beambert("build", "--input", *flags, "--output", str(work / name), *vocabulary)
+    before = _losses(model, work, "before")
+    rows = [_row("before", before, before)]
+    for recipe in RECIPES:
+        name = f"rate-{recipe.learning_rate}-warmup-{recipe.warmup}"
+        output = work / name
+        rates = ["--learning_rate", recipe.learning_rate, "--num_warmup_steps", str(recipe.warmup)]
+        steps = ["--num_train_steps", str(STEPS), "--do_train"]
+        _beambert(
+            *("pretrain", "--data", str(work / "train"), "--output", str(output), "--init_checkpoint", str(model)),
+            *(*_FLAGS, *rates, *steps),
+        )
+        title = f"rate {recipe.learning_rate}, {recipe.warmup} warm-up steps of {STEPS}"
+        rows.append(_row(title, _losses(output, work, name), before))
+    return rows
+
+
+def _losses(model: Path, work: Path, name: str) -> dict[str, tuple[float, float]]:
+    """Return the masked-LM loss and accuracy of a model on both texts."""
+    found = {}
+    for text in ("held-out", "wikipedia"):
+        output = work / f"{name}-{text}"
+        # A step with rate 0, because an evaluation needs a checkpoint of a run.
+        _beambert(
+            *("pretrain", "--data", str(work / text), "--output", str(output), "--init_checkpoint", str(model)),
+            *(*_FLAGS, "--num_train_steps", "1", "--learning_rate", "1e-30", "--max_eval_steps", str(EVALUATION_STEPS)),
+        )
+        results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
+        found[text] = results["masked_lm_loss"], results["masked_lm_accuracy"]
+    return found
+
+
+def _row(name: str, found: dict[str, tuple[float, float]], before: dict[str, tuple[float, float]]) -> list[str]:
+    (loss, accuracy), (other_loss, other_accuracy) = found["held-out"], found["wikipedia"]
+    change = other_loss - before["wikipedia"][0]
+    return [
+        f"continued pretraining on novels, {name}",
+        "",
+        f"held-out authors: loss {loss:.3f}, accuracy {accuracy:.3f}",
+        f"Wikipedia: loss {other_loss:.3f} ({change:+.3f}), accuracy {other_accuracy:.3f}",
+    ]
+
+
+def _beambert(*flags: str) -> None:
+    if subprocess.run([sys.executable, "-m", "beambert", *flags], check=False).returncode:
+        sys.exit(f"beambert {flags[0]} failed; run the same command again to resume")
