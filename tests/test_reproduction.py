@@ -3,6 +3,11 @@
 import hashlib
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import unicodedata
 import zipfile
 
@@ -11,6 +16,7 @@ import pytest
 
 from benchmarks.reproduction import __main__ as reproduction
 from benchmarks.reproduction import exports, multilingual, released_models, scores
+from tests.conftest import ROOT
 
 
 def write_jar(repository, kind, members):
@@ -99,3 +105,27 @@ def test_scores_of_finished_runs_and_the_table(tmp_path):
     assert lines[0] == "| result | published or compared with | measured | remarks |"
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| states", "| mrpc, accuracy, bfloat16"]
     assert lines[-1] == "2 minutes in total"
+
+
+def test_a_stopped_command_is_waited_for_and_named():
+    """Ctrl-C reaches the process group: the command saves its state, and its runner waits for it."""
+    child = "import signal, sys, time; print('begun', flush=True); signal.signal(2, lambda *_: sys.exit(130)); "
+    child += "time.sleep(60)"
+    runner = (
+        "import sys; from benchmarks.reproduction.commands import run_command; "
+        f"run_command([sys.executable, '-c', {child!r}], 'the part')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", runner],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "the part stopped; run the same command again to resume\n"

@@ -13,7 +13,6 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from benchmarks.reproduction import (
     multilingual,
     scores,
 )
+from benchmarks.reproduction.commands import run_command
 from benchmarks.reproduction.released_models import released_model
 
 Rows = list[list[str]]
@@ -115,8 +115,7 @@ def main() -> None:
         print(f"{name}: {datetime.datetime.now(tz=datetime.UTC):%H:%M} UTC", flush=True)
         # A process for each part: libraries and models of other parts take no memory.
         command = [sys.executable, "-m", "benchmarks.reproduction", str(options.data), str(options.results)]
-        if subprocess.run([*command, "--part", name], check=False).returncode:
-            sys.exit(f"part {name} failed; run the same command again to resume")
+        run_command([*command, "--part", name], f"part {name}")
     print(f"\n{table(options.data, options.results)}")
 
 

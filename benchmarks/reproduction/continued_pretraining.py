@@ -5,11 +5,10 @@ are held out, Austen and Wilde, and on Wikipedia, before and after.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.reproduction.commands import run_beambert
 from benchmarks.reproduction.hidden_states import paragraphs
 
 TRAINED = ("1399-0.txt", "pg1661.txt", "pg74.txt", "ttalk10.txt")
@@ -44,7 +43,7 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
         "wikipedia": [str(texts), "--input_format", "sentences", "--validation_fraction", "0.9"],
     }
     for name, flags in inputs.items():
-        _beambert("build", "--input", *flags, "--output", str(work / name), *vocabulary)
+        run_beambert("build", "--input", *flags, "--output", str(work / name), *vocabulary)
     before = _losses(model, work, "before")
     rows = [_row("before", before, before)]
     for recipe in RECIPES:
@@ -52,7 +51,7 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
         output = work / name
         rates = ["--learning_rate", recipe.learning_rate, "--num_warmup_steps", str(recipe.warmup)]
         steps = ["--num_train_steps", str(STEPS), "--do_train"]
-        _beambert(
+        run_beambert(
             *("pretrain", "--data", str(work / "train"), "--output", str(output), "--init_checkpoint", str(model)),
             *(*_FLAGS, *rates, *steps),
         )
@@ -67,7 +66,7 @@ def _losses(model: Path, work: Path, name: str) -> dict[str, tuple[float, float]
     for text in ("held-out", "wikipedia"):
         output = work / f"{name}-{text}"
         # A step with rate 0, because an evaluation needs a checkpoint of a run.
-        _beambert(
+        run_beambert(
             *("pretrain", "--data", str(work / text), "--output", str(output), "--init_checkpoint", str(model)),
             *(*_FLAGS, "--num_train_steps", "1", "--learning_rate", "1e-30", "--max_eval_steps", str(EVALUATION_STEPS)),
         )
@@ -85,8 +84,3 @@ def _row(name: str, found: dict[str, tuple[float, float]], before: dict[str, tup
         f"held-out authors: loss {loss:.3f}, accuracy {accuracy:.3f}",
         f"Wikipedia: loss {other_loss:.3f} ({change:+.3f}), accuracy {other_accuracy:.3f}",
     ]
-
-
-def _beambert(*flags: str) -> None:
-    if subprocess.run([sys.executable, "-m", "beambert", *flags], check=False).returncode:
-        sys.exit(f"beambert {flags[0]} failed; run the same command again to resume")

@@ -1,14 +1,14 @@
 """Compare the exports of a fine-tuned model: outputs, score, latency of single texts on the CPU, and size."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from benchmarks.reproduction.commands import run_beambert
 
 # Format and quantization.
 EXPORTS = (("savedmodel", "none"), ("onnx", "none"), ("onnx", "int8"), ("litert", "none"), ("litert", "int8"))
@@ -38,8 +38,7 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
     for kind, quantization in EXPORTS:
         directory = work / f"{kind}-{quantization}"
         if not directory.is_dir():
-            command = [sys.executable, "-m", "beambert", "export", str(model), str(directory), "--to", kind]
-            subprocess.run([*command, "--quantization", quantization], check=True)
+            run_beambert("export", str(model), str(directory), "--to", kind, "--quantization", quantization)
         found = measured(_OPEN[kind](directory), texts)
         size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
         name = kind if quantization == "none" else f"{kind}, {quantization}"

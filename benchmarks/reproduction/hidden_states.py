@@ -2,12 +2,13 @@
 
 import bz2
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.reproduction.commands import run_beambert
 
 SENTENCES = 1000
 LENGTH = 128
@@ -37,13 +38,12 @@ def row(name: str, model: Path, texts: Sequence[str], work: Path) -> list[str]:
     """Compare the hidden states and token ids of texts, and return the row of the table."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    beambert = [sys.executable, "-m", "beambert"]
     converted = work / "huggingface"
     if not converted.is_dir():
-        subprocess.run([*beambert, "convert", str(model), str(converted), "--to", "huggingface"], check=True)
-    features = [*beambert, "features", "--input_file", str(work / "texts.txt"), "--init_checkpoint", str(model)]
+        run_beambert("convert", str(model), str(converted), "--to", "huggingface")
+    features = ["features", "--input_file", str(work / "texts.txt"), "--init_checkpoint", str(model)]
     features += ["--output_file", str(work / "features.npz"), "--overwrite", "--max_seq_length", str(LENGTH)]
-    subprocess.run(features, check=True)
+    run_beambert(*features)
 
     import torch
     import transformers

@@ -2,10 +2,10 @@
 
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from benchmarks.reproduction.commands import run_beambert
 
 
 class Task(NamedTuple):
@@ -46,11 +46,9 @@ def run(task: str, precision: str, model: Path, data: Path, output: Path, *flags
         output: directory of the runs.
         *flags: further flags of `beambert finetune`.
     """
-    command = [sys.executable, "-m", "beambert", "finetune", task, "--data_dir", str(data / TASKS[task].directory)]
+    command = ["finetune", task, "--data_dir", str(data / TASKS[task].directory)]
     command += ["--init_checkpoint", str(model), "--output", str(output), "--precision", precision, *FLAGS, *flags]
-    command += ["--seeds", str(SEEDS), "--keep_checkpoint_max", "1"]
-    if subprocess.run(command, check=False).returncode:
-        sys.exit(f"fine-tuning of {task} failed; run the same command again to resume")
+    run_beambert(*command, "--seeds", str(SEEDS), "--keep_checkpoint_max", "1")
     return [row(task, precision, output)]
 
 
