@@ -416,7 +416,7 @@ def test_other_runtimes(folder, tmp_path, task, kind):
 
 @pytest.mark.parametrize("kind", ["onnx", "litert"])
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_weights_of_8_bits(tmp_path, kind):
+def test_weights_of_8_bits(tmp_path, kind, caplog):
     import tensorflow as tf
 
     if kind == "onnx":
@@ -438,6 +438,7 @@ def test_weights_of_8_bits(tmp_path, kind):
             answers.append(runtime.InferenceSession(path).run(None, inputs)[0])
         else:
             answers.append(tf.lite.Interpreter(str(path)).get_signature_runner()(**inputs)["probabilities"])
+    assert "pre-processing" not in caplog.text
     assert sizes[1] < 0.5 * sizes[0]
     assert 0 < np.abs(answers[1] - answers[0]).max() < 0.02
 
