@@ -31,7 +31,8 @@ class Embeddings(keras.layers.Layer):
         self.dropout_rate = config.hidden_dropout_prob
 
         def table(rows: int, name: str) -> keras.Variable:
-            return self.add_weight((rows, config.hidden_size), truncated_normal(config), name=name, autocast=False)
+            shape = (rows, config.hidden_size)
+            return self.add_weight(shape, truncated_normal(config), "float32", name=name, autocast=False)
 
         self.word_embeddings = table(vocabulary_rows, "word_embeddings")
         self.token_type_embeddings = table(config.type_vocab_size, "token_type_embeddings")

@@ -35,7 +35,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         self.activation = activation(config)
         self.transform = dense(config.hidden_size, config.hidden_size, config, "transform")
         self.norm = layer_norm(config)
-        self.output_bias = self.add_weight((vocabulary_rows,), "zeros", name="output_bias", autocast=False)
+        self.output_bias = self.add_weight((vocabulary_rows,), "zeros", "float32", name="output_bias", autocast=False)
         padding = np.arange(vocabulary_rows) >= config.vocab_size  # [V]
         self.padding_bias = np.where(padding, PADDED_LOGIT, 0.0).astype(np.float32) if padding.any() else None
         self.built = True

@@ -49,6 +49,18 @@ def activation(config: BertConfig) -> Callable[[Tensor], Tensor]:
     return {"gelu": gelu, "gelu_erf": gelu_erf, "relu": ops.relu}[config.hidden_act]
 
 
+def library_activation(config: BertConfig) -> Callable[[Tensor], Tensor]:
+    """Return the activation function of `hidden_act` as Keras computes it: equal up to rounding, with a slow gradient.
+
+    TensorFlow recognizes it after a dense layer and fuses both with oneDNN.
+    """
+    return {
+        "gelu": lambda inputs: ops.gelu(inputs, approximate=True),
+        "gelu_erf": lambda inputs: ops.gelu(inputs, approximate=False),
+        "relu": ops.relu,
+    }[config.hidden_act]
+
+
 class TransformerLayer(keras.layers.Layer):
     """Self-attention and feed-forward, each followed by dropout, residual and layer normalization (post-LN).
 
@@ -65,11 +77,10 @@ class TransformerLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         hidden, intermediate = config.hidden_size, config.intermediate_size
         self.dropout_rate = config.hidden_dropout_prob
-        self.activation = activation(config)
         self.attention = SelfAttention(config, fused_attention, name="attention")
         self.attention_output = dense(hidden, hidden, config, "attention_output")
         self.attention_norm = layer_norm(config)
-        self.intermediate = dense(intermediate, hidden, config, "intermediate")
+        self.intermediate = dense(intermediate, hidden, config, "intermediate", activation(config))
         self.output_dense = dense(hidden, intermediate, config, "output")
         self.output_norm = layer_norm(config)
         self.built = True
@@ -100,7 +111,7 @@ class TransformerLayer(keras.layers.Layer):
         attended = dropout(self.attention_output(attended), self.dropout_rate, fold_in(seed, 1))  # [B, Q, H]
         residual = self.attention_norm(residual + ops.cast(attended, residual.dtype))  # [B, Q, H]
 
-        transformed = self.output_dense(self.activation(self.intermediate(residual)))  # [B, Q, I] inside, [B, Q, H]
+        transformed = self.output_dense(self.intermediate(residual))  # [B, Q, I] inside, [B, Q, H]
         transformed = dropout(transformed, self.dropout_rate, fold_in(seed, 2))
         output = self.output_norm(residual + ops.cast(transformed, residual.dtype))  # [B, Q, H]
         return (output, probabilities) if maps else output

@@ -1,5 +1,8 @@
 """Parameter layers that several modules share, with BERT's initializers."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -7,15 +10,43 @@ from keras import ops
 
 from bert_model.config import BertConfig
 
+_zero_initialization: ContextVar[bool] = ContextVar("_zero_initialization", default=False)
+
+
+@contextmanager
+def zero_initialization() -> Iterator[None]:
+    """Initialize weight matrices with zeros in the body, to save time where a checkpoint replaces them."""
+    token = _zero_initialization.set(True)
+    try:
+        yield
+    finally:
+        _zero_initialization.reset(token)
+
 
 def truncated_normal(config: BertConfig) -> keras.initializers.Initializer:
     """Return the initializer of all weight matrices: a normal distribution truncated at two standard deviations."""
+    if _zero_initialization.get():
+        return keras.initializers.Zeros()
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def dense(units: int, input_size: int, config: BertConfig, name: str) -> keras.layers.Dense:
+class Dense(keras.layers.Dense):
+    """Keras's layer with a product of two matrices, which TensorFlow fuses with bias and activation on a CPU."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Return float [..., units]; inputs are float [..., input_size]."""
+        if keras.backend.backend() != "tensorflow" or len(inputs.shape) <= 2:
+            return super().call(inputs, training)
+        *leading, size = ops.shape(inputs)
+        outputs = super().call(ops.reshape(inputs, (-1, size)), training)
+        return ops.reshape(outputs, (*leading, self.units))
+
+
+def dense(
+    units: int, input_size: int, config: BertConfig, name: str, activation: Callable[[Any], Any] | None = None
+) -> Dense:
     """Return a built dense layer: kernel [input_size, units], bias [units]."""
-    layer = keras.layers.Dense(units, kernel_initializer=truncated_normal(config), name=name)
+    layer = Dense(units, activation, kernel_initializer=truncated_normal(config), name=name)
     layer.build((None, input_size))
     return layer
 
