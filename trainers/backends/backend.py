@@ -158,11 +158,14 @@ class Backend(Protocol):
             distribution: the devices.
         """
 
-    def compiled(self, function: Callable[..., Any], variables: Sequence[keras.Variable]) -> Callable[..., Any]:
+    def compiled(
+        self, function: Callable[..., Any], variables: Sequence[keras.Variable], *, once: bool = False
+    ) -> Callable[..., Any]:
         """Return a compiled forward pass on a device of this process, from and to structures of numpy arrays.
 
         Args:
             function, variables: as for `outputs_of`.
+            once: whether it will be called only once. TensorFlow then runs operation by operation, without a graph.
         """
 
 

@@ -29,7 +29,7 @@ from trainers.inference.tokenization import (
     split_pair,
 )
 from trainers.monitoring.training_progress import TextProgress
-from trainers.training.training_flags import add_backend_argument
+from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
 
@@ -65,8 +65,9 @@ class FeaturesConfig(ModelConfig):
     layers: str | None = None
     pooling: str = "none"
     max_seq_length: int = 128
-    batch_size: int = 32
+    batch_size: int | None = None
     backend: str = "auto"
+    precision: str = "float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +116,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Maximum sequence length in tokens; longer texts are truncated",
     )
     group.add_argument(
-        "--batch_size", type=batch_size, default=FeaturesConfig.batch_size, metavar="N", help="Batch size in texts"
+        "--batch_size",
+        type=batch_size,
+        metavar="N",
+        help="Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts)",
     )
+    add_inference_precision_argument(parser.add_argument_group("numerics"), FeaturesConfig.precision)
     add_backend_argument(parser.add_argument_group("devices"), FeaturesConfig.backend)
     add_model_arguments(parser)
 
@@ -138,7 +143,7 @@ def run(config: FeaturesConfig) -> int:
     inputs += config.model_paths
     check_output_file("--output_file", config.output_file, inputs, overwrite=config.overwrite)
     layers = None if config.layers is None else parse_layers(config.layers)
-    if config.batch_size < 1:
+    if config.batch_size is not None and config.batch_size < 1:
         raise TrainingError(f"invalid --batch_size {config.batch_size}: must be at least 1")
     source = open_texts(config.input_file)
     size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
@@ -153,6 +158,7 @@ def run(config: FeaturesConfig) -> int:
             config.pooling,
             config.max_seq_length,
             config.batch_size,
+            precision=config.precision,
             **config.model_options,
         )
         lines = TextLines(source)
@@ -194,8 +200,8 @@ class FeatureExtractor:
         pooling: "none", "cls" or "mean".
         max_seq_length: maximum sequence length in tokens, including [CLS] and [SEP]; of a pair, the longer text is
             truncated.
-        batch_size: batch size in texts.
-        **options: vocab_file, do_lower_case, bert_config_file and backend of `model_loading.load_model`.
+        batch_size: maximum batch size in texts; None as for `TextForward`.
+        **options: vocab_file, do_lower_case, bert_config_file, backend and precision of `model_loading.load_model`.
 
     Attributes:
         cut: number of texts so far that were truncated.
@@ -210,7 +216,7 @@ class FeatureExtractor:
         layers: Sequence[int] | None = None,
         pooling: str = "none",
         max_seq_length: int = 128,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         **options: Any,
     ) -> None:
         from trainers.inference.forward import TextForward

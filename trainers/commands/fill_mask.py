@@ -15,7 +15,7 @@ from trainers.backends.startup import choose_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.inference.model_loading import MASKED_LM, check_model, load_model
-from trainers.training.training_flags import add_backend_argument
+from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
 
@@ -24,7 +24,6 @@ EXAMPLE = """beambert fill-mask run 'The capital of France is [MASK].'
 beambert fill-mask uncased_L-12_H-768_A-12.zip 'Milk comes from [MASK].' --top_k 10"""
 COMMON_FLAGS = ()
 MASK = "[MASK]"
-BATCH_SIZE = 32
 
 
 class Filling(NamedTuple):
@@ -42,6 +41,7 @@ class FillMaskConfig(ModelConfig):
     texts: tuple[str, ...]
     top_k: int = 5
     backend: str = "auto"
+    precision: str = "float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="Number of candidates for each [MASK] (default: %(default)s)",
     )
+    add_inference_precision_argument(parser.add_argument_group("numerics"), FillMaskConfig.precision)
     add_backend_argument(parser.add_argument_group("devices"), FillMaskConfig.backend)
     add_model_arguments(parser)
 
@@ -76,7 +77,8 @@ def run(config: FillMaskConfig) -> int:
         CheckpointError, ConfigError, TrainingError, VocabularyError: a one-line message.
     """
     texts = list(config.texts)
-    answers = fill_masks(Path(config.directory), texts, config.top_k, config.backend, **config.model_options)
+    options = {**config.model_options, "precision": config.precision}
+    answers = fill_masks(Path(config.directory), texts, config.top_k, config.backend, **options)
     for text, masks in zip(config.texts, answers, strict=True):
         print(text)
         for number, fillings in enumerate(masks, start=1):
@@ -101,7 +103,7 @@ def fill_masks(
         texts: texts with one or more literal [MASK].
         top_k: number of candidates for each mask, at least 1.
         backend: "tensorflow", "jax" or "auto", as for `load_model`.
-        **options: vocab_file, do_lower_case and bert_config_file of `load_model`.
+        **options: vocab_file, do_lower_case, bert_config_file and precision of `load_model`.
 
     Returns:
         For each text and each of its masks in order, the candidates by descending probability.
@@ -127,9 +129,7 @@ def fill_masks(
 
     masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]
     model = inference_model.model
-    forward = TextForward(
-        inference_model, lambda features: model(features).masked_lm, inference_model.max_seq_length, BATCH_SIZE
-    )
+    forward = TextForward(inference_model, lambda features: model(features).masked_lm, inference_model.max_seq_length)
     answers: dict[int, list[list[Filling]]] = {}
     for batch, logits in forward.batches(rows, [np.zeros_like(row) for row in rows], masks):
         for i, of_text in zip(batch, logits, strict=False):  # A batch may be padded.

@@ -24,7 +24,7 @@ from trainers.inference.model_loading import check_model, load_model
 from trainers.inference.predictor import WORDS_AT, Answer, Predictor
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from trainers.monitoring.training_progress import TextProgress, warn
-from trainers.training.training_flags import add_backend_argument
+from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
 
@@ -52,8 +52,9 @@ class PredictConfig(ModelConfig):
     top_k: int = 5
     task: str | None = None
     max_seq_length: int | None = None
-    batch_size: int = 32
+    batch_size: int | None = None
     backend: str = "auto"
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         """Check that texts have exactly one source.
@@ -126,8 +127,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "answering and token classification (default: the training length, else the model's limit)",
     )
     group.add_argument(
-        "--batch_size", type=batch_size, default=PredictConfig.batch_size, metavar="N", help="Batch size in texts"
+        "--batch_size",
+        type=batch_size,
+        metavar="N",
+        help="Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts)",
     )
+    add_inference_precision_argument(parser.add_argument_group("numerics"), PredictConfig.precision)
     add_backend_argument(parser.add_argument_group("devices"), PredictConfig.backend)
     add_model_arguments(parser)
 
@@ -149,7 +154,7 @@ def run(config: PredictConfig) -> int:
     check_model(Path(config.directory), **config.model_options)
     start_backend(backend)
     predictor = Predictor(
-        load_model(Path(config.directory), task=config.task, **config.model_options),
+        load_model(Path(config.directory), task=config.task, precision=config.precision, **config.model_options),
         max_seq_length=config.max_seq_length,
         batch_size=config.batch_size,
         top_k=config.top_k,

@@ -6,6 +6,7 @@ changes values by rounding errors only: it is masked, and examples do not depend
 Letters in shapes: B texts, S positions.
 """
 
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,9 +14,14 @@ import keras
 import numpy as np
 
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
+from bert_model.layers import library_activation
 from trainers.backends.backend import active_backend
 from trainers.inference.model_loading import InferenceModel
 
+# Default size of a batch in tokens on a CPU: its tensors stay in the cache, and a matrix product has enough rows.
+TOKENS_A_BATCH = 2048
+# Default size in texts on other devices.
+TEXTS_A_BATCH = 32
 # Without JAX, widths are rounded up to a multiple of this.
 LENGTH_MULTIPLE = 8
 # Under JAX, to a power of two from the first on, or three quarters of one from the second on.
@@ -33,17 +39,30 @@ class TextForward:
         function: function of input_ids, input_mask and segment_ids int32 [B, S], and masked_lm_positions int32 [B, P]
             where they are given, as a dict; returns a structure of tensors [B, ...].
         max_seq_length: maximum number of positions.
-        batch_size: maximum batch size in texts.
+        batch_size: maximum batch size in texts; None for `TOKENS_A_BATCH` tokens on a CPU, and `TEXTS_A_BATCH` texts on
+            other devices.
     """
 
     def __init__(
-        self, inference_model: InferenceModel, function: Callable[[Any], Any], max_seq_length: int, batch_size: int
+        self,
+        inference_model: InferenceModel,
+        function: Callable[[Any], Any],
+        max_seq_length: int,
+        batch_size: int | None = None,
     ) -> None:
-        self.max_seq_length, self.batch_size = max_seq_length, batch_size
+        on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
+        self.max_seq_length = max_seq_length
+        self.batch_size = batch_size if batch_size or on_cpu else TEXTS_A_BATCH
         self._pad_id = inference_model.vocabulary.pad_id
         self._static = keras.backend.backend() == "jax"
         variables = list(variables_by_tf1_name(inference_model.model).values())
         self._compiled = active_backend().compiled(function, variables)
+        self._once = active_backend().compiled(function, variables, once=True)
+        self._calls = 0
+        # Elsewhere oneDNN is off by default, and this form slow.
+        if not self._static and platform.machine() in ("x86_64", "AMD64"):
+            for layer in inference_model.model.encoder.layers:
+                layer.intermediate.activation = library_activation(inference_model.config)
 
     def batches(
         self,
@@ -58,16 +77,27 @@ class TextForward:
             segments: segment ids of N texts, int32 [S_i].
             positions: masked_lm_positions of N texts, int [P_i]; outputs at their padding are undefined.
         """
-        for batch in batches_by_length([len(row) for row in rows], self.batch_size):
+        batches = list(batches_by_length([len(row) for row in rows], self._texts_of_length))
+        # A single batch, as for a text on the command line, takes less time than compiling a graph for it.
+        run = self._once if len(batches) == 1 and not self._calls else self._compiled
+        self._calls += 1
+        for batch in batches:
             features = self.features([rows[i] for i in batch], [segments[i] for i in batch])
             if positions is not None:
                 chosen = [positions[i] for i in batch]
                 most = max(map(len, chosen))
                 features["masked_lm_positions"] = padded(chosen, width=power_of_two(most) if self._static else most)
             if self._static:
-                extra = padded_batch_size(len(batch), self.batch_size, len(rows)) - len(batch)
+                texts = self._texts_of_length(len(rows[batch[-1]]))
+                extra = padded_batch_size(len(batch), texts, len(rows)) - len(batch)
                 features = {name: np.pad(values, [(0, extra), (0, 0)], "edge") for name, values in features.items()}
-            yield batch, self._compiled(features)
+            yield batch, run(features)
+
+    def _texts_of_length(self, length: int) -> int:
+        """Return the maximum size of a batch whose longest text has a number of tokens."""
+        if self.batch_size is not None:
+            return self.batch_size
+        return max(1, TOKENS_A_BATCH // padded_length(length, self.max_seq_length, static=self._static))
 
     def features(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> Features:
         """Return input_ids, input_mask and segment_ids, int32 [B, S], for B rows and their segment ids, int32 [S_i]."""
@@ -97,11 +127,21 @@ def padded(rows: Sequence[np.ndarray], value: int = 0, width: int = 0) -> np.nda
     return matrix
 
 
-def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Yield batches of indices with similar lengths, shortest first, to limit padding."""
-    order = np.argsort(lengths, kind="stable").tolist()
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
+def batches_by_length(lengths: Sequence[int], batch_size: Callable[[int], int]) -> Iterator[list[int]]:
+    """Yield batches of indices with similar lengths, shortest first, to limit padding.
+
+    Args:
+        lengths: lengths of the texts.
+        batch_size: function from the longest length of a batch to the maximum number of its texts.
+    """
+    batch: list[int] = []
+    for index in np.argsort(lengths, kind="stable").tolist():
+        if batch and len(batch) >= batch_size(lengths[index]):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def padded_length(length: int, limit: int, *, static: bool) -> int:

@@ -3,8 +3,9 @@
 Only `load_model` imports Keras.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class InferenceModel:
         vocabulary: vocabulary of the model.
         do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
         max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings.
-        missing: TF1 names of weights that the checkpoint lacks and that are randomly initialized.
+        missing: TF1 names of weights that the checkpoint lacks and that are zero.
         layers: requested layers, counted from 0.
         text_pairs: as in `native.ModelRecord`.
         likely_pairs: as `text_pairs.likely_pairs`, where `text_pairs` is None.
@@ -98,6 +99,7 @@ def load_model(
     bert_config_file: str | None = None,
     layers: Sequence[int] = (),
     backend: str = "auto",
+    precision: str = "float32",
 ) -> InferenceModel:
     """Open a checkpoint of any format and build its model, on a backend that is started if necessary.
 
@@ -109,6 +111,8 @@ def load_model(
         bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
         backend: "tensorflow", "jax" or "auto", as for `trainers.backends.startup.choose_backend`.
+        precision: "float32" or "bfloat16", the dtype of dense layers and their weights. Embeddings, softmax, layer
+            normalization and the heads of tasks are float32 in both.
 
     Returns:
         The model.
@@ -132,10 +136,11 @@ def load_model(
         if wanted and checkpoint.task != FEATURE_BASED:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
         causal_attention = checkpoint.record is not None and checkpoint.record.causal_attention
-        if checkpoint.task == PRETRAINING:
-            model = BertForPretraining(config, causal_attention=causal_attention)
-        else:
-            model = BertForTask(config, checkpoint.task, checkpoint.num_labels, causal_attention=causal_attention)
+        with _weights_for_loading(precision):
+            if checkpoint.task == PRETRAINING:
+                model = BertForPretraining(config, causal_attention=causal_attention)
+            else:
+                model = BertForTask(config, checkpoint.task, checkpoint.num_labels, causal_attention=causal_attention)
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialized
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
@@ -153,6 +158,23 @@ def load_model(
             text_pairs=checkpoint.record.text_pairs if checkpoint.record else None,
             likely_pairs=likely_pairs(checkpoint),
         )
+
+
+@contextlib.contextmanager
+def _weights_for_loading(precision: str) -> Iterator[None]:
+    """Create the weights of the body's layers in a precision, and with zeros."""
+    import keras
+
+    from bert_model.parameters import zero_initialization
+
+    policy = keras.config.dtype_policy()
+    # Unlike mixed_bfloat16, which casts the weights in every batch.
+    keras.config.set_dtype_policy(precision)
+    try:
+        with zero_initialization():
+            yield
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 def text_length(inference_model: InferenceModel, max_seq_length: int | None) -> int:

@@ -33,7 +33,7 @@ class Predictor:
     Args:
         inference_model: the model.
         max_seq_length: maximum sequence length, as for `model_loading.text_length`.
-        batch_size: number of rows per batch.
+        batch_size: maximum batch size in rows; None as for `TextForward`.
         top_k: maximum number of labels per text, most probable first.
         question: question about every text, for a span model; None where each text has its own.
         null_score_diff_threshold: predict no answer where null_score - score exceeds this threshold; None to always
@@ -54,7 +54,7 @@ class Predictor:
         inference_model: InferenceModel,
         *,
         max_seq_length: int | None = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         top_k: int = 5,
         question: str | None = None,
         null_score_diff_threshold: float | None = None,
@@ -78,7 +78,7 @@ class Predictor:
                     f"{inference_model.task} model: omit it"
                 )
         for flag, number in (("--batch_size", batch_size), ("--top_k", top_k)):
-            if number < 1:
+            if number is not None and number < 1:
                 raise TrainingError(f"invalid {flag} {number}: must be at least 1")
         self.inference_model, self.batch_size, self.top_k, self.question = inference_model, batch_size, top_k, question
         self.max_seq_length = text_length(inference_model, max_seq_length)

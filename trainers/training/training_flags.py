@@ -126,6 +126,17 @@ def add_backend_argument(group: argparse._ArgumentGroup, default: str) -> None:
     )
 
 
+def add_inference_precision_argument(group: argparse._ArgumentGroup, default: str) -> None:
+    """Add --precision of a command that uses a trained model to a group of flags."""
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=default,
+        help="Precision of matrix products and of their weights; with bfloat16, embeddings, softmax and layer "
+        "normalization stay float32 (default: %(default)s)",
+    )
+
+
 def _add_numerics_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("numerics")
     group.add_argument(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beambert
+from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from tests.conftest import ROOT
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands import features
@@ -151,6 +152,71 @@ def test_the_last_layer_is_that_of_transformers(tmp_path):
 def test_layers_above_those_wanted_are_not_built():
     assert load_model(MODEL, layers=[0]).config.num_hidden_layers == 1
     assert load_model(MODEL, layers=[-2, 0][:1]).layers == (0,)
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_bfloat16_is_close_to_float32_but_not_equal(batch_size):
+    wanted, found = (
+        np.concatenate(
+            [
+                part.values[0]
+                for part in FeatureExtractor(
+                    MODEL, [-1], max_seq_length=LENGTH, batch_size=batch_size, precision=precision
+                ).extract(LINES)
+            ]
+        )
+        for precision in ("float32", "bfloat16")
+    )
+    assert found.dtype == np.float32
+    # Hidden states have a standard deviation of about 1, and bfloat16 has 8 significant bits.
+    assert 1e-3 < np.abs(found - wanted).max() < 0.1
+    assert np.abs(found - wanted).mean() < 0.01
+
+
+def test_the_flag_sets_the_precision(run, tmp_path):
+    for precision in ("float32", "bfloat16"):
+        assert run(LINES, f"{precision}.npz", "--layers", "-1", "--precision", precision) == 0
+    assert run(LINES, "default.npz", "--layers", "-1") == 0
+    default, wanted, found = (
+        np.load(tmp_path / f"{name}.npz")["layer_-1"] for name in ("default", "float32", "bfloat16")
+    )
+    np.testing.assert_array_equal(default, wanted)
+    assert 1e-3 < np.abs(found - wanted).max() < 0.1
+
+
+def test_only_dense_weights_are_bfloat16():
+    import keras
+
+    opened = load_model(MODEL, precision="bfloat16")
+    dtypes = {name: str(variable.dtype) for name, variable in variables_by_tf1_name(opened.model).items()}
+    dense = {name for name in dtypes if name.endswith(("/kernel", "/bias")) and "seq_relationship" not in name}
+    assert {dtypes[name] for name in dense} == {"bfloat16"}
+    assert {dtypes[name] for name in dtypes.keys() - dense} == {"float32"}
+    assert "bert/embeddings/word_embeddings" in dtypes.keys() - dense
+    # The policy of the process stays the same.
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_a_single_batch_and_a_graph_give_the_same_features():
+    extractor = FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH)
+    (without_graph,), (in_graph,) = extractor.extract(LINES), extractor.extract(LINES)
+    np.testing.assert_allclose(without_graph.values[0], in_graph.values[0], atol=1e-5)
+
+
+def test_batches_have_a_number_of_tokens(monkeypatch):
+    from trainers.inference import forward
+
+    monkeypatch.setattr(forward, "TOKENS_A_BATCH", 48)
+    lengths = [3, 16, 8, 9, 1, 16, 12, 16, 8, 8, 8]
+    extractor = FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH)
+    batches = list(forward.batches_by_length(lengths, extractor._forward._texts_of_length))
+    # Six texts of 8 tokens, then three of 16.
+    assert batches == [[4, 0, 2, 8, 9, 10], [3, 6, 1], [5, 7]]
+    two = FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH, batch_size=2)
+    assert {len(batch) for batch in forward.batches_by_length(lengths, two._forward._texts_of_length)} == {1, 2}
+    monkeypatch.setattr(forward, "TOKENS_A_BATCH", 4)
+    one = forward.batches_by_length(lengths, extractor._forward._texts_of_length)
+    assert {len(batch) for batch in one} == {1}
 
 
 def test_windows_change_nothing(monkeypatch):

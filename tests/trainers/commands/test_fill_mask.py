@@ -49,6 +49,37 @@ def test_answers_come_in_the_order_of_the_texts(output):
         ]
 
 
+@pytest.mark.parametrize("texts", [["a [MASK] tea", "sun [MASK] [MASK]"], ["[MASK] a tea sun rain tea"] * 300])
+def test_bfloat16_is_close_to_float32_but_not_equal(texts):
+    """The second case has several batches."""
+    model = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
+    wanted, found = (
+        [
+            {filling.token: filling.probability for filling in fillings}
+            for masks in fill_masks(model, texts, top_k=40, precision=precision)
+            for fillings in masks
+        ]
+        for precision in ("float32", "bfloat16")
+    )
+    assert found != wanted
+    for probabilities, expected in zip(found, wanted, strict=True):
+        assert probabilities == pytest.approx(expected, rel=0.1)
+
+
+def test_the_flag_sets_the_precision(capsys):
+    command = [
+        "fill-mask",
+        str(ROOT / "tests/fixtures/hugging_face/pretraining_erf"),
+        "a [MASK] tea",
+        "[MASK] sun [MASK]",
+    ]
+    printed = []
+    for flags in ([], ["--precision", "float32"], ["--precision", "bfloat16"]):
+        assert beambert.main([*command, "--top_k", "40", *flags]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != printed[2]
+
+
 def test_other_kinds_of_checkpoints(tmp_path):
     source = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
     assert beambert.main(["convert", str(source), str(tmp_path / "tf1"), "--to", "tf1"]) == 0

@@ -413,6 +413,33 @@ def test_mistakes_are_one_line(folder, capsys, name, flags, message):
     assert message in error
 
 
+@pytest.mark.parametrize("task", ["classification", "regression", "token_classification", "span"])
+def test_bfloat16_is_close_to_float32_but_not_equal(folder, task):
+    rows = [np.arange(5, 5 + size, dtype=np.int32) % len(VOCABULARY) for size in (3, 7, 20)]
+    segments = [np.zeros_like(row) for row in rows]
+    wanted, found = (
+        Predictor(load_model(folder / task, precision=precision), max_seq_length=LENGTH)._logits(rows, segments)
+        for precision in ("float32", "bfloat16")
+    )
+    for row, logits, expected in zip(rows, found, wanted, strict=True):
+        # Positions are the last axis of spans and the first one of tags.
+        real = (..., slice(len(row))) if task == "span" else slice(len(row) if task == "token_classification" else None)
+        logits, expected = np.atleast_1d(logits)[real], np.atleast_1d(expected)[real]
+        np.testing.assert_allclose(logits, expected, atol=0.03 * max(1.0, np.abs(expected).max()))
+        assert (logits != expected).any()
+
+
+def test_the_flag_sets_the_precision(folder, capsys):
+    printed = []
+    for flags in ([], ["--precision", "float32"], ["--precision", "bfloat16"]):
+        code, said, _ = called(capsys, folder / "classification", TEXTS[1], "--json", *flags)
+        assert code == 0
+        printed.append(json.loads(said)["labels"])
+    assert printed[0] == printed[1] != printed[2]
+    wanted, found = ({entry["label"]: entry["probability"] for entry in labels} for labels in printed[1:])
+    assert found == pytest.approx(wanted, abs=0.02)
+
+
 def test_a_hugging_face_model_gives_the_logits_of_transformers():
     source = ROOT / "tests/fixtures/hugging_face/classification"
     opened = load_model(source)

@@ -68,8 +68,11 @@ def outputs_of(
     return run
 
 
-def compiled(function: Callable[..., Any], variables: Sequence[keras.Variable]) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], variables: Sequence[keras.Variable], *, once: bool = False
+) -> Callable[..., Any]:
     """Return a compiled forward pass on the first device of this process, from and to structures of numpy arrays."""
+    del once  # Running operation by operation would compile every operation.
 
     @jax.jit
     def step(values: list[Tensor], inputs: tuple[Any, ...]) -> Any:

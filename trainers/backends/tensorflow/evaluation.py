@@ -61,12 +61,19 @@ def outputs_of(
     return run
 
 
-def compiled(function: Callable[..., Any], _variables: Sequence[keras.Variable]) -> Callable[..., Any]:
-    """Return a compiled forward pass, from and to structures of numpy arrays; one graph is traced for all shapes."""
+def compiled(
+    function: Callable[..., Any], _variables: Sequence[keras.Variable], *, once: bool = False
+) -> Callable[..., Any]:
+    """Return a compiled forward pass, from and to structures of numpy arrays; one graph is traced for all shapes.
+
+    With `once`, it runs without a graph: tracing takes longer than a batch.
+    """
     in_graph = tf.function(function, autograph=False)
 
     def run(*inputs: Any) -> Any:
         tensors = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        if once:
+            return tf.nest.map_structure(lambda output: output.numpy(), function(*tensors))
         specs = tf.nest.map_structure(lambda tensor: tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype), tensors)
         outputs = in_graph.get_concrete_function(*specs)(*tensors)
         return tf.nest.map_structure(lambda output: output.numpy(), outputs)
