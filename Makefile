@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
+	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
@@ -151,6 +152,10 @@ bench-data: setup
 
 bench-features: setup
 	$(BIN)/python benchmarks/features.py $(DATA)
+
+# MODEL is a model in any format, such as the released base; ARGS="--precisions bfloat16 --count 512".
+bench-inference: .venv-parity/.installed
+	PYTHONPATH=. .venv-parity/bin/python benchmarks/inference.py $(DATA) $(MODEL) $(ARGS)
 
 bench-input: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)
