@@ -36,8 +36,9 @@ help:
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
+	@echo "make bench-grouping   fine-tuning with and without grouping by length, in examples per second, on $(DATA); MODEL=DIR names a BERT (about 8 minutes)"
+	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 10 hours, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
-	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 8 hours, resumable)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 
 setup: $(VENV)/.installed

@@ -89,18 +89,27 @@ def test_matthews_is_the_correlation_of_the_confusion_matrix():
     assert exports.matthews(labels, predicted) == pytest.approx(wanted)
 
 
+def run_of(folder, metric, score, seed="seed-1"):
+    run = folder / "runs" / seed
+    run.mkdir(parents=True)
+    (run / "eval_results.json").write_text(json.dumps({metric: score}))
+    (run / "metrics.jsonl").write_text('{"seconds": 60}\n{"seconds": 600}\n')
+    return folder / "runs"
+
+
 def test_scores_of_finished_runs_and_the_table(tmp_path):
     for seed, accuracy in (("seed-1", 0.84), ("seed-2", 0.86), ("seed-3", 0.88)):
-        run = tmp_path / "mrpc-bfloat16" / seed
-        run.mkdir(parents=True)
-        (run / "eval_results.json").write_text(json.dumps({"eval_accuracy": accuracy}))
-        (run / "metrics.jsonl").write_text('{"seconds": 60}\n{"seconds": 600}\n')
-    row = scores.row("mrpc", "bfloat16", tmp_path / "mrpc-bfloat16")
+        run_of(tmp_path / "mrpc", "eval_accuracy", accuracy, seed)
+    row = scores.row("mrpc", "bfloat16", tmp_path / "mrpc/runs")
     assert row[0] == "mrpc, accuracy, bfloat16"
     assert row[2:] == ["86.0 (84.0, 86.0, 88.0)", "10 minutes a seed; standard error of one run ± 1.7"]
     (tmp_path / "parts").mkdir()
     for name, rows, seconds in (("mrpc-bfloat16", [row], 90), ("hidden-states", [["states", "", "0", ""]], 30)):
         (tmp_path / "parts" / f"{name}.json").write_text(json.dumps({"rows": rows, "seconds": seconds}))
+    assert scores.row("cola", "bfloat16, random order", run_of(tmp_path, "eval_matthews", 0.6))[2:] == [
+        "60.0 (60.0)",
+        "10 minutes a seed; standard error of one run ± 2.0",
+    ]
     lines = reproduction.table(tmp_path, tmp_path).splitlines()
     assert lines[0] == "| result | published or compared with | measured | remarks |"
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| states", "| mrpc, accuracy, bfloat16"]
@@ -129,3 +138,22 @@ def test_a_stopped_command_is_waited_for_and_named():
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said == "the part stopped; run the same command again to resume\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "empty has no directory glue"),
+        (["--parts", "squad"], "unknown part squad: choose from fill-mask-uncased"),
+        (["--parts", "exports"], "cola-bfloat16 has no fine-tuned model: run the part cola-bfloat16 first"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, flags, message):
+    data = tmp_path / ("data" if flags else "empty")
+    for name in ("glue", "gutenberg", "wiki-extracted") if flags else ():
+        (data / name).mkdir(parents=True)
+    command = [sys.executable, "-m", "benchmarks.reproduction", str(data), str(tmp_path / "results"), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

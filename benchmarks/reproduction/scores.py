@@ -15,18 +15,18 @@ class Task(NamedTuple):
         directory: its directory in the data.
         metric: metric in eval_results.json.
         published: published scores of the development set in percent, with their sources.
-        rows: number of development rows, for the standard error of an accuracy; None for other metrics.
+        rows: number of development rows.
     """
 
     directory: str
     metric: str
     published: str
-    rows: int | None = None
+    rows: int
 
 
 # Sources: trainers/run_report/published_scores.py.
 TASKS = {
-    "cola": Task("glue/CoLA", "eval_matthews", "56.5 (rerun)"),
+    "cola": Task("glue/CoLA", "eval_matthews", "56.5 (rerun)", 1043),
     "mrpc": Task("glue/MRPC", "eval_accuracy", "84.55 (README, 84 to 88 by seed), 86.7 (paper)", 408),
     "sst2": Task("glue/SST-2", "eval_accuracy", "92.7 (paper), 92.3 (rerun)", 872),
 }
@@ -35,7 +35,7 @@ SEEDS = 3
 FLAGS = ("--learning_rate", "2e-5", "--num_train_epochs", "3", "--train_batch_size", "32", "--max_seq_length", "128")
 
 
-def run(task: str, precision: str, model: Path, data: Path, output: Path, *flags: str) -> list[list[str]]:
+def run(task: str, precision: str, model: Path, data: Path, output: Path, *, in_random_order: bool) -> list[list[str]]:
     """Fine-tune with three seeds, resuming unfinished runs, and return the row of the table.
 
     Args:
@@ -44,25 +44,33 @@ def run(task: str, precision: str, model: Path, data: Path, output: Path, *flags
         model: released model.
         data: data directory.
         output: directory of the runs.
-        *flags: further flags of `beambert finetune`.
+        in_random_order: whether batches are not grouped by length.
     """
     command = ["finetune", task, "--data_dir", str(data / TASKS[task].directory)]
-    command += ["--init_checkpoint", str(model), "--output", str(output), "--precision", precision, *FLAGS, *flags]
-    run_beambert(*command, "--seeds", str(SEEDS), "--keep_checkpoint_max", "1")
-    return [row(task, precision, output)]
+    command += ["--init_checkpoint", str(model), "--output", str(output), "--precision", precision, *FLAGS]
+    command += ["--seeds", str(SEEDS), "--keep_checkpoint_max", "1"]
+    run_beambert(*command, *(["--group_by_length", "false"] if in_random_order else []))
+    return [row(task, f"{precision}, random order" if in_random_order else precision, output)]
 
 
-def row(task: str, precision: str, output: Path) -> list[str]:
+def row(task: str, remark: str, output: Path) -> list[str]:
     """Return the row of the table for finished runs."""
     metric, rows = TASKS[task].metric, TASKS[task].rows
     seeds = sorted(output.glob("seed-*"))
     scores = [100 * json.loads((seed / "eval_results.json").read_text())[metric] for seed in seeds]
     seconds = [json.loads((seed / "metrics.jsonl").read_text().splitlines()[-1])["seconds"] for seed in seeds]
     mean = statistics.mean(scores)
-    error = f"; standard error of one run ± {(mean * (100 - mean) / rows) ** 0.5:.1f}" if rows else ""
     return [
-        f"{task}, {metric.removeprefix('eval_')}, {precision}",
+        f"{task}, {metric.removeprefix('eval_')}, {remark}",
         TASKS[task].published,
         f"{mean:.1f} ({', '.join(f'{score:.1f}' for score in scores)})",
-        f"{statistics.mean(seconds) / 60:.0f} minutes a seed{error}",
+        f"{statistics.mean(seconds) / 60:.0f} minutes a seed; standard error of one run "
+        f"± {100 * _standard_error(metric, mean / 100, rows):.1f}",
     ]
+
+
+def _standard_error(metric: str, score: float, rows: int) -> float:
+    """Return the standard error of a score from the number of rows: of a proportion, or of a correlation."""
+    if metric == "eval_accuracy":
+        return float((score * (1 - score) / rows) ** 0.5)
+    return float((1 - score**2) / (rows - 1) ** 0.5)

@@ -169,7 +169,7 @@ def fetch_job_server(cache: Path | None = None) -> Path:
     if not folder.is_dir():
         with _atomic_folder(folder) as new_folder, ThreadPoolExecutor(_CONNECTIONS) as threads:
             jars = [line.split() for line in JOB_SERVER_JARS.split("\n") if line]
-            list(threads.map(lambda jar: _fetch_jar(maven_path(jar[0]), new_folder, jar[1]), jars))
+            list(threads.map(lambda jar: fetch_jar(maven_path(jar[0]), new_folder, jar[1]), jars))
             for jar in flink.iterdir():
                 os.link(jar, new_folder / jar.name)
     return folder
@@ -202,12 +202,25 @@ def published_job_server(flink_version: str, beam_version: str, cache: Path | No
                 f"Beam's job server {path} is not available from {repository()} ({error}): set MAVEN_REPOSITORY_URL to "
                 "a repository that has it, or give a local copy with --job_server_jar"
             ) from error
-        _fetch_jar(path, folder, published, "sha1")
+        fetch_jar(path, folder, published, "sha1")
     return jar
 
 
-def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") -> None:
-    """Download a file to a directory. Raise SubmitError where the digest does not match."""
+def fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") -> Path:
+    """Download a file of the Maven repository.
+
+    Args:
+        path: path in the repository, as of `maven_path`.
+        folder: existing directory for the file.
+        digest: expected digest in hexadecimal.
+        algorithm: algorithm of the digest.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        SubmitError: the download fails, or the digest does not match; there is no file then.
+    """
     url = f"{repository()}/{path}"
     target = folder / path.rsplit("/", 1)[-1]
     checksum = hashlib.new(algorithm)
@@ -223,6 +236,7 @@ def _fetch_jar(path: str, folder: Path, digest: str, algorithm: str = "sha256") 
             checksum.hexdigest() == digest,
             f"{url} has {algorithm} {checksum.hexdigest()}, expected {digest}",
         )
+    return target
 
 
 def _require(condition: bool, message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import beambert
 from deploy.flink import command as flink
-from deploy.flink.downloads import JOB_SERVER_JARS, _fetch_jar, maven_path, published_job_server
+from deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
 from deploy.flink.job_server import command_line, job_server
 from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster
@@ -283,7 +283,7 @@ def maven(cluster, monkeypatch):
 
 
 def test_a_jar_with_the_right_digest(maven, tmp_path):
-    _fetch_jar(maven_path(JAR), tmp_path, hashlib.sha256(b"jar").hexdigest())
+    fetch_jar(maven_path(JAR), tmp_path, hashlib.sha256(b"jar").hexdigest())
     assert (tmp_path / "a-b-1.0.jar").read_bytes() == b"jar"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -293,7 +293,7 @@ def test_a_jar_with_the_right_digest(maven, tmp_path):
 )
 def test_a_jar_with_another_digest_or_none_at_all_leaves_nothing(maven, tmp_path, name, message):
     with pytest.raises(SubmitError, match=message):
-        _fetch_jar(maven_path(name), tmp_path, "0" * 64)
+        fetch_jar(maven_path(name), tmp_path, "0" * 64)
     assert not list(tmp_path.iterdir())
 
 
