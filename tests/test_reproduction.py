@@ -93,7 +93,9 @@ def run_of(folder, metric, score, seed="seed-1"):
     run = folder / "runs" / seed
     run.mkdir(parents=True)
     (run / "eval_results.json").write_text(json.dumps({metric: score}))
-    (run / "metrics.jsonl").write_text('{"seconds": 60}\n{"seconds": 600}\n')
+    lines = [{"step": 20 * number, "sequences_per_second": speed} for number, speed in enumerate((0.1, 8, 8.0, 8), 1)]
+    lines.append({"step": 150, "loss": 0.1})
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return folder / "runs"
 
 
