@@ -1,7 +1,7 @@
 """The first half of job 1: file split -> documents -> cleaned and segmented records -> blocks by partition."""
 
+import dataclasses
 import hashlib
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -11,23 +11,15 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beambert_common.typed_json import Count, JsonError, convert, require
-from pipelines.cleaning import rules
-from pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
-from pipelines.cleaning.document_rules import rejection_reason
-from pipelines.cleaning.language_identification import is_other_language
-from pipelines.cleaning.tag_density import HTML_TAGS, has_html
+from pipelines.corpus import document_steps as steps
 from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from pipelines.corpus.records import BlockLocation, Record, read_block_file, to_block, write_block_file
 from pipelines.corpus.removed_text import Loss
-from pipelines.corpus.segmentation import document_sentences, truncate_sentences
 from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
-from pipelines.sources.documents import Document, identity
+from pipelines.sources.documents import Document
 from pipelines.sources.files import require_unchanged
 
-SNIPPET_CHARACTERS = 200
-# Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
-_MAX_DROPPED_LISTED = 3
 # Characters of text to buffer before writing blocks.
 _FLUSH_CHARACTERS = 32 << 20
 
@@ -76,98 +68,27 @@ def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[FileSplit]
     ]
 
 
-def to_record(document: Document, options: CorpusOptions, origin: str = "", weight: float = 1.0) -> Record:
-    """Clean one document and split it into sentences."""
-    if document.rejected:
-        return _rejected_record(document, options, origin, weight)
-    counts: Counter[str] = Counter()
-    dropped: list[tuple[str, str]] = []
-    lost: Counter[str] = Counter()
-    paragraphs = rules.clean_paragraphs(document.paragraphs, options.cleaning, counts, dropped, lost)
-    language = document.language or options.language
-    split = [
-        segmented
-        for paragraph in paragraphs
-        if (segmented := document_sentences([paragraph], language, document.segmented, options.segmenter))
-    ]
-    sentences = list(itertools.chain.from_iterable(split))
-    document_id = identity(sentences)
-    reason = rejection_reason(sentences, options.cleaning) or ""
-    if not reason and options.identify_language and is_other_language(sentences, options.language):
-        reason = rules.LANGUAGE
-    reported: list[str] = []
-    contamination: dict[str, str] = {}
-    if not reason and options.decontaminate:
-        evaluation = load_evaluation(tuple(options.decontaminate))
-        ngram = find_shared_ngram(sentences, evaluation.keys)
-        contamination = evaluation.describe(ngram) if ngram else {}
-    if contamination and options.decontaminate_action == "drop":
-        reason = rules.CONTAMINATED
-    elif contamination:
-        reported.append(rules.CONTAMINATED)
-    if not reason and has_html(document.paragraphs):
-        reported.append(HTML_TAGS)
-    # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
-    sentences = truncate_sentences(sentences, options.truncation_noise, document_id)
-    work = ""
-    if counts or reported or contamination:
-        content = {"counts": counts, "dropped": _sample(dropped), "reported": reported, "lost": +lost}
-        work = json.dumps({**content, "contamination": contamination} if contamination else content, sort_keys=True)
-    return Record(
-        id=document_id,
-        title=document.title,
-        source=document.source,
-        language=language,
-        text="\n".join(sentences),
-        paragraphs=tuple(map(len, split)),
-        origin=origin,
-        weight=weight,
-        reason=reason,
-        work=work,
-        line=document.line,
-        source_id=document.source_id,
-    )
+def to_record(document: Document, options: CorpusOptions) -> Record:
+    """Apply all steps to one document."""
+    document = steps.clean_document(document, options.cleaning)
+    document = steps.segment_document(document, options.language, options.segmenter)
+    document = steps.reject_document(document, options.cleaning)
+    if options.identify_language:
+        document = steps.reject_other_language(document, options.language)
+    document = steps.decontaminate(document, options.decontaminate, options.decontaminate_action)
+    return steps.record_of(document, options.language, options.truncation_noise)
 
 
-def _rejected_record(document: Document, options: CorpusOptions, origin: str, weight: float) -> Record:
-    """Return the record of a document that its reader rejected; its text is not cleaned."""
-    return Record(
-        # The title distributes documents without text over the partitions.
-        id=identity([document.rejected, document.title, *document.paragraphs]),
-        title=document.title,
-        source=document.source,
-        language=document.language or options.language,
-        text="\n".join(document.paragraphs),
-        paragraphs=(),
-        origin=origin,
-        weight=weight,
-        reason=document.rejected,
-        work="",
-        line=document.line,
-        source_id=document.source_id,
-    )
-
-
-def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return snippets of the first texts that each rule dropped from a document."""
-    seen: Counter[str] = Counter()
-    sample = []
-    for rule, text in dropped:
-        seen[rule] += 1
-        if seen[rule] <= _MAX_DROPPED_LISTED:
-            sample.append((rule, text[:SNIPPET_CHARACTERS]))
-    return sample
-
-
-def _documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
+def documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
     """Yield the documents of a split, and check that the file has not changed since the job started.
 
     Raises:
         SourceError: the file cannot be read or has changed.
     """
-    path, size, changed = file_split.input[:3]
+    path, size, changed, origin, weight = file_split.input
     try:
-        yield from read_file(path, options, file_split.start, file_split.stop)
+        for document in read_file(path, options, file_split.start, file_split.stop):
+            yield dataclasses.replace(document, origin=origin, weight=weight)
     except SourceError:
         # A file that is being written appears corrupt: report the change instead.
         _require_unchanged(path, size, changed, options)
@@ -234,8 +155,8 @@ class ReadSplit(beam.DoFn):
         pending: dict[Partition, list[Record]] = {}
         loss = Loss()
         characters = 0
-        for document in _documents_of(file_split, self._options.read):
-            record = to_record(document, self._options, file_split.input.origin, file_split.input.weight)
+        for document in documents_of(file_split, self._options.read):
+            record = to_record(document, self._options)
             pending.setdefault(partition_of_document(record.id, self._options), []).append(record)
             summary["documents"] += 1
             loss.add(record)

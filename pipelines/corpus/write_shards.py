@@ -24,8 +24,8 @@ from pipelines.corpus.deduplication_transforms import (
     repeated_paragraphs_of,
     without_paragraphs,
 )
+from pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from pipelines.corpus.options import CorpusOptions, Partition
-from pipelines.corpus.reading import SNIPPET_CHARACTERS
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
 from pipelines.io.atomic_files import read_bytes, write_text

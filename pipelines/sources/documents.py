@@ -2,7 +2,27 @@
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Removed:
+    """What the cleaning rules found in a document.
+
+    Attributes:
+        counts: number of paragraphs that each rule changed or dropped.
+        dropped: (rule, snippet) of the first dropped paragraphs of each rule.
+        lost: bytes of text that each rule removed.
+        html_tags: whether the text has HTML tags, which only warns.
+        contamination: for a document that shares text with evaluation data, where; else empty.
+    """
+
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    dropped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    lost: dict[str, int] = dataclasses.field(default_factory=dict)
+    html_tags: bool = False
+    contamination: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,12 +34,17 @@ class Document:
         title: Its title, or "".
         source: Path of the file.
         segmented: Whether each paragraph is one sentence, by the format of the file.
-        rejected: The rule by which the reader rejects it, or "". A rejected document is counted and listed, with its
-            paragraphs as the listed text.
+        rejected: The rule by which the reader or a later step rejects it, or "". A rejected document is counted and
+            listed with its text, and later steps do not change it.
         language: ISO 639 code that the file states, or "".
         line: Its position in the file, from 1: line of a text file, row of a Parquet file, item of a JSON array; 0 if
             the format has no positions.
         source_id: Value of its `--id_field`, or "".
+        origin: Pattern that matched the file, or "".
+        weight: Sampling weight: how often it is sampled per copy of the data, on average.
+        sentences: The sentences of each paragraph; None before segmentation.
+        id: Hexadecimal `identity` of the sentences; "" before segmentation.
+        removed: What the cleaning rules found.
     """
 
     paragraphs: list[str]
@@ -30,6 +55,15 @@ class Document:
     language: str = ""
     line: int = 0
     source_id: str = ""
+    origin: str = ""
+    weight: float = 1.0
+    sentences: list[list[str]] | None = None
+    id: str = ""
+    removed: Removed = dataclasses.field(default_factory=Removed)
+
+    def all_sentences(self) -> list[str]:
+        """Return the sentences of all paragraphs; none before segmentation."""
+        return list(itertools.chain.from_iterable(self.sentences or []))
 
 
 def identity(sentences: Sequence[str]) -> bytes:

@@ -1,0 +1,153 @@
+"""The steps from a document of a file to a record: clean, segment, reject, identify the language, decontaminate.
+
+Pure functions. A document that a step rejects passes the later ones unchanged.
+"""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from pipelines.cleaning import rules
+from pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
+from pipelines.cleaning.document_rules import rejection_reason
+from pipelines.cleaning.language_identification import is_other_language
+from pipelines.cleaning.rules import CleaningOptions
+from pipelines.cleaning.tag_density import HTML_TAGS, has_html
+from pipelines.corpus.records import Record
+from pipelines.corpus.segmentation import document_sentences, truncate_sentences
+from pipelines.errors import SourceError
+from pipelines.sources.documents import Document, Removed, identity
+
+SNIPPET_CHARACTERS = 200
+# Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
+_MAX_DROPPED_LISTED = 3
+
+
+def clean_document(document: Document, options: CleaningOptions) -> Document:
+    """Apply the paragraph rules."""
+    if document.rejected:
+        return document
+    counts: Counter[str] = Counter()
+    dropped: list[tuple[str, str]] = []
+    lost: Counter[str] = Counter()
+    paragraphs = rules.clean_paragraphs(document.paragraphs, options, counts, dropped, lost)
+    removed = Removed(dict(counts), _sample(dropped), dict(+lost), has_html(document.paragraphs))
+    return dataclasses.replace(document, paragraphs=paragraphs, removed=removed)
+
+
+def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return snippets of the first texts that each rule dropped from a document."""
+    seen: Counter[str] = Counter()
+    sample = []
+    for rule, text in dropped:
+        seen[rule] += 1
+        if seen[rule] <= _MAX_DROPPED_LISTED:
+            sample.append((rule, text[:SNIPPET_CHARACTERS]))
+    return sample
+
+
+def segment_document(document: Document, language: str, segmenter: str = "rules") -> Document:
+    """Segment the paragraphs into sentences.
+
+    Args:
+        document: the document.
+        language: ISO 639 code, for a document without a language of its own.
+        segmenter: one of `pipelines.corpus.segmentation.SEGMENTERS`.
+    """
+    if document.rejected:
+        return document
+    language = document.language or language
+    sentences = [
+        segmented
+        for paragraph in document.paragraphs
+        if (segmented := document_sentences([paragraph], language, document.segmented, segmenter))
+    ]
+    document = dataclasses.replace(document, language=language, sentences=sentences)
+    return dataclasses.replace(document, id=identity(document.all_sentences()).hex())
+
+
+def reject_document(document: Document, options: CleaningOptions) -> Document:
+    """Apply the document rules to a segmented document."""
+    if document.rejected:
+        return document
+    return dataclasses.replace(document, rejected=rejection_reason(document.all_sentences(), options) or "")
+
+
+def reject_other_language(document: Document, language: str) -> Document:
+    """Reject a segmented document that is in another language than `language`."""
+    if document.rejected or not is_other_language(document.all_sentences(), language):
+        return document
+    return dataclasses.replace(document, rejected=rules.LANGUAGE)
+
+
+def decontaminate(document: Document, evaluation_files: Sequence[str], action: str) -> Document:
+    """Find text of evaluation files in a segmented document.
+
+    Args:
+        document: the document.
+        evaluation_files: paths of the files.
+        action: "drop" to reject a document that shares text with them, "report" to keep and list it.
+    """
+    if document.rejected or not evaluation_files:
+        return document
+    evaluation = load_evaluation(tuple(evaluation_files))
+    ngram = find_shared_ngram(document.all_sentences(), evaluation.keys)
+    if not ngram:
+        return document
+    removed = dataclasses.replace(document.removed, contamination=evaluation.describe(ngram))
+    return dataclasses.replace(document, removed=removed, rejected=rules.CONTAMINATED if action == "drop" else "")
+
+
+def record_of(document: Document, language: str = "", truncation_noise: float = 0.0) -> Record:
+    """Return the record of a document for the shuffle to its partition.
+
+    Args:
+        document: a segmented or rejected document.
+        language: ISO 639 code, for a rejected document without a language of its own.
+        truncation_noise: fraction of sentences to truncate, as for `truncate_sentences`.
+
+    Raises:
+        SourceError: the document is neither segmented nor rejected.
+    """
+    if document.sentences is None:
+        if not document.rejected:
+            raise SourceError(f"a document of {document.source or 'the input'} is not segmented; segment it first")
+        # The title distributes documents without text over the partitions.
+        document_id = identity([document.rejected, document.title, *document.paragraphs])
+        text = "\n".join(document.paragraphs)
+        paragraphs: tuple[int, ...] = ()
+    else:
+        document_id = bytes.fromhex(document.id) or identity(document.all_sentences())
+        # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
+        text = "\n".join(truncate_sentences(document.all_sentences(), truncation_noise, document_id))
+        paragraphs = tuple(map(len, document.sentences))
+    return Record(
+        id=document_id,
+        title=document.title,
+        source=document.source,
+        language=document.language or language,
+        text=text,
+        paragraphs=paragraphs,
+        origin=document.origin,
+        weight=document.weight,
+        reason=document.rejected,
+        work=_work(document),
+        line=document.line,
+        source_id=document.source_id,
+    )
+
+
+def _work(document: Document) -> str:
+    """Return the cleaning results of a document as JSON, or "" without any, as `Record.work`."""
+    removed = document.removed
+    reported: list[str] = []
+    if not document.rejected:
+        reported += [rules.CONTAMINATED] if removed.contamination else []
+        reported += [HTML_TAGS] if removed.html_tags else []
+    if document.sentences is None or not (removed.counts or reported or removed.contamination):
+        return ""
+    content = {"counts": removed.counts, "dropped": removed.dropped, "reported": reported, "lost": removed.lost}
+    if removed.contamination:
+        content["contamination"] = removed.contamination
+    return json.dumps(content, sort_keys=True)
