@@ -25,7 +25,7 @@ from benchmarks.corpus import memory
 from pipelines import build_pretraining_data
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.examples import make_shards, shard_writer, statistics
+from pipelines.examples import pretraining_examples, shard_writer, statistics
 from pipelines.examples.work_items import WorkItem
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io import atomic_files
@@ -67,9 +67,9 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
 
     for owner, name, stage in (
         (build_pretraining_data, "tokenize_shard", "read, tokenise"),
-        (make_shards, "sample_instances", "sample"),
-        (make_shards, "lay_out", "lay out"),
-        (make_shards, "mask_rows", "mask"),
+        (pretraining_examples, "sample_instances", "sample"),
+        (pretraining_examples, "lay_out", "lay out"),
+        (pretraining_examples, "mask_rows", "mask"),
         (statistics.Statistics, "add_instances", "count"),
         (statistics.Statistics, "add_rows", "count"),
         (shard_writer.ShardFile, "write", "encode, checksum"),

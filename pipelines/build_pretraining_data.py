@@ -19,6 +19,7 @@ from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
 from pipelines.examples import train_eval_overlap
 from pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
+from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.examples.statistics import total
 from pipelines.examples.train_eval_overlap import FindOverlap
 from pipelines.examples.work_items import (
@@ -73,9 +74,8 @@ class WriteShards(beam.DoFn):
             if finished is None:
                 if documents is None:
                     documents = tokenize_shard(self._corpus, corpus_shard, self._tokenizer, self._options)
-                shards, statistics = write_shards(
-                    documents, corpus_shard, copy, self._output, self._tokenizer, self._options
-                )
+                examples = PretrainingExamples(documents, corpus_shard.place, copy, self._tokenizer, self._options)
+                shards, statistics = write_shards(examples, self._output)
                 if copy == 0:
                     statistics.add_text(documents, self._vocab)
                 finished = ShardResult(corpus_shard.split, shards, statistics)

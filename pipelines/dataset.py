@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
@@ -43,6 +43,14 @@ SPLITS = ("train", "validation")
 FORMAT = "beambert-pretraining-data"
 FORMAT_VERSION = 3
 _REMEDY = "restore it from a copy, or build the data again"
+
+
+class PartitionOfSplit(NamedTuple):
+    """A partition: "train" or "validation", its number, and the number of partitions of the split."""
+
+    split: str
+    partition: int
+    partitions: int
 
 
 @dataclasses.dataclass(frozen=True)

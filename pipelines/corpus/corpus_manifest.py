@@ -29,7 +29,7 @@ from beambert_common.typed_json import (
     shown,
 )
 from pipelines.corpus.records import Record
-from pipelines.dataset import SPLITS, VOCAB_FILE_NAME
+from pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import read_bytes, write_atomically
 from pipelines.io.manifest_schemas import (
@@ -82,6 +82,11 @@ class CorpusShard:
     sentences: Count
     bytes: Count
     sha256: Sha256
+
+    @property
+    def place(self) -> PartitionOfSplit:
+        """Return the partition."""
+        return PartitionOfSplit(self.split, self.partition, self.partitions)
 
 
 @dataclasses.dataclass(frozen=True)

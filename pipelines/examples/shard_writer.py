@@ -28,7 +28,7 @@ class ShardFile:
         """Append a batch of records.
 
         Args:
-            features: arrays by feature, from `pipelines.examples.make_shards.features_of`.
+            features: arrays by feature, from `pipelines.examples.pretraining_examples.features_of`.
         """
         self._append(features)
         self.examples += len(features["input_ids"])

@@ -16,7 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from beambert_common.typed_json import Count, decode
 from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.dataset import Shard
-from pipelines.examples.make_shards import copies_of
+from pipelines.examples.pretraining_examples import copies_of
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_text

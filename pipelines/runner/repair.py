@@ -51,7 +51,7 @@ def items_with_missing_shards(
         missing_copies = tuple(
             copy
             for copy in copies
-            if any(shard_name(corpus_shard, copy, length, options) in names for length in options.row_lengths)
+            if any(shard_name(corpus_shard.place, copy, length, options) in names for length in options.row_lengths)
         )
         if missing_copies:
             items.append(WorkItem(corpus_shard, missing_copies))

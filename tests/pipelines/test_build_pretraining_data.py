@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from pipelines.dataset import PartitionOfSplit
 from pipelines.errors import DatasetError
-from pipelines.examples.make_shards import generator
+from pipelines.examples.pretraining_examples import generator
 from pipelines.instances.masking import MaskingVocabulary
 from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
@@ -13,11 +14,13 @@ from tokenizer.vocabulary import Vocabulary
 
 def test_every_shard_has_draws_of_its_own_and_always_the_same():
     shards = list(itertools.product((0, 1, 12345), ("train", "validation"), (0, 1, 7), (0, 1, 9)))
-    first = [tuple(generator(*shard).random(4)) for shard in shards]
+    first = [tuple(generator(shard[0], PartitionOfSplit(*shard[1:3], 1), shard[3]).random(4)) for shard in shards]
     assert len(set(first)) == len(shards)
-    assert first == [tuple(generator(*shard).random(4)) for shard in shards]
+    assert first == [
+        tuple(generator(shard[0], PartitionOfSplit(*shard[1:3], 1), shard[3]).random(4)) for shard in shards
+    ]
     # Recorded: another value would mean that every dataset built so far can no longer be rebuilt.
-    assert generator(12345, "train", 0, 0).random() == 0.22733602246716966
+    assert generator(12345, PartitionOfSplit("train", 0, 1), 0).random() == 0.22733602246716966
 
 
 def test_a_random_replacement_is_never_special_or_unused():

@@ -12,11 +12,12 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from pipelines.corpus.corpus_manifest import CorpusShard
 from pipelines.corpus.segmentation import split_sentences
+from pipelines.dataset import PartitionOfSplit
 from pipelines.examples import shard_writer
 from pipelines.examples.example_encoder import mask_of
 from pipelines.examples.make_shards import write_shards
+from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.options import PretrainingDataOptions
 from tests.conftest import ROOT
@@ -24,7 +25,7 @@ from tests.pipelines.examples.test_example_encoder import random_features
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
-PART = CorpusShard("corpus/00000-of-00001.parquet", "train", 0, 1, 0, 0, 0, "")
+PART = PartitionOfSplit("train", 0, 1)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,8 @@ def write(tmp_path_factory, documents, vocab):
         options = PretrainingDataOptions(**options)
         output = tmp_path_factory.mktemp("output")
         (output / "shards").mkdir()
-        shards, statistics = write_shards(documents, PART, 0, str(output), Tokenizer(vocab, True), options)
+        examples = PretrainingExamples(documents, PART, 0, Tokenizer(vocab, True), options)
+        shards, statistics = write_shards(examples, str(output))
         # Nothing but the shards is left, and they are what their manifest says.
         assert sorted(path.name for path in (output / "shards").iterdir()) == sorted(
             shard.name.removeprefix("shards/") for shard in shards

@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.corpus.corpus_manifest import CorpusShard
+from pipelines.dataset import PartitionOfSplit
 from pipelines.examples import inspection
 from pipelines.examples.example_reader import read_examples
 from pipelines.examples.make_shards import write_shards
+from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.examples.statistics import Statistics, document_bin_start, total
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.options import PretrainingDataOptions
@@ -34,8 +35,8 @@ def documents_of(seed: int):
 
 def shard(seed: int, output) -> tuple[Statistics, str]:
     documents = documents_of(seed)
-    part = CorpusShard("part", "train", seed, 9, len(documents), len(documents.sentence_starts) - 1, 0, "")
-    (written,), statistics = write_shards(documents, part, 0, str(output), TOKENIZER, OPTIONS)
+    examples = PretrainingExamples(documents, PartitionOfSplit("train", seed, 9), 0, TOKENIZER, OPTIONS)
+    (written,), statistics = write_shards(examples, str(output))
     statistics.add_text(documents, VOCAB)
     return statistics, f"{output}/{written.name}"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.examples.make_shards import features_of
+from pipelines.examples.pretraining_examples import features_of
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
 from pipelines.instances.masking import MaskingVocabulary, mask_rows

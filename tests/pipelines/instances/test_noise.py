@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.corpus.corpus_manifest import CorpusShard
+from pipelines.dataset import PartitionOfSplit
 from pipelines.examples.make_shards import write_shards
+from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.noise import add_noise
 from pipelines.instances.options import PretrainingDataOptions
@@ -140,9 +141,8 @@ def test_training_text_gets_errors_and_held_out_text_does_not(tmp_path):
 
     def written(split, copy, noise):
         options = PretrainingDataOptions(noise=noise)
-        shards, statistics = write_shards(
-            documents, CorpusShard("", split, 0, 1, 2, 40, 0, ""), copy, str(tmp_path), TOKENIZER, options
-        )
+        examples = PretrainingExamples(documents, PartitionOfSplit(split, 0, 1), copy, TOKENIZER, options)
+        shards, statistics = write_shards(examples, str(tmp_path))
         return shards[0].sha256, statistics.words_with_noise
 
     assert written("validation", 0, 0.5) == written("validation", 0, 0.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.examples.make_shards import plan_rows
+from pipelines.examples.pretraining_examples import plan_rows
 from pipelines.instances.layout import lay_out
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.instances.packing import pack, pack_lengths
