@@ -142,17 +142,38 @@ def build_corpus(
         work: Work directory, from which a killed job resumes, for a runner that shuffles in memory. "" for other
             runners.
     """
-    partitions, read, losses = _read_into_partitions(pipeline, splits, options, work)
+    blocks, read, losses = _read_into_blocks(pipeline, splits, options, work)
+    write_corpus(blocks, read, losses, files, options, output, work)
+
+
+def write_corpus(
+    blocks: beam.PCollection,
+    read: beam.PCollection,
+    losses: beam.PCollection,
+    files: list[list[Any]],
+    options: CorpusOptions,
+    output: str,
+    work: str = "",
+) -> beam.PCollection:
+    """Write the corpus of blocks, and return the path of its manifest as one element.
+
+    Args:
+        blocks: (partition, block of records).
+        read: numbers of documents; their sum is the number of records.
+        losses: (path, pattern, whether the split is the complete file, loss) of every file split.
+        files, options, output, work: as for `build_corpus`.
+    """
+    partitions = group_by_partition(blocks, options)
     shards = partitions | "WriteCorpusShard" >> beam.ParDo(WriteCorpusShard(output, options, work)).with_outputs(
         WriteCorpusShard.WORDS, main="shards"
     )
-    start = pipeline | "Start" >> beam.Create([None])
+    start = blocks.pipeline | "Start" >> beam.Create([None])
     # Workers create a deleted directory again, but by then a vocab.txt in it may be a user's file.
     mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if work else ""
     vocab = make_vocabulary(
         start, shards.words, options, num_word_groups(options.num_partitions), f"{output}/vocab.txt", mark
     )
-    _ = start | "Manifest" >> beam.ParDo(
+    return start | "Manifest" >> beam.ParDo(
         WriteCorpusManifest(output, dataclasses.asdict(options), files),
         written_shards=beam.pvalue.AsIter(shards.shards),
         vocab=beam.pvalue.AsSingleton(vocab),
@@ -174,14 +195,19 @@ def build_vocabulary(
         report: JSON file for the fields "vocab", "documents_rejected" and "diacritics" of `corpus.json`.
         work: As for `build_corpus`.
     """
-    partitions, _, _ = _read_into_partitions(pipeline, splits, options, work)
-    shards = partitions | "CountPartition" >> beam.ParDo(CountPartition(options)).with_outputs(
-        CountPartition.REJECTED, CountPartition.DIACRITICS, main="words"
-    )
+    blocks, _, _ = _read_into_blocks(pipeline, splits, options, work)
+    shards = count_partitions(blocks, options)
     start = pipeline | "Start" >> beam.Create([None])
     vocab = make_vocabulary(start, shards.words, options, num_word_groups(options.num_partitions), output)
     _ = vocab | "Report" >> beam.Map(
         _write_summary, beam.pvalue.AsIter(shards.rejected), beam.pvalue.AsIter(shards.diacritics), report
+    )
+
+
+def count_partitions(blocks: beam.PCollection, options: CorpusOptions) -> Any:
+    """Return the outputs of `CountPartition` for (partition, block of records)."""
+    return group_by_partition(blocks, options) | "CountPartition" >> beam.ParDo(CountPartition(options)).with_outputs(
+        CountPartition.REJECTED, CountPartition.DIACRITICS, main="words"
     )
 
 
@@ -192,14 +218,14 @@ def _write_summary(
     write_text(path, json.dumps(content))
 
 
-def _read_into_partitions(
+def _read_into_blocks(
     pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
-    """Return (partition, blocks), and the number of documents and the bytes lost of each file split."""
+    """Return (partition, block), and the number of documents and the bytes lost of each file split."""
     read = (
         pipeline
         | "FileSplits" >> beam.Create(splits)
         | "Spread" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks")
     )
-    return group_by_partition(read.blocks, options), read[ReadSplit.COUNT], read[ReadSplit.LOSSES]
+    return read.blocks, read[ReadSplit.COUNT], read[ReadSplit.LOSSES]

@@ -25,6 +25,7 @@ trainers.checkpoints trainers.optimization trainers.metrics
 trainers.objective trainers.errors
 pipelines.__init__
 pipelines.commands
+pipelines.transforms
 pipelines.runner
 pipelines.build_corpus pipelines.build_pretraining_data
 pipelines.finish_dataset

@@ -47,6 +47,12 @@ def sample(sentences: Sequence[str]) -> str:
     return " ".join(text[start : start + length] for start in starts)
 
 
+def main_language(sentences: Sequence[str]) -> str:
+    """Return the ISO 639 code of the main language of a document, or "" for fewer than 200 characters."""
+    text = sample(sentences)
+    return identify(text) if len(text) >= _MIN_CHARACTERS else ""
+
+
 def is_other_language(sentences: Sequence[str], language: str) -> bool:
     """Return whether a document is in another language than `language`; False for fewer than 200 characters.
 
@@ -54,5 +60,4 @@ def is_other_language(sentences: Sequence[str], language: str) -> bool:
         sentences: the sentences of the document.
         language: ISO 639 code; subtags after a hyphen ("zh-hans") are ignored.
     """
-    text = sample(sentences)
-    return len(text) >= _MIN_CHARACTERS and identify(text) != language.split("-")[0].lower()
+    return main_language(sentences) not in ("", language.split("-")[0].lower())

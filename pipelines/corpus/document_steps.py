@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pipelines.cleaning import rules
 from pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from pipelines.cleaning.document_rules import rejection_reason
-from pipelines.cleaning.language_identification import is_other_language
+from pipelines.cleaning.language_identification import is_other_language, main_language
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.cleaning.tag_density import HTML_TAGS, has_html
 from pipelines.corpus.records import Record
@@ -75,10 +75,19 @@ def reject_document(document: Document, options: CleaningOptions) -> Document:
 
 
 def reject_other_language(document: Document, language: str) -> Document:
-    """Reject a segmented document that is in another language than `language`."""
-    if document.rejected or not is_other_language(document.all_sentences(), language):
+    """Reject a document that is in another language than `language`."""
+    text = document.paragraphs if document.sentences is None else document.all_sentences()
+    if document.rejected or not is_other_language(text, language):
         return document
     return dataclasses.replace(document, rejected=rules.LANGUAGE)
+
+
+def identify_language(document: Document) -> Document:
+    """Set the language of a document that states none; documents of fewer than 200 characters stay without."""
+    if document.rejected or document.language:
+        return document
+    language = main_language(document.all_sentences() or document.paragraphs)
+    return dataclasses.replace(document, language=language) if language else document
 
 
 def decontaminate(document: Document, evaluation_files: Sequence[str], action: str) -> Document:
@@ -99,28 +108,37 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
     return dataclasses.replace(document, removed=removed, rejected=rules.CONTAMINATED if action == "drop" else "")
 
 
-def record_of(document: Document, language: str = "", truncation_noise: float = 0.0) -> Record:
+def truncate_document(document: Document, share: float) -> Document:
+    """Truncate a random fraction of the sentences of a segmented document, as `truncate_sentences`; its ID stays."""
+    if not share or document.sentences is None:
+        return document
+    sentences = iter(truncate_sentences(document.all_sentences(), share, bytes.fromhex(document.id)))
+    truncated = [[next(sentences) for _ in paragraph] for paragraph in document.sentences]
+    return dataclasses.replace(document, sentences=truncated)
+
+
+def record_of(document: Document, language: str = "") -> Record:
     """Return the record of a document for the shuffle to its partition.
 
     Args:
-        document: a segmented or rejected document.
+        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences.
         language: ISO 639 code, for a rejected document without a language of its own.
-        truncation_noise: fraction of sentences to truncate, as for `truncate_sentences`.
 
     Raises:
         SourceError: the document is neither segmented nor rejected.
     """
     if document.sentences is None:
         if not document.rejected:
-            raise SourceError(f"a document of {document.source or 'the input'} is not segmented; segment it first")
+            raise SourceError(
+                f"a document of {document.source or 'the pipeline'} is not segmented; apply SegmentSentences first"
+            )
         # The title distributes documents without text over the partitions.
         document_id = identity([document.rejected, document.title, *document.paragraphs])
         text = "\n".join(document.paragraphs)
         paragraphs: tuple[int, ...] = ()
     else:
         document_id = bytes.fromhex(document.id) or identity(document.all_sentences())
-        # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
-        text = "\n".join(truncate_sentences(document.all_sentences(), truncation_noise, document_id))
+        text = "\n".join(document.all_sentences())
         paragraphs = tuple(map(len, document.sentences))
     return Record(
         id=document_id,
@@ -135,6 +153,32 @@ def record_of(document: Document, language: str = "", truncation_noise: float = 
         work=_work(document),
         line=document.line,
         source_id=document.source_id,
+    )
+
+
+def document_of(record: Record) -> Document:
+    """Return the document of a record, with its sentences as paragraphs."""
+    paragraphs = [paragraph.split("\n") for paragraph in record.paragraph_texts()]
+    work = json.loads(record.work) if record.work else {}
+    return Document(
+        paragraphs=[" ".join(paragraph) for paragraph in paragraphs] if paragraphs else record.text.split("\n"),
+        title=record.title,
+        source=record.source,
+        rejected=record.reason,
+        language=record.language,
+        line=record.line,
+        source_id=record.source_id,
+        origin=record.origin,
+        weight=record.weight,
+        sentences=paragraphs if paragraphs or not record.reason else None,
+        id=record.id.hex(),
+        removed=Removed(
+            work.get("counts", {}),
+            [(rule, text) for rule, text in work.get("dropped", [])],
+            work.get("lost", {}),
+            HTML_TAGS in work.get("reported", []),
+            work.get("contamination", {}),
+        ),
     )
 
 

@@ -12,16 +12,14 @@ from apache_beam.metrics import Metrics
 
 from beambert_common.typed_json import Count, JsonError, convert, require
 from pipelines.corpus import document_steps as steps
-from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
-from pipelines.corpus.records import BlockLocation, Record, read_block_file, to_block, write_block_file
+from pipelines.corpus.block_buffer import BlockBuffer
+from pipelines.corpus.options import CorpusOptions, Partition
+from pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
 from pipelines.corpus.removed_text import Loss
 from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
 from pipelines.sources.files import require_unchanged
-
-# Characters of text to buffer before writing blocks.
-_FLUSH_CHARACTERS = 32 << 20
 
 
 class Input(NamedTuple):
@@ -76,7 +74,9 @@ def to_record(document: Document, options: CorpusOptions) -> Record:
     if options.identify_language:
         document = steps.reject_other_language(document, options.language)
     document = steps.decontaminate(document, options.decontaminate, options.decontaminate_action)
-    return steps.record_of(document, options.language, options.truncation_noise)
+    # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
+    document = steps.truncate_document(document, options.truncation_noise)
+    return steps.record_of(document, options.language)
 
 
 def documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
@@ -152,17 +152,11 @@ class ReadSplit(beam.DoFn):
         return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
     def _blocks(self, file_split: FileSplit, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
-        pending: dict[Partition, list[Record]] = {}
-        loss = Loss()
-        characters = 0
+        buffer, loss = BlockBuffer(self._options), Loss()
         for document in documents_of(file_split, self._options.read):
             record = to_record(document, self._options)
-            pending.setdefault(partition_of_document(record.id, self._options), []).append(record)
             summary["documents"] += 1
             loss.add(record)
-            characters += len(record.text)
-            if characters > _FLUSH_CHARACTERS:
-                yield from ((partition, to_block(records)) for partition, records in pending.items())
-                pending, characters = {}, 0
+            yield from buffer.add(record)
         summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
-        yield from ((partition, to_block(records)) for partition, records in pending.items())
+        yield from buffer.flush()

@@ -1,5 +1,7 @@
 """Read and tokenize the documents of a corpus shard, and write the shards of one copy of a partition."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pipelines.corpus.corpus_manifest import CorpusShard
@@ -31,14 +33,41 @@ def tokenize_shard(
     corpus: CorpusReader, corpus_shard: CorpusShard, tokenizer: Tokenizer, options: PretrainingDataOptions
 ) -> TokenizedDocuments:
     """Read one Parquet shard of the corpus into flat arrays of token ids."""
-    table, split = corpus.read_shard(corpus_shard.name), corpus_shard.split
+    table = corpus.read_shard(corpus_shard.name)
     documents = table["sentences"].combine_chunks()
     sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
-    token_ids, token_starts = tokenizer.encode_batch(documents.flatten().to_pylist())
+    weights, languages = table["weight"].to_numpy(), table["language"].to_pylist()
+    return tokenize(
+        documents.flatten().to_pylist(), sentences, weights, languages, corpus_shard.split, tokenizer, options
+    )
+
+
+def tokenize(
+    texts: Sequence[str],
+    sentences: np.ndarray,
+    weights: np.ndarray,
+    languages: Sequence[str],
+    split: str,
+    tokenizer: Tokenizer,
+    options: PretrainingDataOptions,
+) -> TokenizedDocuments:
+    """Tokenize the documents of a partition.
+
+    Args:
+        texts: the sentences of all documents.
+        sentences: int64 [documents], number of sentences of each document.
+        weights: float64 [documents], sampling weights.
+        languages: language of each document.
+        split: "train" or "validation"; the latter has no weights.
+        tokenizer: the tokenizer.
+        options: options of the examples; language_factors are used.
+    """
+    token_ids, token_starts = tokenizer.encode_batch(texts)
     # The validation split stays unchanged.
-    weights = table["weight"].to_numpy() if split == "train" else np.ones(len(table))
-    if split == "train" and options.language_factors:
-        weights = weights * np.array([options.language_factors[language] for language in table["language"].to_pylist()])
+    if split != "train":
+        weights = np.ones(len(sentences))
+    elif options.language_factors:
+        weights = weights * np.array([options.language_factors[language] for language in languages])
     return from_sentences(token_ids, token_starts, sentences, weights)
 
 

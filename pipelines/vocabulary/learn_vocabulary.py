@@ -164,6 +164,19 @@ def make_vocabulary(
         One element, "vocab" of `corpus.json`: "size" and "sha256" of the file, "learned_from" with the words of the
         training text and the dropped ones, and "validation" with the `Coverage` of both vocabularies.
     """
+    vocabularies, coverages = learn_vocabularies(start, words, options, num_groups)
+    return start | "WriteVocabulary" >> beam.Map(
+        write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path, mark
+    )
+
+
+def learn_vocabularies(
+    start: beam.PCollection, words: beam.PCollection, options: VocabularyOptions, num_groups: int
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """Return one `Vocabularies`, and the `Coverage` of both vocabularies for every group of validation words.
+
+    The arguments are as for `make_vocabulary`.
+    """
     merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
     train, validation = (
         merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
@@ -184,7 +197,4 @@ def make_vocabulary(
     train, validation = train | "TrainCounts" >> beam.Values(), validation | "ValidationCounts" >> beam.Values()
     kept = train | "PruneWords" >> beam.Map(prune_group, MAX_LEARNER_WORDS // num_groups, options.min_count)
     vocabularies = start | "Learn" >> beam.Map(learn_or_read, beam.pvalue.AsIter(kept), options)
-    coverages = validation | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))
-    return start | "WriteVocabulary" >> beam.Map(
-        write_vocabulary, beam.pvalue.AsSingleton(vocabularies), beam.pvalue.AsIter(coverages), path, mark
-    )
+    return vocabularies, validation | "Measure" >> beam.Map(measure_group, beam.pvalue.AsSingleton(vocabularies))

@@ -1,0 +1,48 @@
+"""Beam transforms from files to pretraining data, for pipelines of your own.
+
+`beambert corpus`, `pretraining-data` and `build` are made of the same functions, so that the same documents and options
+give the same bytes. The elements are `Document` and `PretrainingExamples`.
+
+A transform that rejects a document sets its field `rejected` to the name of the rule, and passes it on. Later
+transforms do not change it, `WriteCorpus` counts and lists it, and no vocabulary and no example contains it.
+
+Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `IdentifyLanguage`,
+`RejectContaminated`, `TruncateSentences`) work in batch and streaming pipelines. The others compare all documents or
+end with a manifest. They require bounded collections in the global window.
+"""
+
+from pipelines.errors import DatasetError, OutputError, SourceError
+from pipelines.examples.pretraining_examples import PretrainingExamples
+from pipelines.sources.documents import Document
+from pipelines.transforms.corpora import DeduplicateDocuments, LearnWordPieceVocabulary, ReadCorpus, WriteCorpus
+from pipelines.transforms.documents import (
+    CleanDocuments,
+    IdentifyLanguage,
+    ReadDocuments,
+    RejectContaminated,
+    RejectDocuments,
+    SegmentSentences,
+    TruncateSentences,
+)
+from pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+
+__all__ = [
+    "CleanDocuments",
+    "CreatePretrainingExamples",
+    "DatasetError",
+    "DeduplicateDocuments",
+    "Document",
+    "IdentifyLanguage",
+    "LearnWordPieceVocabulary",
+    "OutputError",
+    "PretrainingExamples",
+    "ReadCorpus",
+    "ReadDocuments",
+    "RejectContaminated",
+    "RejectDocuments",
+    "SegmentSentences",
+    "SourceError",
+    "TruncateSentences",
+    "WriteCorpus",
+    "WriteShards",
+]

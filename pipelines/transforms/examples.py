@@ -1,0 +1,232 @@
+"""Transforms from documents to pretraining examples and their shards."""
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+
+from pipelines import dataset
+from pipelines.corpus.block_buffer import ToBlocks
+from pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
+from pipelines.corpus.options import Partition
+from pipelines.corpus.write_shards import deduplicate
+from pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
+from pipelines.errors import DatasetError
+from pipelines.examples.make_shards import tokenize, write_shards
+from pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
+from pipelines.examples.statistics import Statistics, total
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from pipelines.io.versions import versions
+from pipelines.io.written_files import require_written
+from pipelines.runner.job_output import absolute
+from pipelines.sources.documents import Document
+from pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import Vocabulary
+
+# A vocabulary, its path, or the result of `LearnWordPieceVocabulary`.
+AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection"
+
+
+def _singleton(vocabulary: AnyVocabulary) -> Any:
+    """Return a vocabulary as an argument of a DoFn."""
+    if isinstance(vocabulary, PCollection):
+        return AsSingleton(vocabulary)
+    if isinstance(vocabulary, str):
+        return Vocabulary.from_bytes(read_bytes(absolute(vocabulary)), vocabulary)
+    return vocabulary
+
+
+@beam.typehints.with_input_types(Document)
+@beam.typehints.with_output_types(PretrainingExamples)
+class CreatePretrainingExamples(beam.PTransform):
+    """Tokenize segmented documents, sample pairs and mask them: one element per copy of a partition.
+
+    `PretrainingExamples.rows()` yields the examples of an element as NumPy arrays.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+    ...     documents = pipeline | beam.Create(texts) | SegmentSentences()
+    ...     vocabulary = documents | LearnWordPieceVocabulary(40, validation_fraction=0)
+    ...     examples = documents | CreatePretrainingExamples(
+    ...         vocabulary, PretrainingDataOptions(max_seq_length=32, dupe_factor=1), 1, validation_fraction=0
+    ...     )
+    ...     rows = examples | beam.FlatMap(lambda copy: copy.rows())
+    ...     shapes = rows | beam.Map(lambda row: row["input_ids"].shape)
+    ...     _ = shapes | beam.combiners.Count.PerElement() | beam.Map(print)
+    ((32,), 16)
+
+    Args:
+        vocabulary: a `Vocabulary`, its path, or a collection with one `Vocabulary`.
+        options: options of the examples.
+        num_partitions: number of training partitions; each is sampled in memory.
+        validation_fraction: fraction of the documents in the validation split.
+    """
+
+    def __init__(
+        self,
+        vocabulary: AnyVocabulary,
+        options: PretrainingDataOptions | None = None,
+        num_partitions: int = NUM_PARTITIONS,
+        *,
+        validation_fraction: float = VALIDATION_FRACTION,
+    ) -> None:
+        super().__init__()
+        self._vocabulary = vocabulary
+        self._options = options or PretrainingDataOptions()
+        self._partitions = dataclasses.replace(
+            DEFAULTS, num_partitions=num_partitions, validation_fraction=validation_fraction
+        )
+
+    def expand(self, documents: PCollection) -> PCollection:
+        """Return the examples."""
+        blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._partitions))
+        num_partitions = {split: self._partitions.num_partitions_of(split) for split in SPLITS}
+        return group_by_partition(blocks, self._partitions) | "Examples" >> beam.FlatMap(
+            _examples_of, _singleton(self._vocabulary), self._options, num_partitions
+        )
+
+
+def _examples_of(
+    element: tuple[Partition, Grouped],
+    vocabulary: Vocabulary,
+    options: PretrainingDataOptions,
+    num_partitions: dict[str, int],
+) -> Iterator[PretrainingExamples]:
+    (split, number), grouped = element
+    kept = deduplicate(grouped).kept
+    if not kept:
+        return
+    texts = [sentence for record in kept for sentence in record.text.split("\n")]
+    sentences = np.array([sum(record.paragraphs) for record in kept], np.int64)
+    weights = np.array([record.weight for record in kept])
+    tokenizer = Tokenizer(vocabulary, options.do_lower_case)
+    languages = [record.language for record in kept]
+    documents = tokenize(texts, sentences, weights, languages, split, tokenizer, options)
+    place = PartitionOfSplit(split, number, num_partitions[split])
+    for copy in range(copies_of(split, options)):
+        yield PretrainingExamples(documents, place, copy, tokenizer, options)
+
+
+class _Written(NamedTuple):
+    """The shards of one copy of a partition, their statistics and options."""
+
+    split: str
+    shards: list[Shard]
+    statistics: Statistics
+    options: PretrainingDataOptions
+
+
+@beam.typehints.with_input_types(PretrainingExamples)
+@beam.typehints.with_output_types(str)
+class WriteShards(beam.PTransform):
+    """Write pretraining examples as shards, with `vocab.txt` and `dataset.json`, which `beambert pretrain` reads.
+
+    The shards have the bytes that `beambert build` writes for the same documents and options. `report.html` is written
+    by the commands only. The counter `examples_written` has the number of examples.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+    ...     documents = pipeline | beam.Create(texts) | SegmentSentences()
+    ...     vocabulary = documents | LearnWordPieceVocabulary(40)
+    ...     examples = documents | CreatePretrainingExamples(vocabulary, PretrainingDataOptions(max_seq_length=32))
+    ...     written = examples | WriteShards("data", vocabulary, compression="gzip")
+    ...     _ = written | beam.Map(lambda path: print(path[-17:]))
+    data/dataset.json
+
+    Args:
+        output: a new or empty directory, on any Beam filesystem.
+        vocabulary: the vocabulary of the examples, as for `CreatePretrainingExamples`.
+        format: "tfrecord" or another `--format`; None keeps that of the options of the examples.
+        **options: other fields of `PretrainingDataOptions` that concern files: compression, feature_names, ragged.
+
+    Raises:
+        OutputError: the directory has files.
+        DatasetError: an option is invalid, or there is no training example.
+    """
+
+    def __init__(self, output: str, vocabulary: AnyVocabulary, format: str | None = None, **options: Any) -> None:
+        super().__init__()
+        unknown = options.keys() - {"compression", "feature_names", "ragged"}
+        if unknown:
+            raise DatasetError(f"WriteShards has no option {sorted(unknown)[0]}; give it to CreatePretrainingExamples")
+        require_new(output, "dataset")
+        self._output, self._vocabulary = absolute(output), vocabulary
+        self._options = options if format is None else {"format": format, **options}
+        PretrainingDataOptions(**self._options)
+
+    def expand(self, examples: PCollection) -> PCollection:
+        """Return the path of `dataset.json`."""
+        vocabulary = _singleton(self._vocabulary)
+        written = examples | "WriteShards" >> beam.ParDo(_WriteShards(self._output, self._options))
+        return (
+            examples.pipeline
+            | "Start" >> beam.Create([self._output])
+            | "Manifest" >> beam.Map(_write_manifest, AsIter(written), vocabulary)
+        )
+
+
+class _WriteShards(beam.DoFn):
+    _EXAMPLES = Metrics.counter("beambert", "examples_written")
+
+    def __init__(self, output: str, options: dict[str, Any]) -> None:
+        self._output, self._options = output, options
+
+    def process(self, examples: PretrainingExamples) -> Iterator[_Written]:
+        """Write the shards of one copy of a partition."""
+        examples = dataclasses.replace(examples, options=dataclasses.replace(examples.options, **self._options))
+        shards, statistics = write_shards(examples, self._output)
+        if examples.copy == 0:
+            statistics.add_text(examples.documents, examples.tokenizer.vocabulary)
+        self._EXAMPLES.inc(sum(shard.examples for shard in shards))
+        yield _Written(examples.place.split, shards, statistics, examples.options)
+
+
+def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabulary) -> str:
+    """Write vocab.txt, then dataset.json, after all shards are written."""
+    results = list(written)
+    statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
+    if not statistics["train"].instances:
+        raise DatasetError("there are no training instances: the documents are too short; add longer documents")
+    options = results[0].options
+    if any(each.options != options for each in results):
+        raise DatasetError("the examples have different options; write them into different directories")
+    content = vocabulary.to_bytes()
+    with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
+        file.write(content)
+    shards = sorted((shard for each in results for shard in each.shards), key=lambda shard: shard.name)
+    repeated = [name for name, number in Counter(shard.name for shard in shards).items() if number > 1]
+    if repeated:
+        raise DatasetError(f"{repeated[0]} was written twice; join the collections before CreatePretrainingExamples")
+    sha256 = hashlib.sha256(content).hexdigest()
+    manifest = Dataset(
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        instances_per_row=options.instances_per_row,
+        features=options.names_of_features(),
+        file_format=options.format,
+        compression=options.compression,
+        ragged=options.without_padding,
+        vocab_size=len(vocabulary),
+        vocab_sha256=sha256,
+        do_lower_case=options.do_lower_case,
+        options={
+            **dataclasses.asdict(options),
+            "length_bins": list(options.length_bins),
+            "vocab_sha256": sha256,
+        },
+        counts={split: statistics[split].numbers() for split in SPLITS},
+        shards=shards,
+        versions=versions(),
+    )
+    require_written(output, dataset.sizes_of_dataset(shards))
+    path = f"{output}/{dataset.FILE_NAME}"
+    write_text(path, manifest.to_json())
+    return path

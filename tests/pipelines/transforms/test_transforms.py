@@ -1,0 +1,306 @@
+"""Pipelines of public transforms give the files of the commands, and mistakes are one line."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders import registry
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beambert
+from pipelines import dataset
+from pipelines.cleaning.rules import CleaningOptions
+from pipelines.corpus.document_steps import document_of, record_of, segment_document
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.sources.documents import Removed, identity
+from pipelines.transforms import (
+    CleanDocuments,
+    CreatePretrainingExamples,
+    DatasetError,
+    DeduplicateDocuments,
+    Document,
+    IdentifyLanguage,
+    LearnWordPieceVocabulary,
+    OutputError,
+    ReadCorpus,
+    ReadDocuments,
+    RejectContaminated,
+    RejectDocuments,
+    SegmentSentences,
+    SourceError,
+    TruncateSentences,
+    WriteCorpus,
+    WriteShards,
+)
+
+OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
+WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905
+
+
+def story(number: int) -> str:
+    """A document of paragraphs, some with markup, an HTML tag, or nothing to keep."""
+    sentences = []
+    for i in range(2 + number % 6):
+        words = [WORDS[(number * 7 + 3 * i + i * j) % len(WORDS)] for j in range(5 + (number + i) % 9)]
+        sentences.append(" ".join(words).capitalize() + ".")
+    extra = ["* * *", f"See <b>this</b>[{number % 7}] text.", ""][number % 3]
+    return "\n".join([*sentences, extra])
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """Two files; one document is in both."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.jsonl").write_text("".join(_line(number) for number in range(150)), encoding="utf-8")
+    (folder / "b.jsonl").write_text("".join(_line(number) for number in range(149, 220)), encoding="utf-8")
+    (folder / "evaluation.txt").write_text(" ".join(story(3).split()) + "\n", encoding="utf-8")
+    return folder
+
+
+def _line(number: int) -> str:
+    return json.dumps({"text": story(number), "title": f"story {number}"}) + "\n"
+
+
+def digests(folder: Path, *names: str) -> dict[str, str]:
+    paths = sorted(path for name in names for path in folder.glob(name))
+    assert paths
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def built(texts, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("built") / "data"
+    flags = ["--vocab_size", "80", "--num_partitions", "3", "--max_seq_length", "64"]
+    flags += ["--max_predictions_per_seq", "10"]
+    flags += ["--dupe_factor", "2", "--validation_fraction", "0.1", "--min_words", "12", "--truncation_noise", "0.1"]
+    flags += ["--identify_language", "--decontaminate", str(texts / "evaluation.txt"), "--drop_near_duplicates"]
+    assert beambert.main(["build", "--input", f"{texts}/*.jsonl", "--output", str(output), *flags]) == 0
+    return output
+
+
+def documents_of(pipeline, texts: Path, *, truncated: bool = True):
+    rules = CleaningOptions(min_words=12)
+    documents = (
+        pipeline
+        | ReadDocuments(f"{texts}/*.jsonl", format="jsonl")
+        | CleanDocuments(rules)
+        | SegmentSentences("en")
+        | RejectDocuments(rules)
+        | IdentifyLanguage(keep="en")
+        | RejectContaminated([str(texts / "evaluation.txt")])
+    )
+    return documents | TruncateSentences(0.1) if truncated else documents
+
+
+@pytest.mark.parametrize("flags", [[], ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]])
+def test_a_corpus_has_the_bytes_of_the_command(flags, texts, built, tmp_path):
+    with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
+        _ = documents_of(pipeline, texts) | WriteCorpus(
+            str(tmp_path / "corpus"), vocab_size=80, num_partitions=3, validation_fraction=0.1, near_duplicates=True
+        )
+    names = ("corpus/*.parquet", "vocab.txt", "rejected/*.jsonl")
+    assert digests(tmp_path / "corpus", *names) == digests(built, *names)
+    # The manifests differ in the files and options of reading only.
+    ours, theirs = (json.loads((folder / "corpus.json").read_text()) for folder in (tmp_path / "corpus", built))
+    theirs["counts"]["files_mostly_rejected"] = []
+    for name in ("counts", "shards", "vocab", "format", "format_version"):
+        assert ours[name] == theirs[name], name
+
+
+def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
+    with beam.Pipeline() as pipeline:
+        documents = documents_of(pipeline, texts) | DeduplicateDocuments(near=True)
+        partitions = {"num_partitions": 3, "validation_fraction": 0.1}
+        vocabulary = documents | LearnWordPieceVocabulary(80, **partitions)
+        examples = documents | CreatePretrainingExamples(vocabulary, OPTIONS, **partitions)
+        _ = examples | WriteShards(str(tmp_path / "data"), vocabulary)
+    assert digests(tmp_path / "data", "shards/*", "vocab.txt") == digests(built, "shards/*", "vocab.txt")
+    ours, theirs = dataset.load(tmp_path / "data"), dataset.load(built)
+    assert ours.shards == theirs.shards
+    for split in dataset.SPLITS:
+        assert ours.counts[split] == theirs.counts[split]
+
+
+def test_a_corpus_is_read_back(built, texts, tmp_path):
+    """Through a runner that serializes every element, and with the file format chosen at the end."""
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | ReadCorpus(str(built)) | beam.Reshuffle()
+        examples = documents | CreatePretrainingExamples(
+            str(built / "vocab.txt"), OPTIONS, num_partitions=3, validation_fraction=0.1
+        )
+        _ = (
+            examples
+            | "Again" >> beam.Reshuffle()
+            | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"), "parquet")
+        )
+    assert (
+        beambert.main(
+            [
+                *(
+                    "pretraining-data",
+                    "--input",
+                    str(built),
+                    "--output",
+                    str(tmp_path / "again"),
+                    "--format",
+                    "parquet",
+                ),
+                *("--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"),
+            ]
+        )
+        == 0
+    )
+    assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
+
+
+def test_the_data_of_a_pipeline_can_be_inspected_and_trained_on(built, tmp_path, capsys):
+    with beam.Pipeline() as pipeline:
+        examples = pipeline | ReadCorpus(str(built)) | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 3)
+        _ = examples | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"))
+    assert beambert.main(["inspect", str(tmp_path / "data")]) == 0
+    flags = ["--model", "tiny", "--num_train_steps", "2", "--train_batch_size", "4", "--num_warmup_steps", "0"]
+    assert beambert.main(["pretrain", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run"), *flags]) == 0
+
+
+def test_metrics(texts):
+    with beam.Pipeline() as pipeline:
+        _ = (
+            pipeline
+            | ReadDocuments(f"{texts}/*.jsonl")
+            | SegmentSentences()
+            | RejectDocuments(CleaningOptions(min_words=40))
+        )
+    pipeline.result.wait_until_finish()
+    found = pipeline.result.metrics().query(MetricsFilter().with_namespace("beambert"))["counters"]
+    counts = {counter.key.metric.name: counter.committed for counter in found}
+    numbers = [*range(150), *range(149, 220)]
+    segmented = (segment_document(Document(story(number).split("\n")), "en") for number in numbers)
+    short = sum(len(" ".join(document.all_sentences()).split()) < 40 for document in segmented)
+    assert 0 < short < 221
+    assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
+
+
+text = st.text(max_size=30)
+
+
+@given(
+    st.builds(
+        Document,
+        paragraphs=st.lists(text, max_size=4),
+        title=text,
+        source=text,
+        segmented=st.booleans(),
+        rejected=text,
+        language=text,
+        line=st.integers(0, 2**40),
+        source_id=text,
+        origin=text,
+        weight=st.floats(0.001, 1000),
+        sentences=st.none() | st.lists(st.lists(text, max_size=3), max_size=3),
+        id=st.binary(min_size=16, max_size=16).map(bytes.hex),
+        removed=st.builds(
+            Removed,
+            counts=st.dictionaries(text, st.integers(0, 9), max_size=2),
+            dropped=st.lists(st.tuples(text, text), max_size=2),
+            lost=st.dictionaries(text, st.integers(0, 9), max_size=2),
+            html_tags=st.booleans(),
+            contamination=st.dictionaries(text, text, max_size=2),
+        ),
+    )
+)
+def test_documents_survive_their_coder(document):
+    coder = registry.get_coder(Document)
+    assert type(coder).__name__ == "DocumentCoder"
+    assert coder.decode(coder.encode(document)) == document
+
+
+@given(
+    st.lists(st.lists(st.text("ab c", min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=3)
+)
+def test_a_document_of_a_record_gives_the_same_record(sentences):
+    flat = [sentence for paragraph in sentences for sentence in paragraph]
+    removed = Removed({"whitespace": 1}, [("boilerplate", "x")], {"boilerplate": 1}, True)
+    document = Document([], "t", "s", sentences=sentences, id=identity(flat).hex(), removed=removed, weight=2.0)
+    record = record_of(document, "en")
+    assert record_of(document_of(record)) == record
+    assert record.paragraph_texts() == ["\n".join(paragraph) for paragraph in sentences]
+
+
+def test_a_step_of_ones_own_between_ours(texts, built, tmp_path):
+    """Sentences changed by a user get a new ID if the old one is cleared."""
+
+    def upper(document):
+        if document.rejected:
+            return document
+        sentences = [[sentence.upper() for sentence in paragraph] for paragraph in document.sentences]
+        return dataclasses.replace(document, sentences=sentences, id="")
+
+    with beam.Pipeline() as pipeline:
+        documents = documents_of(pipeline, texts) | "Upper" >> beam.Map(upper).with_output_types(Document)
+        _ = documents | WriteCorpus(str(tmp_path / "corpus"), vocab_size=80)
+    with beam.Pipeline() as pipeline:
+        found = pipeline | ReadCorpus(str(tmp_path / "corpus")) | beam.Map(_require_upper)
+        _ = found | beam.combiners.Count.Globally() | beam.Map(_require_some)
+
+
+def _require_upper(document):
+    sentences = document.all_sentences()
+    assert sentences == [sentence.upper() for sentence in sentences]
+    assert document.id == identity(sentences).hex()
+    return document
+
+
+def _require_some(number):
+    assert number > 50
+
+
+def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    for transform in (
+        lambda: WriteCorpus(str(tmp_path / "mine"), vocab_size=100),
+        lambda: WriteShards(str(tmp_path / "mine"), str(built / "vocab.txt")),
+    ):
+        with pytest.raises(OutputError, match=r"mine contains notes\.txt"):
+            transform()
+    with pytest.raises(OutputError, match="contains a dataset"):
+        WriteCorpus(str(built), vocab_size=100)
+    with pytest.raises(SourceError, match="either vocab_size or vocab_file"):
+        WriteCorpus(str(tmp_path / "new"))
+    with pytest.raises(SourceError, match=r"has no corpus\.json"):
+        ReadCorpus(str(tmp_path / "mine"))
+    with pytest.raises(DatasetError, match="WriteShards has no option max_seq_length"):
+        WriteShards(str(tmp_path / "new"), "vocab.txt", max_seq_length=3)
+    with pytest.raises(DatasetError, match="invalid --format"):
+        WriteShards(str(tmp_path / "new"), "vocab.txt", "avro")
+    with pytest.raises(beam.typehints.TypeCheckError, match="Document"):
+        beam.Pipeline() | beam.Create(["text"]) | CleanDocuments()
+
+
+def test_mistakes_when_a_pipeline_runs(tmp_path, built):
+    def run(make):
+        with beam.Pipeline() as pipeline:
+            make(pipeline)
+
+    with pytest.raises(Exception, match="not segmented; apply SegmentSentences first"):
+        run(lambda p: p | beam.Create([Document(["a"])]) | WriteCorpus(str(tmp_path / "a"), vocab_size=100))
+    assert not (tmp_path / "a/corpus.json").exists()
+    with pytest.raises(Exception, match="matches no files"):
+        run(lambda p: p | ReadDocuments(str(tmp_path / "none*.txt")))
+    with pytest.raises(Exception, match="no training instances"):
+        run(
+            lambda p: (
+                p
+                | beam.Create([Document(["a"])])
+                | SegmentSentences()
+                | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 1, validation_fraction=0)
+                | WriteShards(str(tmp_path / "b"), str(built / "vocab.txt"))
+            )
+        )
+    assert not (tmp_path / "b/dataset.json").exists()
