@@ -4,7 +4,9 @@ Needs Java and fetches Flink (about 290 MB, kept in ~/.cache/beambert). Without 
 BEAMBERT_REQUIRE_FLINK=1 makes that a failure.
 """
 
+import bz2
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -14,14 +16,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import beambert
 from deploy.flink.downloads import fetch_job_server
-from deploy.flink.job_server import find_java, free_port
+from deploy.flink.job_server import find_java, free_port, job_server
 from deploy.flink.local_cluster import LocalCluster
 from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster
+from tests.conftest import ROOT
 
 # Two files of Wikipedia, 20 MB of text.
 FILES = "enwiki-2015-0[01].bz2"
@@ -117,6 +122,65 @@ def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, ref
     # Each job was tried again.
     assert err.count("Flink: RUNNING") >= 4, err
     assert digests(output) == digests(reference)
+
+
+@pytest.fixture(scope="module")
+def beam_flags(cluster, tmp_path_factory) -> Iterator[list[str]]:
+    """Beam's flags that run a pipeline of one's own on the cluster."""
+    folder = tmp_path_factory.mktemp("server")
+    with job_server(find_java("java"), fetch_job_server(), cluster.master, folder) as endpoint:
+        flags = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL"]
+        yield [*flags, f"--environment_config={cluster.worker_pool}", "--parallelism=2"]
+
+
+def run_pipeline(*command: object) -> None:
+    """Run a pipeline outside the package, as its users do."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def examples_of(output: Path) -> dict[str, str]:
+    return {name: digest for name, digest in digests(output).items() if name.startswith(("shards/", "vocab.txt"))}
+
+
+def test_a_pipeline_of_ones_own(cluster, beam_flags, shared_data, tmp_path):
+    """Its shards are those that the same pipeline writes on this machine."""
+    with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
+        texts = [article.partition(">")[2] for article in file.read().split("</doc>")]
+    table = pyarrow.table({"text": texts, "title": list(map(str, range(len(texts))))})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet", row_group_size=200)
+    flags = ["--input", tmp_path / "table.parquet", "--vocab_size", 4000]
+    run_pipeline("examples/own_documents.py", *flags, "--output", tmp_path / "here")
+    run_pipeline("examples/own_documents.py", *flags, "--output", tmp_path / "there", *beam_flags)
+    assert len(examples_of(tmp_path / "here")) > 10
+    assert examples_of(tmp_path / "there") == examples_of(tmp_path / "here")
+
+
+def test_a_model_in_a_pipeline(cluster, beam_flags, reference, tmp_path):
+    exported = tmp_path / "onnx"
+    model = ROOT / "tests/fixtures/hugging_face/classification"
+    assert beambert.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
+    flags = ["--corpus", reference, "--model", exported, "--max_seq_length", 18]
+    run_pipeline("examples/predict_corpus.py", *flags, "--output", tmp_path / "here.jsonl")
+    run_pipeline("examples/predict_corpus.py", *flags, "--output", tmp_path / "there.jsonl", *beam_flags)
+    here, there = (sorted((tmp_path / name).read_text().splitlines()) for name in ("here.jsonl", "there.jsonl"))
+    assert len(here) > 1000
+    assert there == here
+
+
+def test_beam_yaml(cluster, beam_flags, reference, shared_data, tmp_path):
+    """With the bytes of the command."""
+    pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
+    pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")
+    partitions = json.loads((reference / "corpus.json").read_text())["options"]["num_partitions"]
+    variables = {"input": f"{shared_data}/wiki-extracted/{FILES}", "output": str(tmp_path / "data")}
+    variables |= {"vocab_size": 4000, "dupe_factor": 1, "num_partitions": partitions}
+    flags = ["--yaml_pipeline_file", "examples/pretraining_data.yaml", "--jinja_variables", json.dumps(variables)]
+    run_pipeline("-m", "apache_beam.yaml.main", *flags, *beam_flags)
+    assert examples_of(tmp_path / "data") == examples_of(reference)
 
 
 def test_a_mistake_that_only_a_worker_finds_is_one_line(cluster, tmp_path):

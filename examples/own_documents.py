@@ -1,0 +1,61 @@
+"""Read documents from a table, change them with a DoFn of your own, and write pretraining data.
+
+    python examples/own_documents.py --input 'articles/*.parquet' --output data --vocab_size 8000
+
+The table has the columns "text" and "title". Flags of Beam, such as --runner, may follow.
+"""
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.transforms import (
+    CleanDocuments,
+    CreatePretrainingExamples,
+    Document,
+    LearnWordPieceVocabulary,
+    RejectDocuments,
+    SegmentSentences,
+    WriteShards,
+)
+
+ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
+
+
+class RedactAddresses(beam.DoFn):
+    """Replace e-mail addresses by [address]."""
+
+    def process(self, document: Document) -> Iterator[Document]:
+        """Yield the changed document."""
+        paragraphs = [ADDRESS.sub("[address]", paragraph) for paragraph in document.paragraphs]
+        yield dataclasses.replace(document, paragraphs=paragraphs)
+
+
+def main() -> None:
+    """Run the pipeline."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", required=True, help="Parquet files or a quoted pattern")
+    parser.add_argument("--output", required=True, help="new directory")
+    parser.add_argument("--vocab_size", type=int, default=8000, help="size of the vocabulary")
+    args, beam_flags = parser.parse_known_args()
+    with beam.Pipeline(options=PipelineOptions(beam_flags)) as pipeline:
+        rows = pipeline | beam.io.ReadFromParquet(args.input, columns=["text", "title"])
+        documents = (
+            rows
+            | beam.Map(lambda row: Document(row["text"].split("\n"), row["title"])).with_output_types(Document)
+            | beam.ParDo(RedactAddresses()).with_output_types(Document)
+            | CleanDocuments()
+            | SegmentSentences("en")
+            | RejectDocuments()
+        )
+        vocabulary = documents | LearnWordPieceVocabulary(args.vocab_size)
+        examples = documents | CreatePretrainingExamples(vocabulary)
+        _ = examples | WriteShards(args.output, vocabulary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The public transforms with arguments as Beam YAML has them: options are mappings, side inputs are named inputs.
+
+`examples/beambert_providers.yaml` names them. Needs the extra `[yaml]`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import apache_beam as beam
+
+from pipelines.cleaning.rules import CleaningOptions
+from pipelines.errors import DatasetError, SourceError
+from pipelines.instances.options import PretrainingDataOptions
+from pipelines.transforms import documents, examples
+from pipelines.transforms.corpora import NUM_PARTITIONS, VALIDATION_FRACTION
+
+
+class CleanDocuments(documents.CleanDocuments):
+    """As `pipelines.transforms.CleanDocuments`; `rules` has fields of `CleaningOptions`."""
+
+    def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
+        super().__init__(_cleaning_options(rules))
+
+
+class RejectDocuments(documents.RejectDocuments):
+    """As `pipelines.transforms.RejectDocuments`; `rules` has fields of `CleaningOptions`."""
+
+    def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
+        super().__init__(_cleaning_options(rules))
+
+
+class CreatePretrainingExamples(beam.PTransform):
+    """As `pipelines.transforms.CreatePretrainingExamples`; `options` has fields of `PretrainingDataOptions`.
+
+    The inputs are `documents`, and `vocabulary` unless its path is given.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any] | None = None,
+        vocabulary: str = "",
+        num_partitions: int = NUM_PARTITIONS,
+        validation_fraction: float = VALIDATION_FRACTION,
+    ) -> None:
+        super().__init__()
+        fields = dict(options or {})
+        if "length_bins" in fields:
+            fields["length_bins"] = tuple(fields["length_bins"])
+        try:
+            self._options = PretrainingDataOptions(**fields)
+        except TypeError as error:
+            raise DatasetError(f"invalid options of CreatePretrainingExamples: {_reason(error)}") from error
+        self._vocabulary, self._num_partitions, self._fraction = vocabulary, num_partitions, validation_fraction
+
+    def expand(self, inputs: Any) -> beam.PCollection:
+        """Return the examples."""
+        found, vocabulary = _with_vocabulary(inputs, self._vocabulary, "documents")
+        return found | examples.CreatePretrainingExamples(
+            vocabulary, self._options, self._num_partitions, validation_fraction=self._fraction
+        )
+
+
+class WriteShards(beam.PTransform):
+    """As `pipelines.transforms.WriteShards`.
+
+    The inputs are `examples`, and `vocabulary` unless its path is given.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        vocabulary: str = "",
+        format: str = "tfrecord",
+        compression: str = "none",
+        feature_names: str = "bert",
+        ragged: bool = False,
+    ) -> None:
+        super().__init__()
+        self._path, self._vocabulary, self._format = path, vocabulary, format
+        self._options = {"compression": compression, "feature_names": feature_names, "ragged": ragged}
+
+    def expand(self, inputs: Any) -> beam.PCollection:
+        """Return the path of `dataset.json`."""
+        found, vocabulary = _with_vocabulary(inputs, self._vocabulary, "examples")
+        return found | examples.WriteShards(self._path, vocabulary, self._format, **self._options)
+
+
+def _with_vocabulary(inputs: Any, path: str, name: str) -> tuple[beam.PCollection, Any]:
+    """Return the main input and the vocabulary, a path or a collection.
+
+    Raises:
+        SourceError: there is neither, or another input.
+    """
+    named = inputs if isinstance(inputs, Mapping) else {name: inputs}
+    wanted = {name} if path else {name, "vocabulary"}
+    if named.keys() != wanted:
+        raise SourceError(
+            f"the inputs are {', '.join(sorted(named))}, not {' and '.join(sorted(wanted))}; name them under input, or "
+            "give the path of a vocabulary in config"
+        )
+    return named[name], path or named["vocabulary"]
+
+
+def _cleaning_options(rules: Mapping[str, Any] | None) -> CleaningOptions:
+    try:
+        return CleaningOptions(**(rules or {}))
+    except TypeError as error:
+        raise SourceError(f"invalid rules: {_reason(error)}") from error
+
+
+def _reason(error: TypeError) -> str:
+    """Return the message without the name of the constructor."""
+    return str(error).partition(") ")[2] or str(error)

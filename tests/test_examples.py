@@ -1,0 +1,128 @@
+"""The pipelines in examples/ run as their first lines say, and write what the commands write."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import yaml
+
+import beambert
+from tests.conftest import ROOT
+
+TEXTS = [
+    f"The {adjective} dog number {number} sleeps.\nIt writes to dog{number}@example.org every day."
+    for number in range(40)
+    for adjective in ("old", "young", "black")
+]
+
+
+def run(*command: object) -> None:
+    result = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [folder / "vocab.txt", *sorted(folder.glob("shards/*"))]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_documents_of_ones_own_give_the_bytes_of_build(tmp_path):
+    titles = [str(number) for number in range(len(TEXTS))]
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "title": titles}), tmp_path / "table.parquet")
+    data = tmp_path / "data"
+    run("examples/own_documents.py", "--input", tmp_path / "*.parquet", "--output", data, "--vocab_size", 100)
+    redacted = [re.sub(r"\S+@example\.org", "[address]", text) for text in TEXTS]
+    lines = [json.dumps({"text": text, "title": title}) for text, title in zip(redacted, titles, strict=True)]
+    (tmp_path / "redacted.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    flags = ["--input", str(tmp_path / "redacted.jsonl"), "--vocab_size", "100", "--num_partitions", "16"]
+    assert beambert.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
+    assert digests(data) == digests(tmp_path / "built")
+    assert "address" in (data / "vocab.txt").read_text(encoding="utf-8").split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf-8")
+    argv = ["corpus", "--input", str(folder / "texts.jsonl"), "--output", str(folder / "corpus"), "--vocab_size", "100"]
+    assert beambert.main(argv) == 0
+    return folder
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tf2onnx") is None, reason="tf2onnx is not installed")
+def test_labels_of_a_corpus_are_those_of_predict(corpus, tmp_path):
+    model, exported = ROOT / "tests/fixtures/hugging_face/classification", tmp_path / "onnx"
+    assert beambert.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
+    run(
+        "examples/predict_corpus.py",
+        "--corpus",
+        corpus / "corpus",
+        "--model",
+        exported,
+        "--output",
+        tmp_path / "labels",
+    )
+    found = {line["id"]: line["label"] for line in map(json.loads, (tmp_path / "labels").read_text().splitlines())}
+
+    import apache_beam as beam
+
+    from pipelines.transforms import ReadCorpus
+    from trainers.inference.model_loading import load_model
+    from trainers.inference.predictor import Predictor
+
+    documents = []
+    with beam.Pipeline() as pipeline:
+        _ = pipeline | ReadCorpus(str(corpus / "corpus")) | beam.Map(documents.append)
+    assert found.keys() == {document.id for document in documents}
+    opened = load_model(model)
+    texts = [" ".join(document.all_sentences()[:5]) for document in documents]
+    answers = Predictor(opened, top_k=1).answers(texts, ["text"])
+    wanted = {
+        document.id: opened.labels.index(answer["labels"][0]["label"])
+        for document, answer in zip(documents, answers, strict=True)
+    }
+    assert found == wanted
+
+
+def test_beam_yaml_gives_the_bytes_of_build(corpus, tmp_path):
+    pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
+    pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")
+    variables = {"input": str(corpus / "texts.jsonl"), "output": str(tmp_path / "data"), "vocab_size": 100}
+    flags = ["--yaml_pipeline_file", "examples/pretraining_data.yaml", "--jinja_variables", json.dumps(variables)]
+    run("-m", "apache_beam.yaml.main", *flags, "--runner", "FnApiRunner")
+    flags = ["--input", variables["input"], "--vocab_size", "100", "--num_partitions", "16"]
+    assert beambert.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
+    assert digests(tmp_path / "data") == digests(tmp_path / "built")
+
+
+def test_the_provider_file_names_every_transform():
+    """Each name exists, and every public transform has a name."""
+    import apache_beam as beam
+
+    from pipelines import transforms
+
+    (provider,) = yaml.safe_load((ROOT / "examples/beambert_providers.yaml").read_text(encoding="utf-8"))
+    public = {
+        name
+        for name in transforms.__all__
+        if isinstance(getattr(transforms, name), type) and issubclass(getattr(transforms, name), beam.PTransform)
+    }
+    assert provider["transforms"].keys() == public
+    for path in provider["transforms"].values():
+        module, _, name = path.rpartition(".")
+        assert issubclass(getattr(importlib.import_module(module), name), beam.PTransform)
