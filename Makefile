@@ -184,7 +184,7 @@ bench-train: .venv-bench/.installed
 	@touch $@
 
 lock:
-	uv pip compile setup.py $(addprefix --extra ,data clean gcp train convert onnx jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py $(addprefix --extra ,data clean gcp yaml train convert onnx jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
 	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \

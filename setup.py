@@ -16,6 +16,8 @@ DATA = [
     "sentencex>=1.0.30",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
+# Beam YAML, for examples/pretraining_data.yaml.
+YAML = ["apache-beam[yaml]==2.77.*"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 # ml-dtypes has bfloat16, which numpy lacks; h5py reads models of KerasHub.
@@ -72,6 +74,7 @@ setup(
         "data": DATA,
         "clean": CLEAN,
         "gcp": GCP,
+        "yaml": YAML,
         "train": TRAIN,
         "convert": CONVERT,
         "onnx": ONNX,

@@ -68,33 +68,21 @@ def corpus(tmp_path_factory) -> Path:
 def test_labels_of_a_corpus_are_those_of_predict(corpus, tmp_path):
     model, exported = ROOT / "tests/fixtures/hugging_face/classification", tmp_path / "onnx"
     assert beambert.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
-    run(
-        "examples/predict_corpus.py",
-        "--corpus",
-        corpus / "corpus",
-        "--model",
-        exported,
-        "--output",
-        tmp_path / "labels",
-    )
-    found = {line["id"]: line["label"] for line in map(json.loads, (tmp_path / "labels").read_text().splitlines())}
+    labels = tmp_path / "labels.jsonl"
+    flags = ["--corpus", corpus / "corpus", "--model", exported, "--output", labels, "--max_seq_length", 18]
+    run("examples/predict_corpus.py", *flags)
+    found = {line["id"]: line["label"] for line in map(json.loads, labels.read_text().splitlines())}
 
-    import apache_beam as beam
-
-    from pipelines.transforms import ReadCorpus
     from trainers.inference.model_loading import load_model
     from trainers.inference.predictor import Predictor
 
-    documents = []
-    with beam.Pipeline() as pipeline:
-        _ = pipeline | ReadCorpus(str(corpus / "corpus")) | beam.Map(documents.append)
-    assert found.keys() == {document.id for document in documents}
+    tables = [pyarrow.parquet.read_table(path) for path in corpus.glob("corpus/corpus/*.parquet")]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert found.keys() == {row["id"] for row in rows}
     opened = load_model(model)
-    texts = [" ".join(document.all_sentences()[:5]) for document in documents]
-    answers = Predictor(opened, top_k=1).answers(texts, ["text"])
+    answers = Predictor(opened, top_k=1).answers([" ".join(row["sentences"][:5]) for row in rows], [""] * len(rows))
     wanted = {
-        document.id: opened.labels.index(answer["labels"][0]["label"])
-        for document, answer in zip(documents, answers, strict=True)
+        row["id"]: opened.labels.index(answer["labels"][0]["label"]) for row, answer in zip(rows, answers, strict=True)
     }
     assert found == wanted
 

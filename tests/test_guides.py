@@ -4,6 +4,10 @@ import ast
 import json
 import re
 
+import apache_beam as beam
+from apache_beam.testing.util import assert_that, equal_to
+
+from pipelines import dataset
 from pipelines.cleaning import rules
 from tests.conftest import ROOT
 
@@ -50,3 +54,24 @@ def test_cleaning_rule_of_the_guide(monkeypatch):
     paragraphs = ["See the page below.", "https://example.org/a/b", "It has the rest, as www.example.org does."]
     kept = rules.clean_paragraphs(paragraphs, rules.CleaningOptions(), rules.Counter(), dropped)
     assert (kept, dropped) == ([paragraphs[0], paragraphs[2]], [("url_lines", paragraphs[1])])
+
+
+def test_a_beam_pipeline_of_ones_own(tmp_path, monkeypatch):
+    """The pipeline of the guide writes data; its functions do what the text says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for number in range(30):
+        words = " ".join(f"{first}{second}" for first in "dkmprst"[number % 7] for second in ("ance", "ilo", "ure"))
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"The old dog {number} sleeps. It says {words}.")
+    pipeline, step, sink = python_blocks("own-beam-pipeline")
+    names: dict[str, object] = {}
+    exec(pipeline, names)
+    assert dataset.load("data").num_examples("train") > 0
+    exec(step, names)
+    exec(sink, names)
+    assert names["upper_titles"](names["Document"]([], "a title")).title == "A TITLE"
+    with beam.Pipeline() as again:
+        documents = again | names["ReadDocuments"]("texts/*.txt") | names["SegmentSentences"]("en")
+        examples = documents | names["CreatePretrainingExamples"]("data/vocab.txt")
+        shapes = examples | beam.FlatMap(names["shapes"]) | beam.Distinct()
+        assert_that(shapes, equal_to([((128,), (20,))]))
