@@ -172,15 +172,24 @@ def require_writable(output: str) -> None:
 
 def require_same_options(output: str, kind: str, recorded: dict[str, Any], requested: dict[str, Any]) -> None:
     """Raise DatasetError, with the names of the options, if an existing result has other options than requested."""
-    names = sorted(name for name in recorded.keys() | requested.keys() if recorded.get(name) != requested.get(name))
-    if names:
-        differences = ", ".join(
-            f"{name}: {recorded.get(name)!r} recorded, {requested.get(name)!r} requested" for name in names
-        )
+    differences = ", ".join(_differences(recorded, requested))
+    if differences:
         raise DatasetError(
             f"--output {output} contains a {kind} with other options ({differences}); choose another --output, or "
             "delete that directory"
         )
+
+
+def _differences(recorded: dict[str, Any], requested: dict[str, Any], group: str = "") -> list[str]:
+    """Return a phrase for each option that differs; `group` is the prefix of nested options, such as "read."."""
+    phrases = []
+    for name in sorted(recorded.keys() | requested.keys()):
+        before, now = recorded.get(name), requested.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            phrases += _differences(before, now, f"{group}{name}.")
+        elif before != now:
+            phrases.append(f"{group}{name}: {before!r} recorded, {now!r} requested")
+    return phrases
 
 
 def with_defaults(recorded: dict[str, Any], kind: type) -> dict[str, Any]:
